@@ -1,0 +1,314 @@
+"""Everything this package raises, as one tree.
+
+    LiftbridgeError
+    ├── InvalidRequest (ValueError)       refused before sending, or by the server as invalid
+    │   ├── MessageTooLarge               larger than client or server allow
+    │   ├── StreamReserved                an internal stream that nobody may create or delete
+    │   └── DuplicateCorrelationId        the same id is already in flight
+    ├── MalformedData (ValueError)        bytes that are not what they should be
+    ├── UsageError                        the right call at the wrong time
+    │   ├── ClientClosed                  the client is closed or was never connected
+    │   └── ConcurrentRead                two readers on one subscription
+    ├── ConnectionFailed                  no server could be reached, or the link was lost
+    │   └── NotLiftbridge                 something else answers at that address
+    ├── RequestTimeout (TimeoutError)     a call took longer than its timeout
+    ├── ServerError                       an answer of the server that has no type of its own
+    │   ├── NoMetadataLeader              the cluster is choosing its metadata leader
+    │   ├── NotPartitionLeader            asked a broker that does not lead the partition
+    │   ├── CursorsUnavailable            the server keeps no cursors, or failed to store one
+    │   ├── EncryptionFailed              the server has no usable encryption key
+    │   ├── PermissionDenied              the server's policy forbids the call
+    │   └── UnsupportedByServer           the server is too old for what was asked
+    ├── StreamExists                      created before
+    ├── NotFound
+    │   ├── StreamNotFound
+    │   ├── PartitionNotFound
+    │   └── StreamDeleted                 while somebody was reading it
+    ├── PartitionReadonly                 publishing to a read-only partition
+    ├── PartitionPaused                   reading a paused partition
+    ├── PublishError
+    │   ├── PublishOutcomeUnknown         it may be stored or not
+    │   │   └── AckTimeout (TimeoutError) no ack in time
+    │   ├── PublishNotSent                certainly not stored
+    │   │   └── PublishTimeout (TimeoutError)  no room or no link in time
+    │   ├── IncorrectOffset               the expected offset was not the next one
+    │   └── PublishRefused                any other refusal by the server
+    └── SubscriptionError
+        ├── SubscriptionLost              could not be resumed in time
+        └── StreamReset                   the log was truncated or created anew
+
+Each names what is known of the stream, partition and offset, and says what to do. Exceptions that
+are made here carry the cause as `__cause__`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Self
+
+_DEFAULT_HINT: Final = ""
+
+
+class LiftbridgeError(Exception):
+    """Root of the tree: catch this to catch everything that this package raises."""
+
+    hint: str = _DEFAULT_HINT
+    """What to do about it; part of the text."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        stream: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        """Keep the message and where it happened."""
+        super().__init__(message)
+        self.message = message
+        self.stream = stream
+        self.partition = partition
+        self.offset = offset
+
+    @property
+    def where(self) -> str:
+        """Stream, partition and offset as far as they are known."""
+        parts = [
+            f"{name}={value!r}"
+            for name, value in (
+                ("stream", self.stream),
+                ("partition", self.partition),
+                ("offset", self.offset),
+            )
+            if value is not None
+        ]
+        return ", ".join(parts)
+
+    def __str__(self) -> str:
+        """Say what happened, where, and what to do."""
+        text = f"{self.message} [{self.where}]" if self.where else self.message
+        return f"{text}: {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive pickling, attributes included."""
+        return _rebuild, (type(self), self.__dict__.copy())
+
+    def at(
+        self, stream: str | None = None, partition: int | None = None, offset: int | None = None
+    ) -> Self:
+        """Fill in what is not known yet of the place, and return the same exception."""
+        if self.stream is None:
+            self.stream = stream
+        if self.partition is None:
+            self.partition = partition
+        if self.offset is None:
+            self.offset = offset
+        return self
+
+
+def _rebuild(cls: type[LiftbridgeError], state: dict[str, Any]) -> LiftbridgeError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, state["message"])
+    error.__dict__.update(state)
+    return error
+
+
+class InvalidRequest(LiftbridgeError, ValueError):
+    """The request makes no sense; nothing was sent, or the server refused it as invalid."""
+
+
+class MessageTooLarge(InvalidRequest):
+    """The message is larger than the client's or the server's limit; it was not stored."""
+
+    hint = "split it, compress it, or raise the limit here and on the server"
+
+
+class StreamReserved(InvalidRequest):
+    """Internal streams are created and deleted by the server alone."""
+
+    hint = "choose another name"
+
+
+class DuplicateCorrelationId(InvalidRequest):
+    """A publish with this correlation id has not been settled yet."""
+
+    hint = "leave the id out, or make it unique among the publishes in flight"
+
+
+class MalformedData(LiftbridgeError, ValueError):
+    """Bytes that are no envelope, frame or message of the expected kind."""
+
+
+class UsageError(LiftbridgeError, RuntimeError):
+    """The call is right, the moment is not."""
+
+
+class ClientClosed(UsageError):
+    """The client is closed, or was never connected."""
+
+    hint = "use `async with Client(...)`, or call connect() first; a closed client stays closed"
+
+
+class ConcurrentRead(UsageError):
+    """Another task is already waiting for the next message of this subscription."""
+
+    hint = "give each task a subscription of its own"
+
+
+class ConnectionFailed(LiftbridgeError):
+    """No server could be reached, or the connection broke in the middle of the call."""
+
+    hint = "check the addresses and that the servers run"
+
+
+class NotLiftbridge(ConnectionFailed):
+    """Something that does not speak gRPC over HTTP/2 answers at this address."""
+
+    hint = "is this the port of the Liftbridge API (9292 by default), and is TLS set up alike?"
+
+
+class RequestTimeout(LiftbridgeError, TimeoutError):
+    """The call took longer than its timeout; whether the server acted on it is not known."""
+
+
+class ServerError(LiftbridgeError):
+    """An answer of the server that has no type of its own."""
+
+    code: str = "UNKNOWN"
+    """Name of the gRPC status code."""
+
+
+class NoMetadataLeader(ServerError):
+    """The cluster is just choosing its metadata leader."""
+
+    hint = "try again in a moment"
+
+
+class NotPartitionLeader(ServerError):
+    """The broker that was asked does not lead the partition, even by fresh metadata."""
+
+    hint = "try again in a moment; a new leader may just be taking over"
+
+
+class CursorsUnavailable(ServerError):
+    """The server keeps no cursors, or could not read or store this one."""
+
+    hint = "set cursors.stream.partitions above 0 on every server"
+
+
+class EncryptionFailed(ServerError):
+    """The server could not encrypt or decrypt."""
+
+    hint = "set LIFTBRIDGE_ENCRYPTION_KEY to 16 or 32 bytes on every server"
+
+
+class PermissionDenied(ServerError):
+    """The server's policy does not let this client do that."""
+
+
+class UnsupportedByServer(ServerError):
+    """The server is too old for what was asked."""
+
+
+class StreamExists(LiftbridgeError):
+    """A stream of this name exists."""
+
+    hint = "pass exist_ok=True if that is fine"
+
+
+class NotFound(LiftbridgeError):
+    """What was asked for does not exist."""
+
+
+class StreamNotFound(NotFound):
+    """No such stream."""
+
+    hint = "create it first"
+
+
+class PartitionNotFound(NotFound):
+    """The stream, or this partition of it, does not exist."""
+
+
+class StreamDeleted(NotFound):
+    """The stream was deleted while it was in use."""
+
+
+class PartitionReadonly(LiftbridgeError):
+    """The partition is read-only: nothing can be published to it."""
+
+    hint = "set_stream_readonly(..., readonly=False) opens it again"
+
+
+class PartitionPaused(LiftbridgeError):
+    """The partition is paused and cannot be read."""
+
+    hint = "publish to it, call resume_stream, or subscribe with resume=True"
+
+
+class PublishError(LiftbridgeError):
+    """A publish that did not end in an ack."""
+
+    correlation_id: str = ""
+
+
+class PublishOutcomeUnknown(PublishError):
+    """Written, but not answered: the message may be stored or not."""
+
+    hint = (
+        "look for it before you send it again, use expected_offset with retry=, "
+        "or make repeats harmless"
+    )
+
+
+class AckTimeout(PublishOutcomeUnknown, TimeoutError):
+    """No ack came within ack_timeout."""
+
+
+class PublishNotSent(PublishError):
+    """The message never left this process: it is certainly not stored."""
+
+    hint = "it is safe to publish it again"
+
+
+class PublishTimeout(PublishNotSent, TimeoutError):
+    """No room in the window, or no link to a server, within the timeout."""
+
+
+class IncorrectOffset(PublishError):
+    """The partition's next offset was not the expected one; the message was not stored."""
+
+    hint = "somebody else published first: read on and decide again"
+
+
+class PublishRefused(PublishError):
+    """The server refused the message."""
+
+    code: str = "UNKNOWN"
+    """Name of the code in the server's answer."""
+
+
+class SubscriptionError(LiftbridgeError):
+    """A subscription that ended otherwise than it should."""
+
+
+class SubscriptionLost(SubscriptionError):
+    """The subscription broke and could not be resumed within resubscribe_timeout.
+
+    Everything up to `offset` (`last_offset`) was delivered.
+    """
+
+    hint = "subscribe again at last_offset + 1"
+
+    @property
+    def last_offset(self) -> int | None:
+        """The last offset that was delivered; None where there was none."""
+        return self.offset
+
+
+class StreamReset(SubscriptionError):
+    """The log is not the one that was being read: it was truncated, or created anew.
+
+    `offset` is the first offset at which the difference showed.
+    """
+
+    hint = "decide where to go on; offsets seen so far mean nothing in the new log"

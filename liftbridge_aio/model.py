@@ -1,0 +1,410 @@
+"""Light values that travel through the whole package.
+
+`Message` and `Ack` are made once per message, so they are plain slotted dataclasses: a frozen one
+costs several times as much to make. Treat them as read-only all the same. Everything else here is
+frozen. Timestamps are Unix nanoseconds as the server writes them (a `datetime` would lose three
+digits); the `time` properties give an aware `datetime` for those who want one.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Final, Protocol, Self
+
+_NS_PER_SECOND: Final = 1_000_000_000
+_NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
+
+CURSORS_STREAM: Final = "__cursors"
+"""The internal stream in which servers keep cursors."""
+
+RESERVED_STREAMS: Final = frozenset({"__cursors", "__activity"})
+"""Streams that only the server creates and deletes."""
+
+UNCHECKED_OFFSET: Final = -1
+"""What the wire calls "no expected offset"."""
+
+
+def datetime_from_ns(timestamp: int) -> datetime:
+    """Turn Unix nanoseconds into an aware `datetime` in UTC (microseconds; the rest is cut)."""
+    seconds, ns = divmod(timestamp, _NS_PER_SECOND)
+    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=ns // 1000)
+
+
+def ns_from_datetime(moment: datetime) -> int:
+    """Turn an aware `datetime` into Unix nanoseconds, without a float in between.
+
+    Raises:
+        ValueError: `moment` has no time zone, so nobody can know which instant is meant.
+    """
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        text = f"{moment!r} has no time zone; use an aware datetime, for example with tzinfo=UTC"
+        raise ValueError(text)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * _NS_PER_SECOND + since.microseconds * 1000
+
+
+class AckPolicy(enum.IntEnum):
+    """When the server confirms a published message."""
+
+    LEADER = 0
+    """Once the leader of the partition has stored it."""
+    ALL = 1
+    """Once every in-sync replica has stored it."""
+    NONE = 2
+    """Never: fire and forget."""
+
+
+class AckError(enum.IntEnum):
+    """Why a server refused a message, as carried in `Ack.ack_error`."""
+
+    OK = 0
+    UNKNOWN = 1
+    INCORRECT_OFFSET = 2
+    TOO_LARGE = 3
+    ENCRYPTION = 4
+
+
+@dataclass(slots=True, eq=True)
+class Message:
+    """A message read from a partition.
+
+    `headers` holds the publisher's headers and two that the server adds to every message,
+    `subject` and `reply`; a publisher's own headers of these names are overwritten (W5).
+    """
+
+    stream: str
+    partition: int
+    offset: int
+    key: bytes
+    """Empty where the publisher gave none: the wire does not tell the two apart."""
+    value: bytes
+    timestamp: int
+    """When the leader received it, in Unix nanoseconds."""
+    headers: Mapping[str, bytes] = field(default_factory=lambda: _NO_HEADERS)
+    subject: str = ""
+    """The NATS subject on which it arrived."""
+    reply_subject: str = ""
+
+    @property
+    def time(self) -> datetime:
+        """`timestamp` as an aware `datetime` in UTC."""
+        return datetime_from_ns(self.timestamp)
+
+
+@dataclass(slots=True, eq=True)
+class Ack:
+    """The receipt of a published message, with every field of the wire."""
+
+    stream: str
+    partition_subject: str
+    """The stream's base subject; the wire carries no partition number here."""
+    msg_subject: str
+    """The NATS subject on which the message arrived."""
+    offset: int
+    ack_inbox: str = ""
+    correlation_id: str = ""
+    ack_policy: AckPolicy = AckPolicy.LEADER
+    reception_timestamp: int = 0
+    """When the leader received the message, in Unix nanoseconds."""
+    commit_timestamp: int = 0
+    """When the ack was sent, in Unix nanoseconds; 0 where the server did not say."""
+    ack_error: AckError = AckError.OK
+    """Anything but OK is a refusal. The client turns those into exceptions; look at it yourself
+    only on an ack that you decoded with `liftbridge_aio.wire.envelope` (W7)."""
+
+    @property
+    def reception_time(self) -> datetime:
+        """`reception_timestamp` as an aware `datetime` in UTC."""
+        return datetime_from_ns(self.reception_timestamp)
+
+    @property
+    def commit_time(self) -> datetime:
+        """`commit_timestamp` as an aware `datetime` in UTC."""
+        return datetime_from_ns(self.commit_timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One message to publish with `Client.publish_many`."""
+
+    value: bytes
+    key: bytes | None = None
+    headers: Mapping[str, bytes] | None = None
+    partition: int | None = None
+
+
+class StartPosition(enum.IntEnum):
+    """Where a subscription begins; the numbers are the wire's."""
+
+    NEW_ONLY = 0
+    OFFSET = 1
+    EARLIEST = 2
+    LATEST = 3
+    TIMESTAMP = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StartAt:
+    """Where a subscription begins. Make one with a class method, never by hand."""
+
+    position: StartPosition
+    value: int = 0
+    """The offset (OFFSET) or the Unix nanoseconds (TIMESTAMP), else 0."""
+    delta: timedelta | None = None
+    """For `ago`: the instant is taken when the subscription starts, not when this is made."""
+
+    @classmethod
+    def new_only(cls) -> Self:
+        """Only messages published after the subscription started."""
+        return cls(StartPosition.NEW_ONLY)
+
+    @classmethod
+    def latest(cls) -> Self:
+        """The newest stored message, then what follows."""
+        return cls(StartPosition.LATEST)
+
+    @classmethod
+    def earliest(cls) -> Self:
+        """The oldest message that is still stored, then what follows."""
+        return cls(StartPosition.EARLIEST)
+
+    @classmethod
+    def offset(cls, offset: int) -> Self:
+        """The first stored message whose offset is at least `offset`.
+
+        Raises:
+            ValueError: the offset is negative.
+        """
+        if offset < 0:
+            text = f"a start offset must not be negative, not {offset}"
+            raise ValueError(text)
+        return cls(StartPosition.OFFSET, offset)
+
+    @classmethod
+    def time(cls, moment: datetime | int) -> Self:
+        """The first message with a timestamp at or after `moment`.
+
+        Args:
+            moment: an aware `datetime`, or Unix nanoseconds.
+
+        Raises:
+            ValueError: the `datetime` is naive, or the time lies before 1970.
+        """
+        return cls(StartPosition.TIMESTAMP, _instant(moment))
+
+    @classmethod
+    def ago(cls, delta: timedelta) -> Self:
+        """The first message not older than `delta`, counted back from the start of the reading.
+
+        Raises:
+            ValueError: `delta` is negative.
+        """
+        if delta < timedelta(0):
+            text = f"ago() takes a time span into the past, not {delta!r}"
+            raise ValueError(text)
+        return cls(StartPosition.TIMESTAMP, delta=delta)
+
+
+class StopPosition(enum.IntEnum):
+    """Where a subscription ends; the numbers are the wire's."""
+
+    ON_CANCEL = 0
+    OFFSET = 1
+    LATEST = 2
+    TIMESTAMP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StopAt:
+    """Where a subscription ends. Make one with a class method, never by hand."""
+
+    position: StopPosition
+    value: int = 0
+    """The offset (OFFSET) or the Unix nanoseconds (TIMESTAMP), else 0."""
+
+    @classmethod
+    def offset(cls, offset: int) -> Self:
+        """Deliver up to and including `offset`; waits for it where it does not exist yet.
+
+        Raises:
+            ValueError: the offset is negative.
+        """
+        if offset < 0:
+            text = f"a stop offset must not be negative, not {offset}"
+            raise ValueError(text)
+        return cls(StopPosition.OFFSET, offset)
+
+    @classmethod
+    def latest(cls) -> Self:
+        """End at the newest message that was committed when the subscription started."""
+        return cls(StopPosition.LATEST)
+
+    @classmethod
+    def time(cls, moment: datetime | int) -> Self:
+        """End at the last message with a timestamp at or before `moment`, which must be past.
+
+        Args:
+            moment: an aware `datetime`, or Unix nanoseconds.
+
+        Raises:
+            ValueError: the `datetime` is naive, or the time lies before 1970.
+        """
+        return cls(StopPosition.TIMESTAMP, _instant(moment))
+
+
+def _instant(moment: datetime | int) -> int:
+    timestamp = ns_from_datetime(moment) if isinstance(moment, datetime) else moment
+    if timestamp < 0:
+        text = f"a time before 1970 has no place in a log: {moment!r}"
+        raise ValueError(text)
+    return timestamp
+
+
+class EndReason(enum.Enum):
+    """Why a subscription ended in an orderly way."""
+
+    STOP_REACHED = "stop reached"
+    """The stop position was delivered, or lies before the start."""
+    READONLY = "end of readonly partition"
+    """The partition is read-only and everything in it was delivered."""
+    EMPTY = "stream is empty"
+    """A bounded read of a partition that holds nothing."""
+    CLOSED = "closed"
+    """The subscription or its client was closed here."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A server of the cluster."""
+
+    id: str
+    host: str
+    port: int
+    partition_count: int = 0
+    leader_count: int = 0
+
+    @property
+    def address(self) -> str:
+        """The advertised `host:port`."""
+        return format_address(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimestamps:
+    """First and latest time of an event in Unix nanoseconds; None where there was none."""
+
+    first: int | None = None
+    latest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """State of a partition. Offsets are true only when asked of the leader."""
+
+    id: int
+    leader: str
+    """Broker id; empty while there is no leader."""
+    replicas: tuple[str, ...] = ()
+    isr: tuple[str, ...] = ()
+    high_watermark: int = -1
+    """Offset of the newest committed message, -1 where there is none."""
+    newest_offset: int = -1
+    """Offset of the newest stored message, -1 where there is none."""
+    paused: bool = False
+    readonly: bool = False
+    messages_received: EventTimestamps = EventTimestamps()
+    pause: EventTimestamps = EventTimestamps()
+    readonly_changes: EventTimestamps = EventTimestamps()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """A stream and its partitions."""
+
+    name: str
+    subject: str
+    partitions: Mapping[int, PartitionInfo]
+    creation_timestamp: int = 0
+    """Unix nanoseconds; another value means that the stream was deleted and created again."""
+
+    @property
+    def creation_time(self) -> datetime:
+        """`creation_timestamp` as an aware `datetime` in UTC."""
+        return datetime_from_ns(self.creation_timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A consumer group as the metadata names it."""
+
+    id: str
+    coordinator: str
+    """Broker id."""
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """An immutable snapshot of what is known of the cluster."""
+
+    last_updated: datetime | None = None
+    """When a server was last asked; None before the first answer."""
+    brokers: Mapping[str, BrokerInfo] = field(default_factory=lambda: MappingProxyType({}))
+    streams: Mapping[str, StreamInfo] = field(default_factory=lambda: MappingProxyType({}))
+    groups: Mapping[str, GroupInfo] = field(default_factory=lambda: MappingProxyType({}))
+
+    def partition_count(self, stream: str) -> int | None:
+        """Number of partitions of `stream`; None where the stream is not known."""
+        info = self.streams.get(stream)
+        return None if info is None else len(info.partitions)
+
+    def partition(self, stream: str, partition: int) -> PartitionInfo | None:
+        """What is known of one partition; None where it is not known."""
+        info = self.streams.get(stream)
+        return None if info is None else info.partitions.get(partition)
+
+    def leader(self, stream: str, partition: int) -> BrokerInfo | None:
+        """The broker that leads a partition; None where it or its address is not known."""
+        info = self.partition(stream, partition)
+        return None if info is None else self.brokers.get(info.leader)
+
+
+class Partitioner(Protocol):
+    """Chooses the partition of a message. Called once per message, so it must be quick."""
+
+    def __call__(self, stream: str, key: bytes | None, value: bytes, partition_count: int) -> int:
+        """Return a partition in `range(partition_count)`."""
+        ...
+
+
+def format_address(host: str, port: int) -> str:
+    """Join host and port; an IPv6 host gets its brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_address(address: str, default_port: int = 9292) -> tuple[str, int]:
+    """Split `host`, `host:port` or `[ipv6]:port`.
+
+    Raises:
+        ValueError: the address has no host or no proper port.
+    """
+    text = address.strip()
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        port = rest.removeprefix(":") if bracket else "?"
+        if rest and not rest.startswith(":"):
+            port = "?"
+    elif text.count(":") > 1:
+        host, port = text, ""
+    else:
+        host, _, port = text.partition(":")
+    if not host or not (port == "" or port.isdecimal()) or int(port or "1") not in range(1, 65_536):
+        message = (
+            f"{address!r} is no address; write host:port, for example 127.0.0.1:{default_port}"
+        )
+        raise ValueError(message)
+    return host, int(port) if port else default_port

@@ -1,0 +1,248 @@
+"""Options of the client, of streams and of single calls: frozen and checked when they are made.
+
+Durations are seconds, as a float or a `timedelta`. Where a call takes `timeout=`, None means the
+client's value and `math.inf` means for ever.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, Final, Self
+
+from .model import Partitioner
+from .retry import DEFAULT_BACKOFF, Backoff
+from .telemetry import NO_HOOK, Hook
+
+Duration = float | timedelta
+"""Seconds as a float, or a timedelta."""
+
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+_MIB: Final = 2**20
+
+
+class Unset(enum.Enum):
+    """Marks an argument that was left out where None has a meaning of its own."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+"""The only value of `Unset`."""
+
+
+def seconds(duration: Duration, name: str = "duration") -> float:
+    """Turn a duration into float seconds (infinity allowed).
+
+    Raises:
+        ValueError: it is negative or not a number.
+    """
+    value = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    if math.isnan(value) or value < 0:
+        text = f"{name} is a number of seconds from 0 up, not {duration!r}"
+        raise ValueError(text)
+    return value
+
+
+def _positive(options: object, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and seconds(value, name) == 0:
+            text = f"{name} must be longer than 0 seconds"
+            raise ValueError(text)
+
+
+def _in_range(options: object, low: int, high: int, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
+            text = f"{name} is a whole number, not {value!r}"
+            raise TypeError(text)
+        if not low <= value <= high:
+            text = f"{name} must be from {low} to {high}, not {value}"
+            raise ValueError(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """How a client behaves. Every field has a default that is meant for production."""
+
+    # Timeouts
+    connect_timeout: Duration = 5.0
+    """Seconds to open one connection."""
+    call_timeout: Duration = 10.0
+    """Seconds for one call as a whole, retries included; sent to the server as its deadline."""
+    ack_timeout: Duration = 5.0
+    """Seconds from writing a message to its ack; then `AckTimeout`."""
+    publish_timeout: Duration = 30.0
+    """Seconds that a publish may wait for room in the window and for a link."""
+    resubscribe_timeout: Duration | None = 30.0
+    """Seconds to try to resume a broken subscription; None tries for ever."""
+    close_timeout: Duration = 5.0
+    """Seconds that `aclose` waits for acks before it fails what is left."""
+
+    # Retries and health
+    backoff: Backoff = DEFAULT_BACKOFF
+    """Waits between tries of connecting, resubscribing and retrying calls."""
+    not_found_timeout: Duration = 5.0
+    """Seconds for which "not found" is retried on a first publish or subscribe: right after a
+    stream is created, some brokers do not know it yet."""
+    health_interval: Duration = 10.0
+    """Seconds of silence on a link after which its server is asked for a sign of life."""
+    health_timeout: Duration = 4.0
+    """Seconds to wait for that sign; then the link counts as lost."""
+
+    # Limits
+    max_in_flight: int = 16_384
+    """Messages that may be unsettled at once over the whole client; more wait."""
+    max_in_flight_bytes: int = 64 * _MIB
+    """The same limit in bytes."""
+    max_buffered_bytes: int = 64 * _MIB
+    """Bytes that all subscriptions of the client together may hold unread; the flow-control
+    windows shrink as subscriptions are added."""
+    max_message_bytes: int = _MIB
+    """Largest message that is sent, envelope and headers included. The servers' own limits are
+    1 MiB too unless they are configured otherwise."""
+    max_receive_bytes: int = 64 * _MIB
+    """Largest message that is accepted from a server."""
+
+    # Choices
+    partitioner: Partitioner | None = None
+    """Chooses the partition where a publish names none; None: by key, else partition 0."""
+    hook: Hook = NO_HOOK
+    """Is told what happens; see `liftbridge_aio.telemetry`."""
+    address_map: Callable[[str], str] | None = None
+    """Turns the `host:port` that a broker advertises into the one to connect to, for brokers
+    behind port mappings or in containers. Seeds are used as they are."""
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ValueError: a value makes no sense.
+            TypeError: a value has the wrong type.
+        """
+        _positive(
+            self,
+            "connect_timeout",
+            "call_timeout",
+            "ack_timeout",
+            "publish_timeout",
+            "resubscribe_timeout",
+            "health_interval",
+            "health_timeout",
+        )
+        for name in ("close_timeout", "not_found_timeout"):
+            seconds(getattr(self, name), name)
+        _in_range(self, 1, _INT64_MAX, "max_in_flight", "max_in_flight_bytes", "max_buffered_bytes")
+        _in_range(self, 1, 2**32 - 1, "max_message_bytes", "max_receive_bytes")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """Read options from `LIFTBRIDGE_…` variables, for example `LIFTBRIDGE_CALL_TIMEOUT=20`.
+
+        The name is the field's in capitals. Numbers only: fields that take objects cannot be set
+        this way. `none` is accepted where None is.
+
+        Args:
+            environ: where to look; None means the process's environment.
+
+        Raises:
+            ValueError: a value is no number, or makes no sense.
+        """
+        environ = os.environ if environ is None else environ
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            variable = f"LIFTBRIDGE_{field.name.upper()}"
+            text = environ.get(variable)
+            if text is None or field.name in _NOT_FROM_ENV:
+                continue
+            try:
+                values[field.name] = _number(text, whole=field.name.startswith("max_"))
+            except ValueError:
+                message = f"{variable} must be a number, not {text!r}"
+                raise ValueError(message) from None
+        return cls(**values)
+
+
+_NOT_FROM_ENV: Final = frozenset({"backoff", "partitioner", "hook", "address_map"})
+
+
+def _number(text: str, *, whole: bool) -> float | int | None:
+    if text.strip().lower() == "none":
+        return None
+    return int(text) if whole else float(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """Settings of a stream, fixed when it is created. None leaves the server's default.
+
+    Zero is not None: a limit of 0 means "no limit" to the server. Durations are seconds here and
+    whole milliseconds on the wire.
+    """
+
+    retention_max_bytes: int | None = None
+    """Bytes a partition's log may hold before old segments are deleted; 0: no limit."""
+    retention_max_messages: int | None = None
+    """Messages a partition's log may hold before old segments are deleted; 0: no limit."""
+    retention_max_age: Duration | None = None
+    """Seconds after which segments are deleted; 0: never."""
+    cleaner_interval: Duration | None = None
+    """Seconds between looks for segments to roll, delete or compact."""
+    segment_max_bytes: int | None = None
+    """Bytes of one segment file."""
+    segment_max_age: Duration | None = None
+    """Seconds after which a new segment is begun; 0: only by size."""
+    compact_max_goroutines: int | None = None
+    """How parallel the server compacts; of use only with `compact_enabled`."""
+    compact_enabled: bool | None = None
+    """Keep only the newest message of each key."""
+    auto_pause_time: Duration | None = None
+    """Seconds without messages after which a partition is paused; 0: never."""
+    auto_pause_disable_if_subscribers: bool | None = None
+    """Do not pause a partition while somebody reads it."""
+    min_isr: int | None = None
+    """In-sync replicas without which nothing is committed."""
+    optimistic_concurrency_control: bool | None = None
+    """Check `expected_offset` of publishes; ack policy NONE is refused then."""
+    encryption: bool | None = None
+    """Encrypt values at rest; needs `LIFTBRIDGE_ENCRYPTION_KEY` on the servers."""
+
+    def __post_init__(self) -> None:
+        """Check every field, above all what would crash a server (W30).
+
+        Raises:
+            ValueError: a value makes no sense.
+            TypeError: a value has the wrong type.
+        """
+        _in_range(self, 0, _INT64_MAX, "retention_max_bytes", "retention_max_messages")
+        _in_range(self, 1, _INT64_MAX, "segment_max_bytes")
+        _in_range(self, 1, _INT32_MAX, "compact_max_goroutines", "min_isr")
+        for name in ("retention_max_age", "segment_max_age", "auto_pause_time"):
+            self._check_milliseconds(name, zero=True)
+        self._check_milliseconds("cleaner_interval", zero=False)
+
+    def _check_milliseconds(self, name: str, *, zero: bool) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        length = seconds(value, name)
+        # The wire has milliseconds, and 0 there means "no limit": half a millisecond must not
+        # silently turn into that. A cleaner_interval of 0 or less crashes the server.
+        if length == math.inf or (length == 0 and not zero) or 0 < length < 0.001:
+            least = "0 or at least a millisecond" if zero else "at least a millisecond"
+            text = f"{name} must be {least} and finite, not {value!r}"
+            raise ValueError(text)
+
+
+def milliseconds(duration: Duration) -> int:
+    """Turn a duration into the whole milliseconds of the wire."""
+    return round(seconds(duration) * 1000)

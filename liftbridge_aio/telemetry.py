@@ -1,0 +1,136 @@
+"""What the client tells whoever wants to watch it: a hook and frozen event records.
+
+Subclass `Hook` and override what you care for. Methods are called synchronously on the event
+loop, so they must be quick; one that raises is logged once and does no harm. The two methods that
+are called per message (`published`, `delivered`) cost nothing unless they are overridden.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .model import Ack, EndReason, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A link to a broker stands."""
+
+    address: str
+    purpose: str
+    """"control", "publish" or "subscribe": each has links of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A link to a broker broke or was found dead."""
+
+    address: str
+    purpose: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A subscription was accepted by the server for the first time."""
+
+    stream: str
+    partition: int
+    address: str
+    start_offset: int | None
+    """The first offset asked for; None where a position or time was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resubscribed:
+    """A broken subscription goes on."""
+
+    stream: str
+    partition: int
+    address: str
+    next_offset: int | None
+    """The next offset to come; None where nothing had been delivered."""
+    attempts: int
+    """Tries that it took."""
+    seconds: float
+    """How long the subscription was down."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionEnded:
+    """A subscription is over: in an orderly way (reason) or not (error)."""
+
+    stream: str
+    partition: int
+    reason: EndReason | None
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFailed:
+    """A publish ended in an error, those with ack policy NONE included."""
+
+    stream: str
+    partition: int
+    correlation_id: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A call is about to be tried again."""
+
+    call: str
+    attempt: int
+    """How many tries failed so far."""
+    delay: float
+    """Seconds until the next one."""
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRefreshed:
+    """The metadata cache took in an answer."""
+
+    brokers: int
+    streams: int
+
+
+class Hook:
+    """The protocol of a watcher: subclass it and override what you care for."""
+
+    __slots__ = ()
+
+    def connected(self, event: Connected) -> None:
+        """Take note of a new link."""
+
+    def lost(self, event: Lost) -> None:
+        """Take note of a broken link."""
+
+    def subscribed(self, event: Subscribed) -> None:
+        """Take note of a new subscription."""
+
+    def resubscribed(self, event: Resubscribed) -> None:
+        """Take note of a subscription that goes on after a break."""
+
+    def subscription_ended(self, event: SubscriptionEnded) -> None:
+        """Take note of the end of a subscription."""
+
+    def publish_failed(self, event: PublishFailed) -> None:
+        """Take note of a publish that failed, also one that nobody waits for."""
+
+    def retried(self, event: Retried) -> None:
+        """Take note of a call that is tried again."""
+
+    def metadata_refreshed(self, event: MetadataRefreshed) -> None:
+        """Take note of fresh metadata."""
+
+    def published(self, ack: Ack) -> None:
+        """Take note of each ack; called per message if overridden."""
+
+    def delivered(self, message: Message) -> None:
+        """Take note of each message handed to the user; called per message if overridden."""
+
+
+NO_HOOK = Hook()
+"""The default: tells nobody."""

@@ -1,0 +1,79 @@
+"""The table of remote procedures: written once, read by the client and the embedded broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+import betterproto2
+
+from . import health, proto
+
+RequestT = TypeVar("RequestT", bound=betterproto2.Message)
+ReplyT = TypeVar("ReplyT", bound=betterproto2.Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc(Generic[RequestT, ReplyT]):
+    """One remote procedure: its path and the types that go over it."""
+
+    name: str
+    request: type[RequestT]
+    reply: type[ReplyT]
+    streams_requests: bool = False
+    streams_replies: bool = False
+    service: str = "proto.API"
+
+    @property
+    def path(self) -> str:
+        """The request path of HTTP/2."""
+        return f"/{self.service}/{self.name}"
+
+
+CREATE_STREAM: Final = Rpc("CreateStream", proto.CreateStreamRequest, proto.CreateStreamResponse)
+DELETE_STREAM: Final = Rpc("DeleteStream", proto.DeleteStreamRequest, proto.DeleteStreamResponse)
+PAUSE_STREAM: Final = Rpc("PauseStream", proto.PauseStreamRequest, proto.PauseStreamResponse)
+SET_STREAM_READONLY: Final = Rpc(
+    "SetStreamReadonly", proto.SetStreamReadonlyRequest, proto.SetStreamReadonlyResponse
+)
+SUBSCRIBE: Final = Rpc("Subscribe", proto.SubscribeRequest, proto.Message, streams_replies=True)
+FETCH_METADATA: Final = Rpc(
+    "FetchMetadata", proto.FetchMetadataRequest, proto.FetchMetadataResponse
+)
+FETCH_PARTITION_METADATA: Final = Rpc(
+    "FetchPartitionMetadata",
+    proto.FetchPartitionMetadataRequest,
+    proto.FetchPartitionMetadataResponse,
+)
+PUBLISH: Final = Rpc("Publish", proto.PublishRequest, proto.PublishResponse)
+PUBLISH_ASYNC: Final = Rpc(
+    "PublishAsync",
+    proto.PublishRequest,
+    proto.PublishResponse,
+    streams_requests=True,
+    streams_replies=True,
+)
+PUBLISH_TO_SUBJECT: Final = Rpc(
+    "PublishToSubject", proto.PublishToSubjectRequest, proto.PublishToSubjectResponse
+)
+SET_CURSOR: Final = Rpc("SetCursor", proto.SetCursorRequest, proto.SetCursorResponse)
+FETCH_CURSOR: Final = Rpc("FetchCursor", proto.FetchCursorRequest, proto.FetchCursorResponse)
+JOIN_CONSUMER_GROUP: Final = Rpc(
+    "JoinConsumerGroup", proto.JoinConsumerGroupRequest, proto.JoinConsumerGroupResponse
+)
+LEAVE_CONSUMER_GROUP: Final = Rpc(
+    "LeaveConsumerGroup", proto.LeaveConsumerGroupRequest, proto.LeaveConsumerGroupResponse
+)
+FETCH_CONSUMER_GROUP_ASSIGNMENTS: Final = Rpc(
+    "FetchConsumerGroupAssignments",
+    proto.FetchConsumerGroupAssignmentsRequest,
+    proto.FetchConsumerGroupAssignmentsResponse,
+)
+REPORT_CONSUMER_GROUP_COORDINATOR: Final = Rpc(
+    "ReportConsumerGroupCoordinator",
+    proto.ReportConsumerGroupCoordinatorRequest,
+    proto.ReportConsumerGroupCoordinatorResponse,
+)
+HEALTH_CHECK: Final = Rpc(
+    "Check", health.HealthCheckRequest, health.HealthCheckResponse, service="grpc.health.v1.Health"
+)
