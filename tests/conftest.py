@@ -1,0 +1,164 @@
+"""Servers for every test: the embedded broker, the pinned real one, any other by path."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NoReturn
+
+import pytest
+from servers.build import ServerUnavailable, build_server, pinned_version, server_path
+from servers.node import (
+    ENCRYPTION_KEY_VARIABLE,
+    EmbeddedServer,
+    LiftbridgeNode,
+    Server,
+    ServerDidNotStart,
+    Setting,
+)
+
+EMBEDDED: Final = "embedded"
+PINNED: Final = pinned_version()
+OTHER: Final = "LIFTBRIDGE_BINARY"
+SERVERS: Final = [EMBEDDED, PINNED] + [OTHER] * (OTHER in os.environ)
+ENCRYPTION_KEY: Final = "0123456789abcdef"
+
+NEEDS_BUILD: Final = {"server_binary", "real_server", "encrypted_server", "start_real_server"}
+WHY_NO_SERVER: Final = pytest.StashKey[str]()
+
+StartRealServer = Callable[..., LiftbridgeNode]
+
+_stream_numbers = itertools.count(1)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the real server before the first test, which has only its own time to run in."""
+    if session.config.option.collectonly or not any(map(_needs_build, session.items)):
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not server_path().exists():
+        reporter.write_line(f"building the real server {PINNED}, about a minute the first time")
+    try:
+        build_server()
+    except ServerUnavailable as error:
+        session.config.stash[WHY_NO_SERVER] = str(error)
+
+
+def _needs_build(item: pytest.Item) -> bool:
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return parameters.get("server") == PINNED or bool(
+        NEEDS_BUILD & set(getattr(item, "fixturenames", ()))
+    )
+
+
+def _unavailable(reason: str) -> NoReturn:
+    """A failure where servers must be there, a visible skip elsewhere."""
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def server_binary(request: pytest.FixtureRequest) -> Path:
+    """The executable of the pinned real server."""
+    reason = request.config.stash.get(WHY_NO_SERVER, None)
+    if reason is not None:
+        _unavailable(reason)
+    return server_path()
+
+
+@pytest.fixture(scope="session")
+def real_server(
+    server_binary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiftbridgeNode]:
+    """The pinned real server, one for the whole run; it has no encryption key."""
+    yield from _run(LiftbridgeNode(server_binary, tmp_path_factory.mktemp("real"), PINNED))
+
+
+@pytest.fixture(scope="session")
+def encrypted_server(
+    server_binary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiftbridgeNode]:
+    """The pinned real server with an encryption key, one for the whole run."""
+    folder = tmp_path_factory.mktemp("encrypted")
+    key = {ENCRYPTION_KEY_VARIABLE: ENCRYPTION_KEY}
+    yield from _run(LiftbridgeNode(server_binary, folder, PINNED, environment=key))
+
+
+@pytest.fixture(scope="session")
+def other_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiftbridgeNode]:
+    """The server that the variable LIFTBRIDGE_BINARY names.
+
+    Newer servers report home unless told not to; older ones refuse that very setting.
+    """
+    binary = Path(os.environ[OTHER]).resolve()
+    settings: Mapping[str, Setting] = {"telemetry.enabled": False}
+    node = LiftbridgeNode(binary, tmp_path_factory.mktemp("other"), OTHER, settings)
+    try:
+        node.start()
+    except ServerDidNotStart:
+        if "telemetry" not in node.log:
+            raise
+        node = LiftbridgeNode(binary, tmp_path_factory.mktemp("other"), OTHER)
+    yield from _run(node)
+
+
+def _run(node: LiftbridgeNode) -> Iterator[LiftbridgeNode]:
+    try:
+        node.start()
+        yield node
+    finally:
+        node.stop()
+
+
+@pytest.fixture
+async def embedded_server() -> AsyncIterator[EmbeddedServer]:
+    """An embedded broker of the test's own."""
+    from liftbridge_aio.broker import EmbeddedBroker  # noqa: PLC0415
+
+    async with EmbeddedBroker(cursors_partitions=3) as broker:
+        host, _, port = broker.address.rpartition(":")
+        yield EmbeddedServer(host, int(port))
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each server of the matrix in turn: the same test must hold on all of them."""
+    fixtures = {EMBEDDED: "embedded_server", PINNED: "real_server", OTHER: "other_server"}
+    chosen: Server = request.getfixturevalue(fixtures[request.param])
+    return chosen
+
+
+@pytest.fixture
+def start_real_server(
+    server_binary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartRealServer]:
+    """Starts private servers, to be killed and started again on the same port and data.
+
+    ``start_real_server(settings={...}, environment={...})`` gives a running LiftbridgeNode.
+    """
+    nodes: list[LiftbridgeNode] = []
+
+    def start(
+        settings: Mapping[str, Setting] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> LiftbridgeNode:
+        folder = tmp_path_factory.mktemp("private")
+        node = LiftbridgeNode(server_binary, folder, PINNED, settings or {}, environment or {})
+        nodes.append(node)
+        node.start()
+        return node
+
+    try:
+        yield start
+    finally:
+        for node in nodes:
+            node.stop()
+
+
+@pytest.fixture
+def stream_name() -> str:
+    """A name that no other test uses, good as a subject too."""
+    return f"stream-{os.getpid()}-{next(_stream_numbers)}"

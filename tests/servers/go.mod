@@ -1,0 +1,5 @@
+module liftbridge_aio/tests/servers
+
+go 1.17
+
+require github.com/liftbridge-io/liftbridge v1.9.0
