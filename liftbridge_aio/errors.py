@@ -6,7 +6,7 @@
     │   ├── StreamReserved                an internal stream that nobody may create or delete
     │   └── DuplicateCorrelationId        the same id is already in flight
     ├── MalformedData (ValueError)        bytes that are not what they should be
-    ├── UsageError                        the right call at the wrong time
+    ├── UsageError (RuntimeError)         the right call at the wrong time
     │   ├── ClientClosed                  the client is closed or was never connected
     │   └── ConcurrentRead                two readers on one subscription
     ├── ConnectionFailed                  no server could be reached, or the link was lost
@@ -43,15 +43,13 @@ are made here carry the cause as `__cause__`.
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
-
-_DEFAULT_HINT: Final = ""
+from typing import Any, Self
 
 
 class LiftbridgeError(Exception):
     """Root of the tree: catch this to catch everything that this package raises."""
 
-    hint: str = _DEFAULT_HINT
+    hint: str = ""
     """What to do about it; part of the text."""
 
     def __init__(

@@ -9,14 +9,17 @@ digits); the `time` properties give an aware `datetime` for those who want one.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Protocol, Self
 
-_NS_PER_SECOND: Final = 1_000_000_000
-_NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
+from .errors import InvalidRequest
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_INT64_MAX: Final = 2**63 - 1
 
 CURSORS_STREAM: Final = "__cursors"
 """The internal stream in which servers keep cursors."""
@@ -24,27 +27,28 @@ CURSORS_STREAM: Final = "__cursors"
 RESERVED_STREAMS: Final = frozenset({"__cursors", "__activity"})
 """Streams that only the server creates and deletes."""
 
+RESERVED_HEADERS: Final = frozenset({"subject", "reply"})
+"""Names of headers that the server writes into every message, over the publisher's own (W5)."""
+
 UNCHECKED_OFFSET: Final = -1
 """What the wire calls "no expected offset"."""
 
 
 def datetime_from_ns(timestamp: int) -> datetime:
     """Turn Unix nanoseconds into an aware `datetime` in UTC (microseconds; the rest is cut)."""
-    seconds, ns = divmod(timestamp, _NS_PER_SECOND)
-    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=ns // 1000)
+    return _EPOCH + timedelta(microseconds=timestamp // 1000)
 
 
 def ns_from_datetime(moment: datetime) -> int:
     """Turn an aware `datetime` into Unix nanoseconds, without a float in between.
 
     Raises:
-        ValueError: `moment` has no time zone, so nobody can know which instant is meant.
+        InvalidRequest: `moment` has no time zone, so nobody can know which instant is meant.
     """
     if moment.tzinfo is None or moment.utcoffset() is None:
         text = f"{moment!r} has no time zone; use an aware datetime, for example with tzinfo=UTC"
-        raise ValueError(text)
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * _NS_PER_SECOND + since.microseconds * 1000
+        raise InvalidRequest(text)
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 class AckPolicy(enum.IntEnum):
@@ -84,7 +88,7 @@ class Message:
     value: bytes
     timestamp: int
     """When the leader received it, in Unix nanoseconds."""
-    headers: Mapping[str, bytes] = field(default_factory=lambda: _NO_HEADERS)
+    headers: Mapping[str, bytes] = field(default_factory=dict)
     subject: str = ""
     """The NATS subject on which it arrived."""
     reply_subject: str = ""
@@ -177,12 +181,9 @@ class StartAt:
         """The first stored message whose offset is at least `offset`.
 
         Raises:
-            ValueError: the offset is negative.
+            InvalidRequest: the offset is negative, or larger than the wire can carry.
         """
-        if offset < 0:
-            text = f"a start offset must not be negative, not {offset}"
-            raise ValueError(text)
-        return cls(StartPosition.OFFSET, offset)
+        return cls(StartPosition.OFFSET, _checked_offset(offset))
 
     @classmethod
     def time(cls, moment: datetime | int) -> Self:
@@ -192,7 +193,7 @@ class StartAt:
             moment: an aware `datetime`, or Unix nanoseconds.
 
         Raises:
-            ValueError: the `datetime` is naive, or the time lies before 1970.
+            InvalidRequest: the `datetime` is naive, or the time lies before 1970 or after 2262.
         """
         return cls(StartPosition.TIMESTAMP, _instant(moment))
 
@@ -201,11 +202,11 @@ class StartAt:
         """The first message not older than `delta`, counted back from the start of the reading.
 
         Raises:
-            ValueError: `delta` is negative.
+            InvalidRequest: `delta` is negative.
         """
         if delta < timedelta(0):
             text = f"ago() takes a time span into the past, not {delta!r}"
-            raise ValueError(text)
+            raise InvalidRequest(text)
         return cls(StartPosition.TIMESTAMP, delta=delta)
 
 
@@ -231,12 +232,9 @@ class StopAt:
         """Deliver up to and including `offset`; waits for it where it does not exist yet.
 
         Raises:
-            ValueError: the offset is negative.
+            InvalidRequest: the offset is negative, or larger than the wire can carry.
         """
-        if offset < 0:
-            text = f"a stop offset must not be negative, not {offset}"
-            raise ValueError(text)
-        return cls(StopPosition.OFFSET, offset)
+        return cls(StopPosition.OFFSET, _checked_offset(offset))
 
     @classmethod
     def latest(cls) -> Self:
@@ -251,16 +249,23 @@ class StopAt:
             moment: an aware `datetime`, or Unix nanoseconds.
 
         Raises:
-            ValueError: the `datetime` is naive, or the time lies before 1970.
+            InvalidRequest: the `datetime` is naive, or the time lies before 1970 or after 2262.
         """
         return cls(StopPosition.TIMESTAMP, _instant(moment))
 
 
+def _checked_offset(offset: int) -> int:
+    if not 0 <= offset <= _INT64_MAX:
+        text = f"an offset is a number from 0 to {_INT64_MAX}, not {offset}"
+        raise InvalidRequest(text)
+    return offset
+
+
 def _instant(moment: datetime | int) -> int:
     timestamp = ns_from_datetime(moment) if isinstance(moment, datetime) else moment
-    if timestamp < 0:
-        text = f"a time before 1970 has no place in a log: {moment!r}"
-        raise ValueError(text)
+    if not 0 <= timestamp <= _INT64_MAX:
+        text = f"a log holds times from 1970 to 2262, as Unix nanoseconds, not {moment!r}"
+        raise InvalidRequest(text)
     return timestamp
 
 
@@ -376,9 +381,21 @@ class Metadata:
 class Partitioner(Protocol):
     """Chooses the partition of a message. Called once per message, so it must be quick."""
 
-    def __call__(self, stream: str, key: bytes | None, value: bytes, partition_count: int) -> int:
+    def __call__(
+        self, stream: str, key: bytes | None, value: bytes, partition_count: int, /
+    ) -> int:
         """Return a partition in `range(partition_count)`."""
         ...
+
+
+_ADDRESS: Final = re.compile(
+    r"""
+    (?P<bare_ipv6> [0-9a-f]* : [0-9a-f]* : [0-9a-f:.]* (%\w+)? )
+    | ( \[ (?P<ipv6> [0-9a-f]* : [0-9a-f:.]* (%\w+)? ) \] | (?P<host> [^\s:/@\[\]]+ ) )
+      ( : (?P<port> [0-9]{1,5} ) )?
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
 def format_address(host: str, port: int) -> str:
@@ -387,24 +404,20 @@ def format_address(host: str, port: int) -> str:
 
 
 def parse_address(address: str, default_port: int = 9292) -> tuple[str, int]:
-    """Split `host`, `host:port` or `[ipv6]:port`.
+    """Split `host`, `host:port`, `[ipv6]:port` or a bare IPv6 address.
 
     Raises:
-        ValueError: the address has no host or no proper port.
+        InvalidRequest: the address has no proper host or port, or something else besides.
     """
     text = address.strip()
-    if text.startswith("["):
-        host, bracket, rest = text[1:].partition("]")
-        port = rest.removeprefix(":") if bracket else "?"
-        if rest and not rest.startswith(":"):
-            port = "?"
-    elif text.count(":") > 1:
-        host, port = text, ""
-    else:
-        host, _, port = text.partition(":")
-    if not host or not (port == "" or port.isdecimal()) or int(port or "1") not in range(1, 65_536):
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
         message = (
             f"{address!r} is no address; write host:port, for example 127.0.0.1:{default_port}"
         )
-        raise ValueError(message)
-    return host, int(port) if port else default_port
+        raise InvalidRequest(message)
+    port = int(match["port"] or default_port)
+    if not 1 <= port <= 65_535:
+        message = f"the port of {address!r} is not in the range from 1 to 65535"
+        raise InvalidRequest(message)
+    return match["ipv6"] or match["bare_ipv6"] or match["host"], port

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, Self
 
+from .errors import InvalidRequest
 from .model import Partitioner
 from .retry import DEFAULT_BACKOFF, Backoff
 from .telemetry import NO_HOOK, Hook
@@ -24,6 +25,7 @@ Duration = float | timedelta
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 _MIB: Final = 2**20
+_LONGEST: Final = float(_INT64_MAX // 10**9)  # seconds that fit in int64 nanoseconds: 292 years
 
 
 class Unset(enum.Enum):
@@ -40,34 +42,39 @@ def seconds(duration: Duration, name: str = "duration") -> float:
     """Turn a duration into float seconds (infinity allowed).
 
     Raises:
-        ValueError: it is negative or not a number.
+        InvalidRequest: it is negative or "not a number".
+        TypeError: it is neither a number nor a timedelta.
     """
+    if not isinstance(duration, int | float | timedelta):
+        raise _wrong_type(name, "a number of seconds or a timedelta", duration)
     value = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
     if math.isnan(value) or value < 0:
         text = f"{name} is a number of seconds from 0 up, not {duration!r}"
-        raise ValueError(text)
+        raise InvalidRequest(text)
     return value
+
+
+def _wrong_type(name: str, wanted: str, value: object) -> TypeError:
+    return TypeError(f"{name} is {wanted}, not {value!r}")
 
 
 def _positive(options: object, *names: str) -> None:
     for name in names:
-        value = getattr(options, name)
-        if value is not None and seconds(value, name) == 0:
+        if seconds(getattr(options, name), name) == 0:
             text = f"{name} must be longer than 0 seconds"
-            raise ValueError(text)
+            raise InvalidRequest(text)
 
 
-def _in_range(options: object, low: int, high: int, *names: str) -> None:
+def _in_range(options: object, low: int, high: int, *names: str, or_none: bool = False) -> None:
     for name in names:
         value = getattr(options, name)
-        if value is None:
+        if value is None and or_none:
             continue
         if isinstance(value, bool) or not isinstance(value, int):
-            text = f"{name} is a whole number, not {value!r}"
-            raise TypeError(text)
+            raise _wrong_type(name, "a whole number", value)
         if not low <= value <= high:
             text = f"{name} must be from {low} to {high}, not {value}"
-            raise ValueError(text)
+            raise InvalidRequest(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +133,7 @@ class ClientOptions:
         """Check every field.
 
         Raises:
-            ValueError: a value makes no sense.
+            InvalidRequest: a value makes no sense.
             TypeError: a value has the wrong type.
         """
         _positive(
@@ -135,10 +142,11 @@ class ClientOptions:
             "call_timeout",
             "ack_timeout",
             "publish_timeout",
-            "resubscribe_timeout",
             "health_interval",
             "health_timeout",
         )
+        if self.resubscribe_timeout is not None:
+            _positive(self, "resubscribe_timeout")
         for name in ("close_timeout", "not_found_timeout"):
             seconds(getattr(self, name), name)
         _in_range(self, 1, _INT64_MAX, "max_in_flight", "max_in_flight_bytes", "max_buffered_bytes")
@@ -149,13 +157,13 @@ class ClientOptions:
         """Read options from `LIFTBRIDGE_…` variables, for example `LIFTBRIDGE_CALL_TIMEOUT=20`.
 
         The name is the field's in capitals. Numbers only: fields that take objects cannot be set
-        this way. `none` is accepted where None is.
+        this way. A `resubscribe_timeout` of `none` tries for ever.
 
         Args:
             environ: where to look; None means the process's environment.
 
         Raises:
-            ValueError: a value is no number, or makes no sense.
+            InvalidRequest: a value is no number, or makes no sense.
         """
         environ = os.environ if environ is None else environ
         values: dict[str, Any] = {}
@@ -165,20 +173,20 @@ class ClientOptions:
             if text is None or field.name in _NOT_FROM_ENV:
                 continue
             try:
-                values[field.name] = _number(text, whole=field.name.startswith("max_"))
+                values[field.name] = _from_text(field.name, text)
             except ValueError:
                 message = f"{variable} must be a number, not {text!r}"
-                raise ValueError(message) from None
+                raise InvalidRequest(message) from None
         return cls(**values)
 
 
 _NOT_FROM_ENV: Final = frozenset({"backoff", "partitioner", "hook", "address_map"})
 
 
-def _number(text: str, *, whole: bool) -> float | int | None:
-    if text.strip().lower() == "none":
+def _from_text(name: str, text: str) -> float | int | None:
+    if name == "resubscribe_timeout" and text.strip().lower() == "none":
         return None
-    return int(text) if whole else float(text)
+    return int(text) if name.startswith("max_") else float(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,12 +228,15 @@ class StreamOptions:
         """Check every field, above all what would crash a server (W30).
 
         Raises:
-            ValueError: a value makes no sense.
+            InvalidRequest: a value makes no sense.
             TypeError: a value has the wrong type.
         """
-        _in_range(self, 0, _INT64_MAX, "retention_max_bytes", "retention_max_messages")
-        _in_range(self, 1, _INT64_MAX, "segment_max_bytes")
-        _in_range(self, 1, _INT32_MAX, "compact_max_goroutines", "min_isr")
+        for low, high, names in (
+            (0, _INT64_MAX, ("retention_max_bytes", "retention_max_messages")),
+            (1, _INT64_MAX, ("segment_max_bytes",)),
+            (1, _INT32_MAX, ("compact_max_goroutines", "min_isr")),
+        ):
+            _in_range(self, low, high, *names, or_none=True)
         for name in ("retention_max_age", "segment_max_age", "auto_pause_time"):
             self._check_milliseconds(name, zero=True)
         self._check_milliseconds("cleaner_interval", zero=False)
@@ -236,11 +247,12 @@ class StreamOptions:
             return
         length = seconds(value, name)
         # The wire has milliseconds, and 0 there means "no limit": half a millisecond must not
-        # silently turn into that. A cleaner_interval of 0 or less crashes the server.
-        if length == math.inf or (length == 0 and not zero) or 0 < length < 0.001:
-            least = "0 or at least a millisecond" if zero else "at least a millisecond"
-            text = f"{name} must be {least} and finite, not {value!r}"
-            raise ValueError(text)
+        # silently turn into that. The server counts in int64 nanoseconds without looking: what is
+        # longer comes out negative, and a negative cleaner_interval crashes it (W30).
+        if length > _LONGEST or (length == 0 and not zero) or 0 < length < 0.001:
+            least = "0, or at least a millisecond" if zero else "at least a millisecond"
+            text = f"{name} must be {least}, and at most {_LONGEST:.0f} seconds, not {value!r}"
+            raise InvalidRequest(text)
 
 
 def milliseconds(duration: Duration) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
+
+from .errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +22,14 @@ class Backoff:
     factor: float = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse what would wait for ever or not at all."""
-        if not (0 < self.initial <= self.maximum) or self.factor < 1:
-            text = f"need 0 < initial <= maximum and factor >= 1, not {self!r}"
-            raise ValueError(text)
+        """Refuse what would wait for ever or not at all.
+
+        Raises:
+            InvalidRequest: the numbers do not fit together.
+        """
+        if not (0 < self.initial <= self.maximum < math.inf and self.factor >= 1):
+            text = f"need 0 < initial <= maximum < infinity and factor >= 1, not {self!r}"
+            raise InvalidRequest(text)
 
     def delay(self, attempt: int, fraction: float) -> float:
         """Seconds to wait before try `attempt + 1`.
@@ -31,8 +38,10 @@ class Backoff:
             attempt: how many tries failed before this wait, from 0.
             fraction: a random number in [0, 1).
         """
-        # Beyond a few dozen doublings the maximum rules; the cut keeps the power finite.
-        ceiling = min(self.maximum, self.initial * self.factor ** min(attempt, 64))
+        try:
+            ceiling = min(self.maximum, self.initial * self.factor**attempt)
+        except OverflowError:  # a power beyond what a float holds is beyond the maximum too
+            ceiling = self.maximum
         return ceiling * fraction
 
 
@@ -54,7 +63,11 @@ class Retry:
     backoff: Backoff = DEFAULT_BACKOFF
 
     def __post_init__(self) -> None:
-        """Refuse less than one try."""
+        """Refuse less than one try.
+
+        Raises:
+            InvalidRequest: `attempts` is less than 1.
+        """
         if self.attempts < 1:
             text = f"attempts counts the first try too, so it is at least 1, not {self.attempts}"
-            raise ValueError(text)
+            raise InvalidRequest(text)
