@@ -1,0 +1,114 @@
+"""Parsing of flat protobuf messages that trusts nothing.
+
+betterproto2 reads what it can: a field that is cut off becomes a shorter value, and a field of the
+wrong wire type a value of the wrong Python type. That will do where gRPC guards the frame. Bytes
+from elsewhere are walked through first, and whatever does not fit is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cache
+from typing import Final, TypeVar
+
+import betterproto2
+
+from liftbridge_aio.errors import MalformedData
+
+MessageT = TypeVar("MessageT", bound=betterproto2.Message)
+
+Shape = dict[int, "FieldShape"]
+"""What is expected of each field, by number."""
+
+_VARINT: Final = 0
+_LENGTH_DELIMITED: Final = 2
+_FIXED_LENGTHS: Final = {1: 8, 5: 4}  # wire type to bytes
+_MAX_VARINT_BYTES: Final = 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FieldShape:
+    """What is expected of one field."""
+
+    wire_type: int
+    entry: Mapping[int, FieldShape] | None = None
+    """For maps: what is expected inside an entry."""
+
+
+def parse_flat(message_type: type[MessageT], data: bytes) -> MessageT:
+    """Parse a message whose fields are scalars, or maps of scalars.
+
+    Unknown fields are skipped, as protobuf demands.
+
+    Raises:
+        MalformedData: `data` is cut off, has a field of another wire type than its number calls
+            for, or text that is not UTF-8.
+    """
+    _walk(data, _shape(message_type))
+    try:
+        return message_type.parse(data)
+    except UnicodeDecodeError as error:
+        text = f"a text field is not UTF-8: {error.reason}"
+        raise MalformedData(text) from error
+
+
+@cache
+def _shape(message_type: type[betterproto2.Message]) -> Shape:
+    shapes: Shape = {}
+    for field in dataclasses.fields(message_type):  # type: ignore[arg-type]  # the base is none yet
+        meta: betterproto2.FieldMetadata = field.metadata["betterproto"]
+        entry = meta.map_meta and {part.number: _scalar_shape(part) for part in meta.map_meta}
+        shapes[meta.number] = FieldShape(_LENGTH_DELIMITED, entry) if entry else _scalar_shape(meta)
+    return shapes
+
+
+def _scalar_shape(meta: betterproto2.FieldMetadata) -> FieldShape:
+    if meta.proto_type in betterproto2.WIRE_VARINT_TYPES and not meta.repeated:
+        return FieldShape(_VARINT)
+    if meta.proto_type in {betterproto2.TYPE_STRING, betterproto2.TYPE_BYTES}:
+        return FieldShape(_LENGTH_DELIMITED)
+    text = f"not a flat message: field {meta.number} is of type {meta.proto_type}"
+    raise TypeError(text)
+
+
+def _walk(data: bytes, shapes: Mapping[int, FieldShape]) -> None:
+    position = 0
+    while position < len(data):
+        tag, position = _read_varint(data, position)
+        number, wire_type = tag >> 3, tag & 0b111
+        expected = shapes.get(number)
+        if number == 0 or (expected is not None and expected.wire_type != wire_type):
+            text = f"field {number} has wire type {wire_type}"
+            raise MalformedData(text)
+        start, position = _skip_value(data, position, wire_type)
+        if expected is not None and expected.entry is not None:
+            _walk(data[start:position], expected.entry)
+
+
+def _skip_value(data: bytes, position: int, wire_type: int) -> tuple[int, int]:
+    """Find where the content of a value begins and ends."""
+    if wire_type == _VARINT:
+        _, end = _read_varint(data, position)
+    elif wire_type == _LENGTH_DELIMITED:
+        length, position = _read_varint(data, position)
+        end = position + length
+    elif wire_type in _FIXED_LENGTHS:
+        end = position + _FIXED_LENGTHS[wire_type]
+    else:
+        text = f"unknown wire type {wire_type}"
+        raise MalformedData(text)
+    if end > len(data):
+        text = f"a field is cut off: {end - len(data)} bytes are missing"
+        raise MalformedData(text)
+    return position, end
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for index, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, position + index + 1
+    text = "a number is cut off, or longer than 64 bits"
+    raise MalformedData(text)
