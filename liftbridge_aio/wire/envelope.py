@@ -249,7 +249,7 @@ def _ack_policy(value: int) -> AckPolicy:
     try:
         return AckPolicy(value)
     except ValueError:
-        text = f"unknown ack policy {value}"
+        text = f"unknown ack policy {value:d}"
         raise MalformedData(text) from None
 
 
