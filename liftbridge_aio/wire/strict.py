@@ -108,7 +108,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     value = 0
     for index, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
+        if byte < 0x80 and value < 2**64:
             return value, position + index + 1
     text = "a number is cut off, or longer than 64 bits"
     raise MalformedData(text)
