@@ -1,0 +1,255 @@
+"""The cutting proxy, against plain TCP programs."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from liftbridge_aio.model import parse_address
+from liftbridge_aio.testing import CuttingProxy
+
+BOUND = 5.0
+"""Seconds after which a wait has failed."""
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Dial = Callable[[], Awaitable[Streams]]
+
+
+class EchoServer:
+    """Sends back what it gets, until the end of it; then ends its own side."""
+
+    def __init__(self) -> None:
+        self.writers: list[asyncio.StreamWriter] = []
+        self.ended = 0
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.address = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await self.reads.wait()
+                data = await reader.read(65_536)
+                if not data:
+                    break
+                writer.write(data)
+                await writer.drain()
+        self.ended += 1
+        writer.close()
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[EchoServer]:
+    echo = EchoServer()
+    server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
+    echo.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    yield echo
+    server.close()
+    for writer in echo.writers:
+        writer.transport.abort()
+    await asyncio.wait_for(server.wait_closed(), BOUND)
+    await eventually(lambda: echo.ended == len(echo.writers))
+
+
+@pytest.fixture
+async def proxy(echo: EchoServer) -> AsyncIterator[CuttingProxy]:
+    async with CuttingProxy(echo.address) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def dial(proxy: CuttingProxy) -> AsyncIterator[Dial]:
+    """Opens connections through the proxy and closes them in the end."""
+    writers = []
+
+    async def open_connection() -> Streams:
+        reader, writer = await asyncio.open_connection(*parse_address(proxy.address))
+        writers.append(writer)
+        return reader, writer
+
+    yield open_connection
+    for writer in writers:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(BOUND):
+        while not condition():  # noqa: ASYNC110 (what it waits for happens elsewhere)
+            await asyncio.sleep(0.005)
+
+
+async def exchange(streams: Streams, data: bytes) -> bytes:
+    reader, writer = streams
+    writer.write(data)
+    return await asyncio.wait_for(reader.readexactly(len(data)), BOUND)
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    """Whether the connection is over, be it by an end or by a reset."""
+    try:
+        return await asyncio.wait_for(reader.read(1), BOUND) == b""
+    except ConnectionError:
+        return True
+
+
+async def test_bytes_pass_unchanged_both_ways_and_are_counted(
+    dial: Dial, proxy: CuttingProxy
+) -> None:
+    streams = await dial()
+    data = bytes(range(256)) * 4096  # more than the buffers on the way hold
+    assert await exchange(streams, data) == data
+    statistics = proxy.statistics()
+    assert statistics.connections == statistics.open_connections == 1
+    assert statistics.bytes_to_target == statistics.bytes_to_clients == len(data)
+
+
+async def test_an_end_of_one_side_reaches_the_other_and_lets_the_answer_through(
+    dial: Dial, proxy: CuttingProxy
+) -> None:
+    reader, writer = await dial()
+    writer.write(b"last words")
+    writer.write_eof()
+    assert await asyncio.wait_for(reader.read(), BOUND) == b"last words"
+    await eventually(lambda: proxy.statistics().open_connections == 0)
+
+
+async def test_cut_ends_every_connection_and_keeps_listening(
+    dial: Dial, proxy: CuttingProxy, echo: EchoServer
+) -> None:
+    connections = [await dial() for _ in range(3)]
+    for streams in connections:
+        assert await exchange(streams, b"hello") == b"hello"
+    await proxy.cut()
+    assert proxy.statistics().open_connections == 0
+    for reader, _ in connections:
+        assert await ended(reader)
+    await eventually(lambda: echo.ended == 3)
+    assert await exchange(await dial(), b"again") == b"again"
+    assert proxy.statistics().connections == 4
+
+
+async def test_refusing_turns_new_connections_away_until_accepted_again(
+    dial: Dial, proxy: CuttingProxy
+) -> None:
+    before = await dial()
+    assert await exchange(before, b"before") == b"before"
+    await proxy.refuse()
+    with pytest.raises(ConnectionRefusedError):
+        await dial()
+    assert await exchange(before, b"still here") == b"still here"
+    address = proxy.address
+    await proxy.accept()
+    await proxy.accept()
+    assert proxy.address == address
+    assert await exchange(await dial(), b"after") == b"after"
+
+
+async def test_frozen_links_stay_open_without_a_byte_and_lose_nothing_when_thawed(
+    dial: Dial, proxy: CuttingProxy
+) -> None:
+    reader, writer = await dial()
+    assert await exchange((reader, writer), b"warm") == b"warm"
+    proxy.freeze()
+    late = await dial()
+    writer.write(b"old")
+    late[1].write(b"new")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.read(1), 0.1)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(late[0].read(1), 0.1)
+    assert proxy.statistics().bytes_to_target == len(b"warm")
+    proxy.thaw()
+    assert await asyncio.wait_for(reader.readexactly(3), BOUND) == b"old"
+    assert await asyncio.wait_for(late[0].readexactly(3), BOUND) == b"new"
+
+
+async def test_frozen_links_can_be_cut(dial: Dial, proxy: CuttingProxy) -> None:
+    reader, writer = await dial()
+    assert await exchange((reader, writer), b"warm") == b"warm"
+    proxy.freeze()
+    await proxy.cut()
+    assert await ended(reader)
+
+
+async def test_a_side_that_does_not_read_stops_the_other_instead_of_filling_memory(
+    dial: Dial, proxy: CuttingProxy, echo: EchoServer
+) -> None:
+    echo.reads.clear()
+    reader, writer = await dial()
+    size = 64 * 2**20  # no chain of socket buffers takes that much
+    writer.write(bytes(size))
+    await eventually(lambda: proxy.statistics().bytes_to_target > 0)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(writer.drain(), 0.5)
+    assert proxy.statistics().bytes_to_target < size / 2
+
+    echo.reads.set()
+    received = 0
+    async with asyncio.timeout(4 * BOUND):
+        while received < size:
+            received += len(await reader.read(2**20))
+    assert proxy.statistics().bytes_to_clients == size
+
+
+async def test_a_target_that_is_down_breaks_the_connection(unused_tcp_port: int) -> None:
+    async with CuttingProxy(f"127.0.0.1:{unused_tcp_port}") as proxy:
+        reader, writer = await asyncio.open_connection(*parse_address(proxy.address))
+        assert await ended(reader)
+        await eventually(lambda: proxy.statistics().open_connections == 0)
+        writer.close()
+
+
+async def test_closing_twice_from_another_task_leaves_no_task_and_no_connection(
+    echo: EchoServer,
+) -> None:
+    before = asyncio.all_tasks()
+    proxy = CuttingProxy(echo.address)
+    await asyncio.create_task(proxy.__aenter__())
+    streams = await asyncio.open_connection(*parse_address(proxy.address))
+    assert await exchange(streams, b"hello") == b"hello"
+    await asyncio.gather(proxy.aclose(), asyncio.create_task(proxy.aclose()))
+    await proxy.aclose()
+    assert await ended(streams[0])
+    assert proxy.statistics().open_connections == 0
+    streams[1].close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*parse_address(proxy.address))
+    await eventually(lambda: echo.ended == 1)
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_proxy_that_was_never_entered_closes_and_one_cannot_be_entered_twice(
+    echo: EchoServer,
+) -> None:
+    await CuttingProxy(echo.address).aclose()
+    async with CuttingProxy(echo.address) as proxy:
+        with pytest.raises(RuntimeError, match="entered once"):
+            await proxy.__aenter__()
+
+
+async def test_a_taken_port_is_an_error_and_leaves_nothing(
+    proxy: CuttingProxy, echo: EchoServer
+) -> None:
+    before = asyncio.all_tasks()
+    taken = parse_address(proxy.address)[1]
+    with pytest.raises(OSError, match="address already in use"):
+        await CuttingProxy(echo.address, port=taken).__aenter__()
+    assert asyncio.all_tasks() == before
+
+
+async def test_its_repr_says_how_it_stands(echo: EchoServer) -> None:
+    proxy = CuttingProxy(echo.address)
+    assert "not started" in repr(proxy)
+    async with proxy:
+        assert " open " in repr(proxy)
+        assert proxy.address in repr(proxy)
+        proxy.freeze()
+        assert "frozen" in repr(proxy)
+        proxy.thaw()
+        await proxy.refuse()
+        assert "refusing" in repr(proxy)
+    assert "closed" in repr(proxy)
