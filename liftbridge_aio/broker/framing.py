@@ -1,0 +1,83 @@
+"""gRPC messages in and out of grpclib's streams, with limits.
+
+grpclib reads messages of any size that a peer announces, and lets every surprise in the bytes of
+a request escape as an exception of its own kind. Here both become the statuses that a Go server
+answers with.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from grpclib.const import Status
+from grpclib.encoding.base import CodecBase
+from grpclib.exceptions import GRPCError
+from grpclib.server import Stream
+
+from liftbridge_aio.wire.rpc import ReplyT, RequestT
+
+MAX_REQUEST_BYTES: Final = 4 * 2**20
+"""Largest request that is accepted: the default limit of Go's gRPC."""
+
+_PREFIX_BYTES: Final = 5
+
+
+class MessageCodec(CodecBase):
+    """Lets grpclib write the generated messages."""
+
+    __content_subtype__ = "proto"
+
+    def encode(self, message: Any, message_type: Any) -> bytes:  # noqa: ARG002 - grpclib's face
+        """Return the bytes of a generated message."""
+        return bytes(message)
+
+    def decode(self, data: bytes, message_type: Any) -> Any:
+        """Not called: requests come in through `receive`."""
+        raise NotImplementedError
+
+
+async def receive(
+    stream: Stream[RequestT, ReplyT], message_type: type[RequestT]
+) -> RequestT | None:
+    """Read one request; None once the client has sent its last one.
+
+    Cancellation loses a request that was partly read.
+
+    Raises:
+        GRPCError: it is too large, compressed, cut off or no message of this type.
+    """
+    # grpclib offers no limit, so the frame is read below its public face.
+    data = stream._stream  # noqa: SLF001
+    try:
+        prefix = await data.recv_data(_PREFIX_BYTES)
+        if not prefix:
+            return None
+        size = int.from_bytes(prefix[1:], "big")
+        if prefix[0]:
+            text = "grpc: Decompressor is not installed for the request's encoding"
+            raise GRPCError(Status.UNIMPLEMENTED, text)
+        if size > MAX_REQUEST_BYTES:
+            text = f"grpc: received message larger than max ({size} vs. {MAX_REQUEST_BYTES})"
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, text)
+        body = await data.recv_data(size)
+    except AssertionError as error:  # grpclib's word for a stream that ended too early
+        raise GRPCError(Status.INTERNAL, "unexpected EOF") from error
+    if len(body) < size:
+        raise GRPCError(Status.INTERNAL, "unexpected EOF")
+    try:
+        return message_type.parse(body)
+    except Exception as error:  # hostile bytes raise what they like
+        text = f"grpc: error unmarshalling request: {error}"
+        raise GRPCError(Status.INTERNAL, text) from error
+
+
+async def receive_only(stream: Stream[RequestT, ReplyT], message_type: type[RequestT]) -> RequestT:
+    """Read the request of a call that has just one.
+
+    Raises:
+        GRPCError: there is none, or as `receive`.
+    """
+    request = await receive(stream, message_type)
+    if request is None:
+        raise GRPCError(Status.INTERNAL, "the call ended without a request")
+    return request

@@ -1,0 +1,110 @@
+"""NATS subjects: which are valid, which match, and who receives a message.
+
+Pure: the choice among the members of a queue group comes in as an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+_BLANKS: Final = frozenset(" \t\r\n")
+_ANY_ONE: Final = "*"
+_ANY_REST: Final = ">"
+
+ReceiverT = TypeVar("ReceiverT")
+
+
+def is_valid_subject(subject: str) -> bool:
+    """Tell whether a stream may be attached to `subject`: no blanks, no empty token."""
+    return not _BLANKS.intersection(subject) and all(subject.split("."))
+
+
+def partition_subject(subject: str, partition: int) -> str:
+    """Name the subject of one partition: the base subject, or `<subject>.N` for N > 0 (W15)."""
+    return subject if partition == 0 else f"{subject}.{partition}"
+
+
+def subject_matches(pattern: str, subject: str) -> bool:
+    """Tell whether `pattern` covers `subject`: `*` is any one token, a last `>` one or more."""
+    return _tokens_match(pattern.split("."), subject.split("."))
+
+
+def _tokens_match(pattern: list[str], subject: list[str]) -> bool:
+    if _ANY_REST in pattern:
+        if pattern.index(_ANY_REST) != len(pattern) - 1:
+            return False  # NATS refuses a subscription with `>` before the end
+        pattern = pattern[:-1]
+        if len(subject) <= len(pattern):
+            return False
+        subject = subject[: len(pattern)]
+    return len(pattern) == len(subject) and all(
+        wanted in (_ANY_ONE, token) for wanted, token in zip(pattern, subject, strict=True)
+    )
+
+
+def _has_wildcard(subject: str) -> bool:
+    return any(token in (_ANY_ONE, _ANY_REST) for token in subject.split("."))
+
+
+@dataclass(slots=True, eq=False)
+class _Listener(Generic[ReceiverT]):
+    order: int
+    pattern: list[str]
+    queue_group: str
+    receiver: ReceiverT
+
+
+class SubjectTable(Generic[ReceiverT]):
+    """Who listens on which subject.
+
+    Receivers of one queue group share the messages, whatever subject each listens on: one of them
+    gets each message. The empty group is none.
+    """
+
+    def __init__(self) -> None:
+        self._literal: dict[str, list[_Listener[ReceiverT]]] = {}
+        self._wildcard: list[_Listener[ReceiverT]] = []
+        self._next_order = 0
+
+    def add(self, subject: str, queue_group: str, receiver: ReceiverT) -> None:
+        """Let `receiver` have the messages on `subject`, which may hold wildcards."""
+        listener = _Listener(self._next_order, subject.split("."), queue_group, receiver)
+        self._next_order += 1
+        if _has_wildcard(subject):
+            self._wildcard.append(listener)
+        else:
+            self._literal.setdefault(subject, []).append(listener)
+
+    def remove(self, subject: str, receiver: ReceiverT) -> None:
+        """Undo `add`; nothing happens where there is nothing to undo."""
+        if _has_wildcard(subject):
+            self._wildcard = [one for one in self._wildcard if one.receiver is not receiver]
+            return
+        left = [one for one in self._literal.get(subject, ()) if one.receiver is not receiver]
+        if left:
+            self._literal[subject] = left
+        else:
+            self._literal.pop(subject, None)
+
+    def receivers(self, subject: str, choose: Callable[[int], int]) -> list[ReceiverT]:
+        """List who gets a message on `subject`, oldest listener first.
+
+        Args:
+            subject: where the message was published.
+            choose: picks a member of a queue group: is given their number, returns an index.
+        """
+        listeners = self._literal.get(subject, [])
+        if self._wildcard:
+            tokens = subject.split(".")
+            covering = [one for one in self._wildcard if _tokens_match(one.pattern, tokens)]
+            listeners = sorted([*listeners, *covering], key=lambda one: one.order)
+        if not any(one.queue_group for one in listeners):
+            return [one.receiver for one in listeners]
+        groups: dict[str, list[_Listener[ReceiverT]]] = {}
+        for one in listeners:
+            if one.queue_group:
+                groups.setdefault(one.queue_group, []).append(one)
+        chosen = {id(members[choose(len(members))]) for members in groups.values()}
+        return [one.receiver for one in listeners if not one.queue_group or id(one) in chosen]
