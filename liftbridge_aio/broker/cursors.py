@@ -13,7 +13,7 @@ from typing import Final
 from liftbridge_aio.model import CURSORS_STREAM, AckPolicy
 from liftbridge_aio.wire import proto
 
-from .errors import BrokerError, Code, PublishRefused
+from .errors import BrokerError, Code, PublishCode, PublishRefused
 from .incoming import Incoming
 from .log import PartitionLog
 from .messages import refusal_in
@@ -30,9 +30,9 @@ _CACHED_CURSORS: Final = 512
 class CursorStore:
     """Sets and finds cursors through the log of `__cursors`.
 
-    Like Liftbridge 1.9.0 it remembers the last 512 cursors until their partition is paused. One
-    that was forgotten is looked up in the log as the *highest* offset ever stored, so that a
-    cursor which was moved back may jump forward again.
+    Like Liftbridge 1.9.0 it remembers the last 512 cursors, until a partition of `__cursors` is
+    resumed. One that was forgotten is looked up in the log as the *highest* offset ever stored, so
+    that a cursor which was moved back may jump forward again.
     """
 
     def __init__(self, state: ClusterState, subject: str) -> None:
@@ -44,7 +44,8 @@ class CursorStore:
         """
         self._state = state
         self._subject = subject
-        self._cache: OrderedDict[bytes, tuple[PartitionLog, int]] = OrderedDict()
+        self._cache: OrderedDict[bytes, int] = OrderedDict()
+        self._cached_of: list[PartitionLog] = []
 
     def create_stream(self, partitions: int, now: int) -> None:
         """Create `__cursors`; no partitions mean that there are no cursors at all."""
@@ -89,10 +90,8 @@ class CursorStore:
             if refused is not None:
                 raise refused
         except PublishRefused as error:
-            status = error.as_status()
-            text = f"rpc error: code = {_go_name(status.code)} desc = {status.text}"
-            raise BrokerError(Code.INTERNAL, text) from error
-        self._remember(key, partition, cursor.offset)
+            raise BrokerError(Code.INTERNAL, _as_go_prints(error)) from error
+        self._remember(key, cursor.offset)
 
     def get(self, cursor_id: str, stream: str, partition: int, now: int) -> int:
         """Return the stored position, or -1.
@@ -102,14 +101,14 @@ class CursorStore:
         """
         key = _key(cursor_id, stream, partition)
         kept_in = self._partition(key)
-        log, offset = self._cache.get(key, (None, NO_CURSOR))
-        if log is kept_in.log:
+        self._forget_after_resume()
+        if key in self._cache:
             self._cache.move_to_end(key)
-            return offset
+            return self._cache[key]
         if kept_in.log.newest_offset >= 0:
             self._state.resume(CURSORS_STREAM, kept_in.number, now)
         offset = _highest_stored(key, kept_in.log)
-        self._remember(key, kept_in, offset)
+        self._remember(key, offset)
         return offset
 
     def _partition(self, key: bytes) -> Partition:
@@ -118,8 +117,18 @@ class CursorStore:
             raise BrokerError(Code.INTERNAL, "Cursors stream does not exist")
         return stream.partitions[zlib.crc32(key) % len(stream.partitions)]  # W14
 
-    def _remember(self, key: bytes, partition: Partition, offset: int) -> None:
-        self._cache[key] = partition.log, offset
+    def _forget_after_resume(self) -> None:
+        # A resumed partition has a new log. The real server "becomes leader" then, and forgets the
+        # cursors of all partitions.
+        stream = self._state.stream(CURSORS_STREAM)
+        logs = [partition.log for partition in stream.partitions.values()] if stream else []
+        if logs != self._cached_of:
+            self._cache.clear()
+            self._cached_of = logs
+
+    def _remember(self, key: bytes, offset: int) -> None:
+        self._forget_after_resume()
+        self._cache[key] = offset
         self._cache.move_to_end(key)
         if len(self._cache) > _CACHED_CURSORS:
             self._cache.popitem(last=False)
@@ -146,5 +155,9 @@ def _stored_offset(value: bytes) -> int:
         return NO_CURSOR
 
 
-def _go_name(code: Code) -> str:
-    return "".join(word.capitalize() for word in code.name.split("_"))
+def _as_go_prints(refused: PublishRefused) -> str:
+    if refused.code is PublishCode.INTERNAL:
+        return refused.text  # an error of NATS, which is no status
+    status = refused.as_status()
+    name = "".join(word.capitalize() for word in status.code.name.split("_"))
+    return f"rpc error: code = {name} desc = {status.text}"

@@ -24,8 +24,8 @@ class IncorrectOffset(Exception):
     """The message would not get the offset that its publisher expects."""
 
 
-class TimestampOutOfLog(Exception):
-    """No offset belongs to the timestamp; the text is the real server's (W23)."""
+class LookupFailed(Exception):
+    """No offset could be found for a timestamp; the text is the real server's (W23)."""
 
 
 class LogState(enum.Enum):
@@ -149,7 +149,12 @@ class PartitionLog:
         return log
 
     def earliest_offset_from(self, timestamp: int) -> int:
-        """Return the offset of the first message at or after `timestamp`, else the next offset."""
+        """Return the offset of the first message at or after `timestamp`, else the next offset.
+
+        Raises:
+            LookupFailed: the log is closed.
+        """
+        self._check_open()
         return self._base_offset + self._index_from(timestamp)
 
     def latest_offset_until(self, timestamp: int) -> int:
@@ -158,18 +163,24 @@ class PartitionLog:
         Of several messages with exactly this timestamp it is the first, as on a real server.
 
         Raises:
-            TimestampOutOfLog: the log is empty or begins later.
+            LookupFailed: the log is closed, is empty or begins later.
         """
+        self._check_open()
         if not self._messages:
             text = "failed to find log segment for timestamp: EOF"
-            raise TimestampOutOfLog(text)
+            raise LookupFailed(text)
         if timestamp < self._messages[0].timestamp:
             text = "timestamp is before the beginning of the log"
-            raise TimestampOutOfLog(text)
+            raise LookupFailed(text)
         index = self._index_from(timestamp)
         if index < len(self._messages) and self._messages[index].timestamp == timestamp:
             return self._base_offset + index
         return self._base_offset + index - 1
+
+    def _check_open(self) -> None:
+        if self._state is not LogState.OPEN:
+            text = "failed to find log segment for timestamp: segment has been closed"
+            raise LookupFailed(text)
 
     def _index_from(self, timestamp: int) -> int:
         return bisect_left(self._messages, timestamp, key=attrgetter("timestamp"))

@@ -50,7 +50,8 @@ class Partition:
         self.state = PartitionState.LEADING
         self.log = PartitionLog(concurrency_control=config.optimistic_concurrency_control)
         self._commits = config.min_isr <= _REPLICAS
-        self._readonly_flag = False
+        self._shown_paused = False
+        self._shown_readonly = False
         self._messages_received = EventTimestamps()
         self._pause_changes = EventTimestamps()
         self._readonly_changes = EventTimestamps()
@@ -63,11 +64,16 @@ class Partition:
     def pause(self, now: int) -> None:
         """Close the log. Pausing a paused partition only moves the timestamps."""
         self.state = PartitionState.PAUSED
+        self._shown_paused = True
         self._pause_changes = _after_event(self._pause_changes, now)
         self.log.close()
 
     def resume(self, now: int) -> None:
-        """Open the log again; nothing happens if the partition is not paused."""
+        """Open the log again; nothing happens if the partition is not paused.
+
+        As on a real server, the metadata goes on to say "paused" (no code there ever takes it
+        back) and "readonly", although the new log takes messages.
+        """
         if self.state is PartitionState.LEADING:
             return
         self.state = PartitionState.LEADING
@@ -77,7 +83,7 @@ class Partition:
     def set_readonly(self, readonly: bool, now: int) -> None:
         """Refuse or accept messages."""
         self.log.set_readonly(readonly)
-        self._readonly_flag = readonly
+        self._shown_readonly = readonly
         self._readonly_changes = _after_event(self._readonly_changes, now)
 
     def receive(
@@ -148,8 +154,8 @@ class Partition:
             isr=(server_id,),
             high_watermark=self.log.high_watermark,
             newest_offset=self.log.newest_offset,
-            paused=self.is_paused,
-            readonly=self._readonly_flag,
+            paused=self._shown_paused,
+            readonly=self._shown_readonly,
             messages_received=self._messages_received,
             pause=self._pause_changes,
             readonly_changes=self._readonly_changes,

@@ -13,7 +13,7 @@ from typing import Final
 from liftbridge_aio.model import Message, StartPosition, StopPosition
 
 from .errors import BrokerError, Code
-from .log import NO_OFFSET, LogState, PartitionLog, TimestampOutOfLog
+from .log import NO_OFFSET, LogState, LookupFailed, PartitionLog
 
 _NEVER: Final = -1
 
@@ -80,14 +80,22 @@ def open_reader(log: PartitionLog, wanted: ReadRange) -> LogReader:
     """Turn positions into offsets and begin to read.
 
     Raises:
-        BrokerError: a position is unknown or cannot be found, or the stop lies before the start
-            (W21, W22, W23).
+        BrokerError: a position is unknown or cannot be found, the stop lies before the start
+            (W21, W22, W23), or the log is closed and holds what is asked for.
     """
-    start = _start_offset(log, wanted)
-    stop = _stop_offset(log, wanted)
+    try:
+        start = _start_offset(log, wanted)
+        stop = _stop_offset(log, wanted)
+    except LookupFailed as error:
+        text = f"Failed to lookup offset for timestamp: {error}"
+        raise BrokerError(Code.INTERNAL, text) from error
     if stop != _NEVER and stop < start:
         text = f"Stop offset is before start offset: {stop} < {start}"
         raise BrokerError(Code.INVALID_ARGUMENT, text)
+    if log.state is LogState.CLOSED and start <= log.high_watermark:
+        # Behind the high watermark nothing is touched yet: there the first read finds out.
+        text = "Failed to create stream reader: segment has been closed"
+        raise BrokerError(Code.INTERNAL, text)
     return LogReader(log, start, stop)
 
 
@@ -116,11 +124,7 @@ def _stop_offset(log: PartitionLog, wanted: ReadRange) -> int:
         case StopPosition.OFFSET:
             return wanted.stop_offset
         case StopPosition.TIMESTAMP:
-            try:
-                return log.latest_offset_until(wanted.stop_timestamp)
-            except TimestampOutOfLog as error:
-                text = f"Failed to lookup offset for timestamp: {error}"
-                raise BrokerError(Code.INTERNAL, text) from error
+            return log.latest_offset_until(wanted.stop_timestamp)
         case StopPosition.LATEST:
             if log.newest_offset == NO_OFFSET:
                 raise BrokerError(Code.RESOURCE_EXHAUSTED, "Stream is empty")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import os
 import socket
 import time
 from dataclasses import dataclass
@@ -151,7 +152,7 @@ class EmbeddedBroker:
             listening = await self._bind()
             listener = Listener(self._service)
             try:
-                await listener.start(sock=listening)
+                await listener.start(sock=listening, backlog=_BACKLOG)
             except BaseException:
                 listening.close()
                 raise
@@ -163,9 +164,20 @@ class EmbeddedBroker:
 
     async def _bind(self) -> socket.socket:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        family, _, _, _, address = found[0]
-        listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+        # One socket: "localhost" with port 0 would give several, each with a port of its own.
+        found = await loop.getaddrinfo(
+            self._host, self._port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+        )
+        family, kind, protocol, _, address = found[0]
+        # The protocol must be named: only then asyncio switches Nagle's algorithm off.
+        listening = socket.socket(family, kind, protocol)
+        try:
+            if os.name == "posix":
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except BaseException:
+            listening.close()
+            raise
         self._port = listening.getsockname()[1]
         self._service.broker = BrokerInfo(self._server_id, self._host, self._port)
         return listening

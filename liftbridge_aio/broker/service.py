@@ -266,6 +266,9 @@ class LiftbridgeService:
             self.counters.subscriptions -= 1
 
     async def _send_log(self, stream: AnyStream, request: proto.SubscribeRequest) -> None:
+        if request.consumer and request.consumer.group_id and not request.consumer.consumer_id:
+            text = "Consumer id cannot be empty when group id is provided"
+            raise BrokerError(Code.INVALID_ARGUMENT, text)
         partition = self._state.partition(request.stream, request.partition)
         if partition is None:
             raise BrokerError(Code.NOT_FOUND, "No such partition")

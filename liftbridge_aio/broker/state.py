@@ -17,7 +17,7 @@ from .errors import BrokerError, Code, PublishCode, PublishRefused
 from .incoming import Incoming
 from .partition import Partition
 from .stream_config import StreamConfig
-from .subjects import SubjectTable, is_valid_subject
+from .subjects import SubjectTable, can_be_listened_on, is_valid_subject, partition_subject
 
 MAX_REPLICATION: Final = -1
 """The replication factor that means "all brokers"."""
@@ -129,6 +129,9 @@ class ClusterState:
         if not 0 <= request.partitions <= MAX_PARTITIONS:
             text = f"Invalid partitions {request.partitions}"
             raise BrokerError(Code.INVALID_ARGUMENT, text)
+        last = partition_subject(request.subject, max(request.partitions - 1, 0))
+        if not can_be_listened_on(last):
+            raise BrokerError(Code.INVALID_ARGUMENT, "Subject is invalid")
         request.config.validate()
         if request.config.encryption and encryption_key_bytes not in (16, 32):
             text = (

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import Final
 
 from .errors import BrokerError, Code
 
-_DEFAULT_MIN_ISR = 1
+_DEFAULT_MIN_ISR: Final = 1
+_MUST_NOT_BE_NEGATIVE: Final = (
+    "cleaner_interval",
+    "compact_max_goroutines",
+    "segment_max_bytes",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +40,13 @@ class StreamConfig:
     """Values are kept in plain all the same: nothing leaves the process's memory."""
 
     def validate(self) -> None:
-        """Refuse what would crash a real server (W30).
+        """Refuse what would crash a real server (W30); it takes other negative values as they are.
 
         Raises:
-            BrokerError: a value is negative.
+            BrokerError: a value would crash a real server.
         """
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in _MUST_NOT_BE_NEGATIVE:
+            value = getattr(self, name)
             if value is not None and value < 0:
-                text = f"Invalid {field.name} {value}"
+                text = f"Invalid {name} {value}"
                 raise BrokerError(Code.INVALID_ARGUMENT, text)

@@ -26,6 +26,14 @@ def partition_subject(subject: str, partition: int) -> str:
     return subject if partition == 0 else f"{subject}.{partition}"
 
 
+def can_be_listened_on(subject: str) -> bool:
+    """Tell whether NATS takes a subscription to `subject`: `>` may only be its last token.
+
+    A real server does not look: NATS cuts it off, and it cannot publish any more.
+    """
+    return _ANY_REST not in subject.split(".")[:-1]
+
+
 def subject_matches(pattern: str, subject: str) -> bool:
     """Tell whether `pattern` covers `subject`: `*` is any one token, a last `>` one or more."""
     return _tokens_match(pattern.split("."), subject.split("."))
