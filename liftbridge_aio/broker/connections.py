@@ -69,6 +69,7 @@ class Listener(Server):
         """Serve `service` once `start` is called; belongs to the running event loop."""
         config = Configuration(http2_connection_window_size=_WINDOW)
         super().__init__([service], codec=MessageCodec(), config=config)
+        self._mapping = service.__mapping__()  # grpclib made a plain copy
         self.connections: set[Connection] = set()
 
     def _protocol_factory(self) -> H2Protocol:

@@ -9,12 +9,11 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import anyio
-from grpclib.const import Cardinality, Handler, Status
+from grpclib.const import Status
 from grpclib.exceptions import GRPCError
-from grpclib.server import Stream
 
 from liftbridge_aio.model import BrokerInfo
 from liftbridge_aio.wire import health, proto, rpc
@@ -25,6 +24,7 @@ from .cursors import CursorStore
 from .errors import BrokerError, Code, PublishRefused
 from .framing import receive_only
 from .incoming import Incoming
+from .procedures import Answer, AnyStream, Procedures
 from .publish_session import PublishSession
 from .reader import ReadEnd, open_reader
 from .state import ClusterState
@@ -39,8 +39,6 @@ _READ_ENDS: Final = {
     ReadEnd.CLOSED: (Code.FAILED_PRECONDITION, "commit log was closed"),
     ReadEnd.DELETED: (Code.NOT_FOUND, "commit log was deleted"),
 }
-
-AnyStream: TypeAlias = Stream[Any, Any]
 
 
 def to_grpc(error: BrokerError) -> GRPCError:
@@ -74,9 +72,9 @@ class LiftbridgeService:
         self._cursors = cursors
         self._inbox_prefix = inbox_prefix
 
-    def __mapping__(self) -> dict[str, Handler]:
+    def __mapping__(self) -> Procedures:
         """Tell grpclib which coroutine answers which path; the rest is UNIMPLEMENTED."""
-        return dict(
+        return Procedures(
             [
                 self._unary(rpc.CREATE_STREAM, self.create_stream),
                 self._unary(rpc.DELETE_STREAM, self.delete_stream),
@@ -89,8 +87,8 @@ class LiftbridgeService:
                 self._unary(rpc.SET_CURSOR, self.set_cursor),
                 self._unary(rpc.FETCH_CURSOR, self.fetch_cursor),
                 self._unary(rpc.HEALTH_CHECK, self.check_health),
-                _entry(rpc.SUBSCRIBE, self.subscribe),
-                _entry(rpc.PUBLISH_ASYNC, self.publish_async),
+                (rpc.SUBSCRIBE, self.subscribe),
+                (rpc.PUBLISH_ASYNC, self.publish_async),
             ]
         )
 
@@ -98,7 +96,7 @@ class LiftbridgeService:
         self,
         procedure: Rpc[RequestT, ReplyT],
         answer: Callable[[RequestT, AnyStream], Awaitable[ReplyT]],
-    ) -> tuple[str, Handler]:
+    ) -> tuple[Rpc[RequestT, ReplyT], Answer]:
         async def handle(stream: AnyStream) -> None:
             request = await receive_only(stream, procedure.request)
             try:
@@ -109,7 +107,7 @@ class LiftbridgeService:
                 raise to_grpc(refused.as_status()) from refused
             await stream.send_message(reply)
 
-        return _entry(procedure, handle)
+        return procedure, handle
 
     async def create_stream(
         self, request: proto.CreateStreamRequest, _stream: AnyStream
@@ -304,18 +302,6 @@ class LiftbridgeService:
 
     def _inbox(self) -> str:
         return f"{self._inbox_prefix}.ack.{secrets.token_hex(11)}"
-
-
-def _entry(
-    procedure: Rpc[Any, Any], handle: Callable[[AnyStream], Awaitable[None]]
-) -> tuple[str, Handler]:
-    kinds = {
-        (False, False): Cardinality.UNARY_UNARY,
-        (False, True): Cardinality.UNARY_STREAM,
-        (True, True): Cardinality.STREAM_STREAM,
-    }
-    cardinality = kinds[procedure.streams_requests, procedure.streams_replies]
-    return procedure.path, Handler(handle, cardinality, procedure.request, procedure.reply)
 
 
 def _waits_for_ack(incoming: Incoming, stream: AnyStream) -> bool:

@@ -1,0 +1,56 @@
+"""Which coroutine answers which path.
+
+grpclib answers an unknown path without a content type, which its own client then takes for a
+server that does not speak gRPC; here unknown paths are answered as a Go server does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias
+
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.exceptions import GRPCError
+from grpclib.server import Stream
+
+from liftbridge_aio.wire.rpc import Rpc
+
+AnyStream: TypeAlias = Stream[Any, Any]
+Answer: TypeAlias = Callable[[AnyStream], Awaitable[None]]
+
+
+class Procedures(dict[str, Handler]):
+    """The table of paths. `get`, which is how grpclib asks, has an answer for every path."""
+
+    def __init__(self, answers: Iterable[tuple[Rpc[Any, Any], Answer]]) -> None:
+        """Take the procedures that are served."""
+        super().__init__({procedure.path: _handler(procedure, one) for procedure, one in answers})
+        self._services = {path.split("/")[1] for path in self}
+
+    def get(self, path: str, default: Any = None) -> Any:  # noqa: ARG002 - there is no other default
+        """Return the handler of `path`, which for an unknown one says UNIMPLEMENTED."""
+        return self[path] if path in self else self._unknown(path)
+
+    def _unknown(self, path: str) -> Handler:
+        service, slash, method = path.removeprefix("/").rpartition("/")
+        if not slash:
+            text = f'malformed method name: "{path}"'
+        elif service in self._services:
+            text = f"unknown method {method} for service {service}"
+        else:
+            text = f"unknown service {service}"
+
+        async def refuse(_stream: AnyStream) -> None:
+            raise GRPCError(Status.UNIMPLEMENTED, text)
+
+        return Handler(refuse, Cardinality.STREAM_STREAM, object, object)
+
+
+def _handler(procedure: Rpc[Any, Any], answer: Answer) -> Handler:
+    kinds = {
+        (False, False): Cardinality.UNARY_UNARY,
+        (False, True): Cardinality.UNARY_STREAM,
+        (True, True): Cardinality.STREAM_STREAM,
+    }
+    cardinality = kinds[procedure.streams_requests, procedure.streams_replies]
+    return Handler(answer, cardinality, procedure.request, procedure.reply)
