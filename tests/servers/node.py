@@ -184,7 +184,7 @@ class LiftbridgeNode:
             "clustering.server.id": "a",
             "clustering.namespace": "tests",
             "clustering.raft.bootstrap.seed": True,
-            "metadata.cache.max.age": "1s",
+            "metadata.cache.max.age": "100ms",
             "cursors.stream.partitions": CURSOR_PARTITIONS,
             "cursors.stream.replication.factor": 1,
             # Otherwise cursors stall each time their stream has paused.
@@ -197,7 +197,8 @@ class LiftbridgeNode:
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + READY_TIMEOUT
-        while not _in_own_loop(_is_ready(self.host, self.port)):
+        cursors = self.settings.get("cursors.stream.partitions", CURSOR_PARTITIONS) != 0
+        while not _in_own_loop(_is_ready(self.host, self.port, cursors=cursors)):
             if not self.running:
                 message = f"{self.binary.name} ended while starting:\n{self.log[-2000:]}"
                 raise ServerDidNotStart(message)
@@ -219,7 +220,7 @@ def _in_own_loop(coroutine: Coroutine[None, None, ResultT]) -> ResultT:
         return thread.submit(asyncio.run, coroutine).result()
 
 
-async def _is_ready(host: str, port: int) -> bool:
+async def _is_ready(host: str, port: int, *, cursors: bool) -> bool:
     """Whether the server leads: it creates and deletes streams and has made its cursors.
 
     The port opens and metadata is answered long before that.
@@ -234,8 +235,9 @@ async def _is_ready(host: str, port: int) -> bool:
             if error.status is not Status.ALREADY_EXISTS:
                 raise
         await _call(channel, rpc.DELETE_STREAM, proto.DeleteStreamRequest(name="readiness"))
-        cursor = proto.FetchCursorRequest(stream="readiness", cursor_id="readiness")
-        await _call(channel, rpc.FETCH_CURSOR, cursor)
+        if cursors:
+            cursor = proto.FetchCursorRequest(stream="readiness", cursor_id="readiness")
+            await _call(channel, rpc.FETCH_CURSOR, cursor)
     except (GRPCError, StreamTerminatedError, OSError):
         return False
     finally:
