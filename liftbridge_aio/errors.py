@@ -32,7 +32,8 @@
     │   ├── PublishNotSent                certainly not stored
     │   │   └── PublishTimeout (TimeoutError)  no room or no link in time
     │   ├── IncorrectOffset               the expected offset was not the next one
-    │   └── PublishRefused                any other refusal by the server
+    │   ├── PublishRefused                any other refusal by the server
+    │   └── PublishManyFailed             some of many; has the outcome of each
     └── SubscriptionError
         ├── SubscriptionLost              could not be resumed in time
         └── StreamReset                   the log was truncated or created anew
@@ -43,7 +44,11 @@ are made here carry the cause as `__cause__`.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from .model import Ack
 
 
 class LiftbridgeError(Exception):
@@ -156,6 +161,8 @@ class ConnectionFailed(LiftbridgeError):
     """No server could be reached, or the connection broke in the middle of the call."""
 
     hint = "check the addresses and that the servers run"
+    reached_server: bool = False
+    """Whether a request was sent, so that the server may have acted on it."""
 
 
 class NotLiftbridge(ConnectionFailed):
@@ -283,6 +290,16 @@ class PublishRefused(PublishError):
 
     code: str = "UNKNOWN"
     """Name of the code in the server's answer."""
+
+
+class PublishManyFailed(PublishError):
+    """Of several messages some were not acked.
+
+    `outcomes` has an Ack (None with ack policy NONE) or an exception for each, in order.
+    """
+
+    hint = "look at outcomes: those that are exceptions are not acked"
+    outcomes: Sequence[Ack | BaseException | None] = ()
 
 
 class SubscriptionError(LiftbridgeError):

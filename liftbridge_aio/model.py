@@ -320,6 +320,8 @@ class PartitionInfo:
     newest_offset: int = -1
     """Offset of the newest stored message, -1 where there is none."""
     paused: bool = False
+    """v1.9.0 servers keep this up in FetchMetadata after a partition was resumed; what
+    `Client.fetch_partition_metadata` says is right."""
     readonly: bool = False
     messages_received: EventTimestamps = EventTimestamps()
     pause: EventTimestamps = EventTimestamps()

@@ -1,0 +1,196 @@
+"""One gRPC call on one connection: the only code that touches grpclib's client streams.
+
+An exchange must be used from tasks that exist for it alone (see `Supervisor.call`), because
+grpclib ends a broken call by cancelling whatever task waits on it and leaves that task's
+cancellation count raised. The rules kept here, each against a hazard of grpclib 0.4.9:
+
+- leaving a call that the server has not ended resets it instead of waiting for its trailers;
+- only one task writes to an exchange, since two would interleave their DATA frames;
+- the length of a message is checked before it is awaited, as grpclib has no limit;
+- the status that a server sent just before a reset or a lost connection is not forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+from grpclib.client import Channel, Stream
+from grpclib.const import Cardinality
+from grpclib.encoding.base import CodecBase
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from h2.exceptions import H2Error
+
+from liftbridge_aio.status import CallFailure, Code, Reach
+from liftbridge_aio.wire.rpc import Rpc
+
+_PREFIX_BYTES: Final = 5
+
+
+class BytesCodec(CodecBase):
+    """Hands bytes through: encoding is the business of `wire`."""
+
+    __content_subtype__ = "proto"
+
+    def encode(self, message: bytes, message_type: type[bytes]) -> bytes:  # noqa: ARG002
+        """Return the bytes."""
+        return message
+
+    def decode(self, data: bytes, message_type: type[bytes]) -> bytes:  # noqa: ARG002
+        """Return the bytes."""
+        return data
+
+
+class _Abandoned(Exception):
+    """Makes grpclib leave a call by resetting it."""
+
+
+_CARDINALITY: Final = {
+    (False, False): Cardinality.UNARY_UNARY,
+    (False, True): Cardinality.UNARY_STREAM,
+    (True, False): Cardinality.STREAM_UNARY,
+    (True, True): Cardinality.STREAM_STREAM,
+}
+
+
+class Exchange:
+    """A call in progress; made by `Link.open`."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        rpc: Rpc[Any, Any],
+        *,
+        max_receive_bytes: int,
+        timeout: float | None = None,
+    ) -> None:
+        self._call: Stream[bytes, bytes] = channel.request(
+            rpc.path,
+            _CARDINALITY[rpc.streams_requests, rpc.streams_replies],
+            bytes,
+            bytes,
+            timeout=timeout,
+        )
+        self._max_receive_bytes = max_receive_bytes
+        self._sent = False
+
+    async def __aenter__(self) -> Self:
+        """Send the request's headers. Cancelling resets the call.
+
+        Raises:
+            CallFailure: the connection is gone or the deadline passed.
+        """
+        with self._translated():
+            await self._call.__aenter__()
+            try:
+                await self._call.send_request()
+            except BaseException:
+                await self._leave()
+                raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave the call; if the server has not ended it, it is reset. Never waits."""
+        await self._leave()
+
+    async def _leave(self) -> None:
+        await self._call.__aexit__(_Abandoned, _Abandoned(), None)
+
+    async def send(self, messages: Sequence[bytes], *, end: bool = False) -> None:
+        """Send messages; waits while the server gives no credit.
+
+        Cancelling may leave some of them sent, and the exchange must be left then.
+
+        Raises:
+            CallFailure: the call or the connection broke.
+        """
+        with self._translated():
+            self._sent = True
+            last = len(messages) - 1
+            for number, message in enumerate(messages):
+                await self._call.send_message(message, end=end and number == last)
+
+    async def receive(self) -> bytes | None:
+        """Wait for the next message; None once the server has ended the call with OK.
+
+        Cancelling loses no message unless one was half read; leave the exchange then.
+
+        Raises:
+            CallFailure: the server ended the call with an error, or the connection broke.
+        """
+        with self._translated():
+            call = self._call
+            if call.initial_metadata is None:
+                await call.recv_initial_metadata()
+            with call._wrapper:  # noqa: SLF001 - pinned by a test
+                raw = call._stream  # noqa: SLF001 - same
+                prefix = await raw.recv_data(_PREFIX_BYTES)
+                if prefix:
+                    length = int.from_bytes(prefix[1:], "big")
+                    self._check_prefix(prefix, length)
+                    return await raw.recv_data(length)
+                if not call._trailers_only:  # noqa: SLF001 - same
+                    await raw.recv_trailers()
+            call._maybe_raise()  # noqa: SLF001 - same
+            return None
+
+    def _check_prefix(self, prefix: bytes, length: int) -> None:
+        if prefix[0]:
+            text = "the server sent a compressed message, which was not agreed upon"
+            raise CallFailure(Code.INTERNAL, text)
+        if length > self._max_receive_bytes:
+            text = f"a message of {length} bytes exceeds max_receive_bytes"
+            raise CallFailure(Code.RESOURCE_EXHAUSTED, text)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        cancelling = 0 if task is None else task.cancelling()
+        try:
+            yield
+        except CallFailure:
+            raise
+        except GRPCError as error:
+            raise _failure_from(error) from error
+        except StreamTerminatedError as error:
+            # grpclib woke this task by cancelling it: take that back, it was no cancellation.
+            if task is not None and task.cancelling() > cancelling:
+                task.uncancel()
+            raise self._failure_of_broken_call(error) from error
+        except TimeoutError as error:
+            if task is not None and task.cancelling() > cancelling:
+                task.uncancel()
+            text = "no answer within the timeout"
+            raise CallFailure(Code.DEADLINE_EXCEEDED, text, self._reach) from error
+        except (OSError, H2Error, ProtocolError, AssertionError, AttributeError) as error:
+            # Assertions and missing attributes are how grpclib meets a connection that was torn
+            # down under it.
+            text = f"the connection broke: {error!r}"
+            raise CallFailure(Code.UNAVAILABLE, text, self._reach) from error
+
+    @property
+    def _reach(self) -> Reach:
+        return Reach.UNKNOWN if self._sent else Reach.NOT_SENT
+
+    def _failure_of_broken_call(self, error: StreamTerminatedError) -> CallFailure:
+        try:
+            self._call._maybe_raise()  # noqa: SLF001 - pinned by a test
+        except GRPCError as status:
+            return _failure_from(status)
+        except AttributeError:
+            pass  # broke before there was a stream
+        text = str(error)
+        wrong_protocol = self._call.initial_metadata is None and "Protocol error" in text
+        return CallFailure(Code.UNAVAILABLE, text, self._reach, wrong_protocol=wrong_protocol)
+
+
+def _failure_from(error: GRPCError) -> CallFailure:
+    return CallFailure(Code(error.status.value), error.message or "")

@@ -1,0 +1,238 @@
+"""One HTTP/2 connection to one broker."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from grpclib.client import Channel, Handler
+from grpclib.config import Configuration
+from grpclib.exceptions import StreamTerminatedError
+from grpclib.protocol import H2Protocol
+from h2.settings import SettingCodes
+
+from liftbridge_aio.model import parse_address
+from liftbridge_aio.status import CallFailure, Code, Reach
+from liftbridge_aio.wire import health
+from liftbridge_aio.wire.rpc import HEALTH_CHECK, ReplyT, RequestT, Rpc
+
+from .exchange import BytesCodec, Exchange
+
+logger = logging.getLogger("liftbridge_aio.net")
+
+_WIDEST_WINDOW: Final = 2**31 - 1
+"""For the connection: one unread stream must not starve the others (only streams are limited)."""
+
+HEALTH_SERVICE: Final = "proto.API"
+"""The name under which servers report the health of the Liftbridge API."""
+
+
+class Purpose(enum.Enum):
+    """What a link is for; each purpose has links of its own, so that none blocks another."""
+
+    CONTROL = "control"
+    PUBLISH = "publish"
+    SUBSCRIBE = "subscribe"
+
+
+class LinkState(enum.Enum):
+    """Life of a link; it never comes back from LOST or CLOSED."""
+
+    NEW = "new"
+    UP = "up"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+class _Handler(Handler):
+    def __init__(self, on_close: Callable[[], None]) -> None:
+        self._on_close = on_close
+
+    def close(self) -> None:
+        super().close()
+        self._on_close()
+
+
+class _OneConnectionChannel(Channel):
+    """A channel that connects once: grpclib would silently redial in the middle of a call."""
+
+    spent = False
+    on_close: Callable[[], None]
+
+    def _protocol_factory(self) -> H2Protocol:
+        return H2Protocol(_Handler(self.on_close), self._config, self._h2_config)
+
+    async def __connect__(self) -> H2Protocol:
+        if self.spent:
+            if not self._connected or self._protocol is None:
+                reason = "Connection lost"
+                raise StreamTerminatedError(reason)
+            return self._protocol
+        self.spent = True
+        return await super().__connect__()
+
+
+class Link:
+    """A connection with its purpose; made by `LinkPool`."""
+
+    def __init__(
+        self,
+        address: str,
+        purpose: Purpose,
+        *,
+        stream_window: int,
+        max_receive_bytes: int,
+        on_lost: Callable[[Link, str], None],
+    ) -> None:
+        self.address = address
+        self.purpose = purpose
+        self.state = LinkState.NEW
+        self.last_received = asyncio.get_running_loop().time()
+        """Loop time at which something last came from the server."""
+        self._loop = asyncio.get_running_loop()
+        self._on_lost = on_lost
+        self._max_receive_bytes = max_receive_bytes
+        host, port = parse_address(address)
+        self._channel = _OneConnectionChannel(
+            host,
+            port,
+            codec=BytesCodec(),
+            config=Configuration(
+                http2_connection_window_size=_WIDEST_WINDOW, http2_stream_window_size=stream_window
+            ),
+        )
+        self._channel.on_close = self._closed_below
+
+    def __repr__(self) -> str:
+        """Show where it leads and how it is."""
+        return f"<Link {self.purpose.value} {self.address} {self.state.value}>"
+
+    async def connect(self, timeout: float) -> None:
+        """Open the connection. Cancelling closes it.
+
+        Raises:
+            CallFailure: nobody listens there, or not within `timeout` seconds.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._channel.__connect__()
+        except TimeoutError as error:
+            text = f"{self.address} did not accept a connection within {timeout:g} s"
+            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT) from error
+        except OSError as error:
+            text = f"cannot connect to {self.address}: {error}"
+            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT) from error
+        finally:
+            if self.state is LinkState.NEW and not self._channel._connected:  # noqa: SLF001
+                self.close()
+        if self.state is not LinkState.NEW:
+            text = f"{self.address} closed the connection at once"
+            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+        self.state = LinkState.UP
+        self.last_received = self._loop.time()
+
+    @property
+    def up(self) -> bool:
+        """Whether calls can be made."""
+        return self.state is LinkState.UP
+
+    def open(self, rpc: Rpc[Any, Any], timeout: float | None = None) -> Exchange:
+        """Prepare a call; use it as an async context manager.
+
+        Args:
+            rpc: the procedure.
+            timeout: seconds, also sent to the server as its deadline; None sends none.
+
+        Raises:
+            CallFailure: the link is down.
+        """
+        if self.state is not LinkState.UP:
+            text = f"the link to {self.address} is {self.state.value}"
+            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+        return Exchange(
+            self._channel, rpc, max_receive_bytes=self._max_receive_bytes, timeout=timeout
+        )
+
+    async def unary(
+        self, rpc: Rpc[RequestT, ReplyT], request: RequestT, timeout: float | None
+    ) -> ReplyT:
+        """Make a unary call. To be run in a task of its own; cancelling resets the call.
+
+        Raises:
+            CallFailure: it did not succeed.
+        """
+        async with self.open(rpc, timeout) as exchange:
+            await exchange.send([bytes(request)], end=True)
+            data = await exchange.receive()
+            if data is None:
+                raise CallFailure(Code.INTERNAL, "the server answered without a message")
+            self.received()
+            trailing = await exchange.receive()
+            if trailing is not None:
+                raise CallFailure(Code.INTERNAL, "the server answered with two messages")
+        try:
+            return rpc.reply.parse(data)
+        except Exception as error:
+            text = f"the answer to {rpc.name} cannot be read: {error!r}"
+            raise CallFailure(Code.INTERNAL, text) from error
+
+    async def check_health(self, timeout: float) -> None:
+        """Ask the server for a sign of life; any answer is one. Cancelling resets the call.
+
+        Raises:
+            CallFailure: no answer.
+        """
+        request = health.HealthCheckRequest(service=HEALTH_SERVICE)
+        try:
+            await self.unary(HEALTH_CHECK, request, timeout)
+        except CallFailure as failure:
+            if failure.reach is not Reach.ANSWERED:
+                raise
+            self.received()
+
+    def received(self) -> None:
+        """Note that the server is alive."""
+        self.last_received = self._loop.time()
+
+    def set_stream_window(self, size: int) -> None:
+        """Change how many bytes each stream may send ahead of its reader."""
+        protocol = self._channel._protocol  # noqa: SLF001 - pinned by a test
+        if self.state is not LinkState.UP or protocol is None:
+            return
+        connection = protocol.connection
+        connection._connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: size})  # noqa: SLF001
+        connection.flush()
+
+    def fail(self, reason: str) -> None:
+        """Give the link up: the peer is dead or talks nonsense. Everything on it ends."""
+        if self.state is LinkState.UP:
+            self._lose(reason)
+        self._abort()
+
+    def close(self) -> None:
+        """Close the link. May be called any number of times."""
+        if self.state is not LinkState.LOST:
+            self.state = LinkState.CLOSED
+        self._abort()
+
+    def _abort(self) -> None:
+        protocol = self._channel._protocol  # noqa: SLF001 - pinned by a test
+        transport = getattr(getattr(protocol, "connection", None), "_transport", None)
+        self._channel.close()
+        if transport is not None:
+            # Closing alone would wait for a dead peer to take what is still to be written.
+            transport.abort()
+
+    def _closed_below(self) -> None:
+        if self.state is LinkState.UP:
+            self._lose("the connection was closed")
+        elif self.state is LinkState.NEW:
+            self.state = LinkState.LOST
+
+    def _lose(self, reason: str) -> None:
+        self.state = LinkState.LOST
+        logger.info("lost the %s link to %s: %s", self.purpose.value, self.address, reason)
+        self._on_lost(self, reason)

@@ -1,0 +1,188 @@
+"""The client's metadata cache: one flight at a time, merged, refreshed when it proves stale."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from liftbridge_aio.cluster_view import merge
+from liftbridge_aio.errors import LiftbridgeError, StreamNotFound
+from liftbridge_aio.model import Metadata, PartitionInfo, StreamInfo
+from liftbridge_aio.options import ClientOptions, seconds
+from liftbridge_aio.telemetry import MetadataRefreshed
+from liftbridge_aio.wire import proto
+from liftbridge_aio.wire.convert import metadata_from_wire, partition_from_wire
+from liftbridge_aio.wire.rpc import FETCH_METADATA, FETCH_PARTITION_METADATA
+
+from .reporter import Reporter
+from .router import Router
+from .supervisor import Supervisor
+
+_ATTEMPT_LIMIT: Final = 4.5
+"""Seconds for one try. A server waits up to 3 s for dead peers and then answers without them,
+unless our own deadline comes first: so none is sent, and the bound here is longer (W28)."""
+
+
+class MetadataCache:
+    """Holds the snapshot and renews it."""
+
+    def __init__(self, options: ClientOptions, supervisor: Supervisor, reporter: Reporter) -> None:
+        self.snapshot = Metadata()
+        self._call_timeout = seconds(options.call_timeout)
+        self._not_found_timeout = seconds(options.not_found_timeout)
+        self._supervisor = supervisor
+        self._reporter = reporter
+        self._router: Router
+        self._flights: dict[frozenset[str], asyncio.Future[Metadata]] = {}
+
+    def attach(self, router: Router) -> None:
+        """Say through whom to ask; the router in turn reads the snapshot."""
+        self._router = router
+
+    async def fetch(
+        self,
+        streams: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
+        timeout: float | None = None,
+        *,
+        patient: bool = True,
+    ) -> Metadata:
+        """Ask a server and take in the answer. Cancelling abandons the call.
+
+        Args:
+            streams: names; None asks for all.
+            groups: ids; None asks for none.
+            timeout: seconds; None is the client's call_timeout.
+            patient: False gives up after every address was tried once.
+
+        Raises:
+            ConnectionFailed: no server answered.
+            RequestTimeout: not in time.
+        """
+        response = await self._router.call_any(
+            FETCH_METADATA,
+            proto.FetchMetadataRequest(streams=list(streams or ()), groups=list(groups or ())),
+            self._call_timeout if timeout is None else timeout,
+            patient=patient,
+            silent_limit=_ATTEMPT_LIMIT,
+        )
+        answer, unknown_streams, unknown_groups = metadata_from_wire(response)
+        self.snapshot = merge(
+            self.snapshot,
+            answer,
+            all_streams=not streams,
+            unknown_streams=unknown_streams,
+            unknown_groups=unknown_groups,
+            now=datetime.now(UTC),
+        )
+        self._reporter.metadata_refreshed(
+            MetadataRefreshed(len(self.snapshot.brokers), len(self.snapshot.streams))
+        )
+        return self.snapshot
+
+    async def refresh(self, streams: Sequence[str]) -> Metadata:
+        """Renew what is known of some streams; who asks for the same meanwhile shares the answer.
+
+        Cancelling abandons the wait; the others still get theirs.
+
+        Raises:
+            LiftbridgeError: as `fetch`.
+        """
+        key = frozenset(streams)
+        flight = self._flights.get(key)
+        if flight is None:
+            flight = asyncio.get_running_loop().create_future()
+            self._flights[key] = flight
+            try:
+                self._supervisor.spawn(self._fly, key, flight, name="metadata")
+            except BaseException:
+                del self._flights[key]
+                raise
+        return await asyncio.shield(flight)
+
+    async def _fly(self, key: frozenset[str], flight: asyncio.Future[Metadata]) -> None:
+        try:
+            snapshot = await self.fetch(sorted(key))
+        except LiftbridgeError as error:
+            flight.set_exception(error)
+            flight.exception()  # nobody may be waiting any more
+        else:
+            flight.set_result(snapshot)
+        finally:
+            del self._flights[key]
+            flight.cancel()  # does nothing unless the client was closed meanwhile
+
+    async def stream(self, name: str, *, renew: bool = False) -> StreamInfo:
+        """Return what is known of a stream, asking for it if need be.
+
+        "Not found" is asked again for `not_found_timeout` seconds: brokers learn of a new stream
+        one after the other. Cancelling abandons the wait.
+
+        Raises:
+            StreamNotFound: no broker knows it.
+            LiftbridgeError: as `fetch`.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._not_found_timeout
+        attempt = 0
+        if renew:
+            await self.refresh([name])
+        while True:
+            info = self.snapshot.streams.get(name)
+            if info is not None:
+                return info
+            if attempt:
+                delay = self._router.delay(attempt)
+                if loop.time() + delay > deadline:
+                    text = f"no broker knows the stream {name!r}"
+                    raise StreamNotFound(text, stream=name)
+                await asyncio.sleep(delay)
+            attempt += 1
+            await self.refresh([name])
+
+    async def partition(self, stream: str, partition: int, timeout: float) -> PartitionInfo:
+        """Ask the leader for the state of a partition. Cancelling abandons the call.
+
+        The leader of a paused partition refuses the question; its metadata answers it instead.
+
+        Raises:
+            StreamNotFound: no such stream.
+            PartitionNotFound: the stream has no such partition.
+            LiftbridgeError: as `fetch`.
+        """
+        if self.snapshot.partition(stream, partition) is None:
+            await self.refresh([stream])
+        if stream not in self.snapshot.streams:
+            text = f"no broker knows the stream {stream!r}"
+            raise StreamNotFound(text, stream=stream, partition=partition)
+
+        async def refresh_and_look(streams: Sequence[str]) -> None:
+            snapshot = await self.refresh(streams)
+            info = snapshot.partition(stream, partition)
+            if info is not None and info.paused:
+                raise _Paused(info)
+
+        try:
+            reply = await self._router.call_leader(
+                FETCH_PARTITION_METADATA,
+                proto.FetchPartitionMetadataRequest(stream=stream, partition=partition),
+                timeout,
+                led=(stream, partition),
+                refresh=refresh_and_look,
+                stream=stream,
+                partition=partition,
+            )
+        except _Paused as paused:
+            return paused.info
+        info = partition_from_wire(reply.metadata or proto.PartitionMetadata(id=partition))
+        # The leader of a paused partition refuses, but v1.9.0 keeps the flag up after a resume.
+        return replace(info, paused=False)
+
+
+class _Paused(Exception):
+    def __init__(self, info: PartitionInfo) -> None:
+        super().__init__(info)
+        self.info = info

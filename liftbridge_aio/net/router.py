@@ -1,0 +1,285 @@
+"""Unary calls that survive what can be survived: other brokers, fresh metadata, another try."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from liftbridge_aio.errors import ConnectionFailed, LiftbridgeError, NotLiftbridge, RequestTimeout
+from liftbridge_aio.model import BrokerInfo, Metadata
+from liftbridge_aio.options import ClientOptions
+from liftbridge_aio.status import CallFailure, Code, Reach, Remedy, error_from, remedy
+from liftbridge_aio.telemetry import Retried
+from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
+
+from .link import Purpose
+from .pool import LinkPool
+from .reporter import Reporter
+from .supervisor import Supervisor
+
+logger = logging.getLogger("liftbridge_aio.net")
+
+Refresh = Callable[[Sequence[str]], Awaitable[Any]]
+
+
+class Router:
+    """Sends calls to any broker, to a named one, or to the leader of a partition."""
+
+    def __init__(
+        self,
+        seeds: Sequence[str],
+        options: ClientOptions,
+        supervisor: Supervisor,
+        pool: LinkPool,
+        reporter: Reporter,
+        snapshot: Callable[[], Metadata],
+    ) -> None:
+        self._seeds = tuple(seeds)
+        self._options = options
+        self._supervisor = supervisor
+        self._pool = pool
+        self._reporter = reporter
+        self._snapshot = snapshot
+        self._favourite: str | None = None
+        self._random = random.Random()  # noqa: S311 - for spreading load
+
+    @property
+    def snapshot(self) -> Metadata:
+        """What is known of the cluster now."""
+        return self._snapshot()
+
+    def address_of(self, broker: BrokerInfo) -> str:
+        """Where to connect to reach a broker: its advertised address, mapped."""
+        mapping = self._options.address_map
+        return broker.address if mapping is None else mapping(broker.address)
+
+    def addresses(self) -> list[str]:
+        """Every address that may answer: the one that last did, known brokers, then seeds."""
+        brokers = [self.address_of(broker) for broker in self._snapshot().brokers.values()]
+        seeds = [seed for seed in self._seeds if seed not in brokers]
+        self._random.shuffle(brokers)
+        self._random.shuffle(seeds)
+        found = brokers + seeds
+        if self._favourite in found:
+            found.remove(self._favourite)
+            found.insert(0, self._favourite)
+        return found
+
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait after `attempt` failed tries (counted from 1)."""
+        return self._options.backoff.delay(attempt - 1, self._random.random())
+
+    async def call_once(
+        self,
+        address: str,
+        rpc: Rpc[RequestT, ReplyT],
+        request: RequestT,
+        timeout: float | None,
+    ) -> ReplyT:
+        """Call one broker, once.
+
+        Raises:
+            CallFailure: it did not succeed.
+            ClientClosed: the client was closed.
+        """
+        link = await self._pool.get(address, Purpose.CONTROL)
+        reply = await self._supervisor.call(
+            link.unary, rpc, request, timeout, name=f"call:{rpc.name}"
+        )
+        self._favourite = address
+        return reply
+
+    async def call_any(
+        self,
+        rpc: Rpc[RequestT, ReplyT],
+        request: RequestT,
+        timeout: float,
+        *,
+        stream: str | None = None,
+        partition: int | None = None,
+        on_repeat: ReplyT | None = None,
+        patient: bool = True,
+        silent_limit: float | None = None,
+    ) -> ReplyT:
+        """Call whichever broker answers, trying others and again within `timeout` seconds.
+
+        Cancelling resets the call; whether the server acted on it is then not known.
+
+        Args:
+            rpc: the procedure.
+            request: its request.
+            timeout: seconds for everything.
+            stream: named in errors.
+            partition: named in errors.
+            on_repeat: what to return where an earlier try turns out to have succeeded unseen.
+            patient: False gives up after every address was tried once.
+            silent_limit: sends no deadline to the server; each try is bounded here, by this many
+                seconds.
+
+        Raises:
+            LiftbridgeError: it did not succeed.
+        """
+        tries = _Tries(rpc.name, timeout, stream, partition)
+        earlier_unknown = False
+        while True:
+            for address in self.addresses():
+                try:
+                    async with tries.time():
+                        if silent_limit is None:
+                            return await self.call_once(address, rpc, request, tries.left)
+                        return await self._call_silently(address, rpc, request, silent_limit)
+                except TimeoutError:
+                    raise tries.timed_out() from None
+                except CallFailure as failure:
+                    tries.failed(address, failure)
+                    advice = remedy(rpc.name, failure, earlier_unknown=earlier_unknown)
+                    if advice is Remedy.SUCCESS and on_repeat is not None:
+                        return on_repeat
+                    if advice not in {Remedy.RETRY, Remedy.REFRESH}:
+                        raise tries.error(failure) from failure
+                    earlier_unknown = earlier_unknown or failure.reach is Reach.UNKNOWN
+            if not patient:
+                raise tries.unreachable()
+            await self._pause(tries)
+
+    async def call_leader(
+        self,
+        rpc: Rpc[RequestT, ReplyT],
+        request: RequestT,
+        timeout: float,
+        *,
+        led: tuple[str, int],
+        refresh: Refresh,
+        stream: str | None = None,
+        partition: int | None = None,
+    ) -> ReplyT:
+        """Call the leader of a partition, following it where it moves, within `timeout` seconds.
+
+        Cancelling resets the call; whether the server acted on it is then not known.
+
+        Args:
+            rpc: the procedure.
+            request: its request.
+            timeout: seconds for everything.
+            led: stream and partition whose leader is to be called.
+            refresh: fetches metadata of the streams that it is given.
+            stream: named in errors.
+            partition: named in errors.
+
+        Raises:
+            LiftbridgeError: it did not succeed.
+        """
+        tries = _Tries(rpc.name, timeout, stream, partition)
+        not_found = 0
+        while True:
+            try:
+                async with tries.time():
+                    if self._snapshot().leader(*led) is None or tries.count:
+                        await self._refresh_if_possible(refresh, led[0])
+                    address = self.address_of(self._leader(*led))
+                    return await self.call_once(address, rpc, request, tries.left)
+            except TimeoutError:
+                raise tries.timed_out() from None
+            except CallFailure as failure:
+                tries.failed(f"leader of {led[0]}/{led[1]}", failure)
+                not_found += failure.code is Code.NOT_FOUND
+                again = remedy(rpc.name, failure) in {Remedy.RETRY, Remedy.REFRESH}
+                # A broker may not have heard of a new stream yet: look once more.
+                if not again and not (failure.code is Code.NOT_FOUND and not_found == 1):
+                    raise tries.error(failure) from failure
+            await self._pause(tries)
+
+    async def _call_silently(
+        self, address: str, rpc: Rpc[RequestT, ReplyT], request: RequestT, limit: float
+    ) -> ReplyT:
+        try:
+            async with asyncio.timeout(limit):
+                return await self.call_once(address, rpc, request, None)
+        except TimeoutError as error:
+            text = f"no answer within {limit:g} s"
+            raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from error
+
+    async def _refresh_if_possible(self, refresh: Refresh, stream: str) -> None:
+        try:
+            await refresh([stream])
+        except ConnectionFailed as error:
+            logger.debug("metadata of %s could not be refreshed: %s", stream, error)
+
+    def _leader(self, stream: str, partition: int) -> BrokerInfo:
+        leader = self._snapshot().leader(stream, partition)
+        if leader is not None:
+            return leader
+        if self._snapshot().partition(stream, partition) is None:
+            text = f"no such stream or partition: {stream}/{partition}"
+            raise CallFailure(Code.NOT_FOUND, text)
+        text = f"{stream}/{partition} has no leader whose address is known"
+        raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+
+    async def _pause(self, tries: _Tries) -> None:
+        delay = self.delay(tries.count)
+        if delay >= tries.left:
+            raise tries.timed_out() from tries.last
+        if tries.last is not None:
+            self._reporter.retried(Retried(tries.call, tries.count, delay, tries.last))
+        await asyncio.sleep(delay)
+
+
+class _Tries:
+    """The tries of one call: its time, and what went wrong so far."""
+
+    def __init__(
+        self, call: str, timeout: float, stream: str | None, partition: int | None
+    ) -> None:
+        self.call = call
+        self.count = 0
+        self.last: CallFailure | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timeout = timeout
+        self._deadline = self._loop.time() + timeout
+        self._stream = stream
+        self._partition = partition
+        self._failures: dict[str, CallFailure] = {}
+
+    @property
+    def left(self) -> float:
+        """Seconds left, never quite 0: a deadline of 0 could not be sent."""
+        return max(self._deadline - self._loop.time(), 0.001)
+
+    def time(self) -> asyncio.Timeout:
+        """Bound what runs inside by the time of the whole call."""
+        return asyncio.timeout_at(self._deadline)
+
+    def failed(self, where: str, failure: CallFailure) -> None:
+        """Note a failed try."""
+        self.count += 1
+        self.last = failure
+        self._failures[where] = failure
+
+    def error(self, failure: CallFailure) -> LiftbridgeError:
+        """Make the error for a failure that no other try will mend."""
+        return error_from(self.call, failure, stream=self._stream, partition=self._partition)
+
+    def timed_out(self) -> LiftbridgeError:
+        """Make the error for a call whose time is up."""
+        if self._failures and all(
+            failure.reach is Reach.NOT_SENT for failure in self._failures.values()
+        ):
+            return self.unreachable()
+        text = f"{self.call} did not succeed within {self._timeout:g} s{self._listed()}"
+        return RequestTimeout(text, stream=self._stream, partition=self._partition)
+
+    def unreachable(self) -> LiftbridgeError:
+        """Make the error for a call that reached no server."""
+        wrong = self._failures and all(
+            failure.wrong_protocol for failure in self._failures.values()
+        )
+        kind = NotLiftbridge if wrong else ConnectionFailed
+        text = f"{self.call}: no server answered{self._listed()}"
+        return kind(text, stream=self._stream, partition=self._partition)
+
+    def _listed(self) -> str:
+        said = "; ".join(f"{where}: {failure.text}" for where, failure in self._failures.items())
+        return f" ({said})" if said else ""

@@ -1,0 +1,165 @@
+"""One task that owns the task group in which everything of a client runs.
+
+A group held open across `__aenter__` and `__aexit__` must be left by the task that entered it,
+which a pytest fixture or a web framework's hooks do not promise. Here the group lives in a task of
+its own; anybody may spawn into it and anybody may stop it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, TypeVarTuple, Unpack
+
+import anyio
+from anyio.abc import TaskGroup
+
+from liftbridge_aio.errors import ClientClosed
+
+logger = logging.getLogger("liftbridge_aio.tasks")
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Child:
+    """A running child of the supervisor."""
+
+    __slots__ = ("_done", "_scope", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._scope = anyio.CancelScope()
+        self._done = asyncio.Event()
+
+    def cancel(self) -> None:
+        """Ask the child to end; returns at once. Harmless if it has ended."""
+        self._scope.cancel()
+
+    @property
+    def done(self) -> bool:
+        """Whether the child has ended."""
+        return self._done.is_set()
+
+    async def wait(self) -> None:
+        """Wait until the child has ended. Cancelling the wait leaves the child alone."""
+        await self._done.wait()
+
+    async def run(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run the child's work; nothing that it raises reaches the group."""
+        try:
+            with self._scope:
+                await function()
+        except Exception:
+            # The child's own code hands its errors to whoever reads or publishes next; what
+            # arrives here is a bug, and must neither vanish nor take the user's body down.
+            logger.exception("the task %s failed", self.name)
+        finally:
+            self._done.set()
+
+
+class Supervisor:
+    """Owns the task group."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._task: asyncio.Task[None] | None = None
+        self._group: TaskGroup | None = None
+        self._stopping: asyncio.Event = asyncio.Event()
+
+    @property
+    def running(self) -> bool:
+        """Whether children can be spawned."""
+        return self._group is not None and not self._stopping.is_set()
+
+    async def start(self) -> None:
+        """Start the owner task and wait until its group is open.
+
+        Cancelling the wait stops the supervisor again.
+        """
+        opened = asyncio.Event()
+        self._task = asyncio.create_task(self._own(opened), name=f"{self.name}:supervisor")
+        try:
+            await opened.wait()
+        except BaseException:
+            self._stopping.set()
+            raise
+
+    async def _own(self, opened: asyncio.Event) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                opened.set()
+                await self._stopping.wait()
+                group.cancel_scope.cancel()
+        finally:
+            self._group = None
+            self._stopping.set()
+
+    def spawn(
+        self, function: Callable[[Unpack[Ts]], Awaitable[None]], *args: *Ts, name: str
+    ) -> Child:
+        """Run `function(*args)` in the group.
+
+        Raises:
+            ClientClosed: the supervisor is not running.
+        """
+        if self._group is None or self._stopping.is_set():
+            text = f"{self.name} is not connected"
+            raise ClientClosed(text)
+        child = Child(f"{self.name}:{name}")
+        self._group.start_soon(child.run, lambda: function(*args), name=child.name)
+        return child
+
+    async def call(
+        self, function: Callable[[Unpack[Ts]], Awaitable[T]], *args: *Ts, name: str
+    ) -> T:
+        """Run `function(*args)` in a child and return its result, or raise its error.
+
+        grpclib cancels the task that waits for a broken call; in a child that stays a matter
+        between the two. Cancelling this call cancels the child.
+
+        Raises:
+            ClientClosed: the supervisor is not running, or stopped meanwhile.
+        """
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def work() -> None:
+            try:
+                value = await function(*args)
+            except Exception as error:  # noqa: BLE001 - handed to the caller
+                if not result.done():
+                    result.set_exception(error)
+            else:
+                if not result.done():
+                    result.set_result(value)
+            finally:
+                if not result.done():
+                    text = f"{self.name} was closed in the middle of {name}"
+                    result.set_exception(ClientClosed(text))
+
+        child = self.spawn(work, name=name)
+        try:
+            return await result
+        finally:
+            child.cancel()
+            # Whatever the child says after this is of no interest to anybody.
+            if result.done() and not result.cancelled():
+                result.exception()
+
+    async def stop(self, timeout: float) -> bool:
+        """Cancel all children and wait for them, at most `timeout` seconds.
+
+        May be called from any task and any number of times. Cancelling the wait does not stop the
+        stopping.
+
+        Returns:
+            Whether everything has ended.
+        """
+        self._stopping.set()
+        if self._task is None:
+            return True
+        with anyio.CancelScope(shield=True):
+            done, _ = await asyncio.wait({self._task}, timeout=timeout)
+        return bool(done)

@@ -1,0 +1,84 @@
+"""The bound on messages that are published and not settled: waiting for room is the back-pressure.
+
+Pure but for the futures on which those wait who found no room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    size: int
+    admitted: asyncio.Future[None]
+
+
+class PublishWindow:
+    """Counts messages and bytes in flight; admits in the order of asking.
+
+    A message larger than the whole window is admitted alone, so that it can be sent at all.
+    """
+
+    def __init__(self, max_messages: int, max_bytes: int) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._waiters: deque[_Waiter] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for room."""
+        return len(self._waiters)
+
+    def try_enter(self, size: int) -> bool:
+        """Take room for a message of `size` bytes if there is some and nobody waits before."""
+        if self._waiters or not self._fits(size):
+            return False
+        self.messages += 1
+        self.bytes += size
+        return True
+
+    async def enter(self, size: int) -> None:
+        """Wait for room and take it. Cancelling gives up the place in the queue."""
+        if self.try_enter(size):
+            return
+        waiter = _Waiter(size, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        try:
+            await waiter.admitted
+        except asyncio.CancelledError:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+                self._admit()
+            elif not waiter.admitted.cancelled():
+                self.leave(size)
+            raise
+
+    def leave(self, size: int) -> None:
+        """Give room back and admit who waits for it."""
+        self.messages -= 1
+        self.bytes -= size
+        if self._waiters:
+            self._admit()
+
+    def _fits(self, size: int) -> bool:
+        if self.messages == 0:
+            return True
+        return self.messages < self._max_messages and self.bytes + size <= self._max_bytes
+
+    def _admit(self) -> None:
+        while self._waiters and self._fits(self._waiters[0].size):
+            waiter = self._waiters.popleft()
+            if waiter.admitted.done():
+                continue  # cancelled, and not yet run again
+            self.messages += 1
+            self.bytes += waiter.size
+            waiter.admitted.set_result(None)
+
+    def queue(self) -> tuple[asyncio.Future[None], ...]:
+        """What those wait on who wait now."""
+        return tuple(waiter.admitted for waiter in self._waiters)

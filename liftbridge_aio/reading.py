@@ -1,0 +1,401 @@
+"""The task behind a subscription: subscribes, reads, and subscribes again where it left off."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import Final
+
+from .errors import (
+    ClientClosed,
+    ConnectionFailed,
+    LiftbridgeError,
+    PartitionNotFound,
+    PartitionPaused,
+    RequestTimeout,
+    StreamDeleted,
+    StreamNotFound,
+    StreamReset,
+    SubscriptionLost,
+)
+from .feed import Feed
+from .model import (
+    BrokerInfo,
+    EndReason,
+    PartitionInfo,
+    StartAt,
+    StartPosition,
+    StopPosition,
+)
+from .net.connection import Connection
+from .net.link import Purpose
+from .options import seconds
+from .position import Position, ReversePosition, Verdict
+from .read_budget import ReadBudget
+from .reading_plan import ReadingPlan
+from .reverse_probe import oldest_offset
+from .status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
+from .telemetry import Resubscribed, Retried, Subscribed, SubscriptionEnded
+from .wire import proto
+from .wire.codec import decode_message
+from .wire.rpc import SUBSCRIBE
+
+logger = logging.getLogger("liftbridge_aio.subscription")
+
+_NS: Final = 1_000_000_000
+_STEADY_AFTER: Final = 1.0
+"""Seconds after which a subscription that breaks counts as having stood."""
+
+
+class Reading:
+    """Reads one partition into a feed. `run` is the task; everything else is for its owner."""
+
+    def __init__(self, plan: ReadingPlan, connection: Connection, budget: ReadBudget) -> None:
+        self.plan = plan
+        self.feed = Feed(lambda: budget.share)
+        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once the server has accepted the subscription, or it ended without."""
+        self.position: Position | ReversePosition = Position()
+        self.resubscriptions = 0
+        self.dropped = 0
+        self.address: str | None = None
+        """The broker that is read from now."""
+        self._connection = connection
+        self._budget = budget
+        self._creation_timestamp = 0
+        self._start = plan.start
+        self._never_started = True
+        self._not_found_since: float | None = None
+        self._lost_since: float | None = None
+        self._attempts = 0
+
+    async def run(self) -> None:
+        """Read until the end, whatever that is. Cancelling ends the feed as closed."""
+        if self._budget.join():
+            self._connection.pool.resize_subscribe_windows()
+        try:
+            await self._begin()
+            while not self.feed.ended:
+                failure = await self._read_once()
+                if failure is not None and not self.feed.ended:
+                    await self._recover(failure)
+        except ClientClosed:
+            self.feed.end(EndReason.CLOSED)
+        except LiftbridgeError as error:
+            self.feed.fail(error.at(self.plan.stream, self.plan.partition))
+            self._report_end(error)
+        except asyncio.CancelledError:
+            self.feed.end(EndReason.CLOSED)
+            raise
+        finally:
+            if not self.feed.ended:
+                self.feed.end(EndReason.CLOSED)
+            if self._budget.leave():
+                self._connection.pool.resize_subscribe_windows()
+            if not self.started.done():
+                self.started.set_result(None)
+
+    def _end(self, reason: EndReason) -> None:
+        self.feed.end(reason)
+        self._report_end(None)
+
+    def _report_end(self, error: LiftbridgeError | None) -> None:
+        plan = self.plan
+        self._connection.reporter.subscription_ended(
+            SubscriptionEnded(plan.stream, plan.partition, self.feed.reason, error)
+        )
+
+    # Where to start and to stop
+
+    async def _begin(self) -> None:
+        plan = self.plan
+        try:
+            async with asyncio.timeout(plan.timeout):
+                await self._resolve()
+        except TimeoutError:
+            text = f"no answer about the partition within {plan.timeout:g} s"
+            raise RequestTimeout(text, stream=plan.stream, partition=plan.partition) from None
+
+    async def _resolve(self) -> None:
+        plan = self.plan
+        metadata = self._connection.metadata
+        info = await metadata.stream(plan.stream, renew=True)
+        self._creation_timestamp = info.creation_timestamp
+        if plan.partition not in info.partitions:
+            text = f"the stream has {len(info.partitions)} partitions"
+            raise PartitionNotFound(text, stream=plan.stream, partition=plan.partition)
+        stop = plan.stop.position if plan.stop is not None else StopPosition.ON_CANCEL
+        start = plan.start.position
+        state: PartitionInfo | None = None
+        if (
+            plan.reverse
+            or start in {StartPosition.NEW_ONLY, StartPosition.LATEST}
+            or stop in {StopPosition.LATEST, StopPosition.TIMESTAMP}
+        ):
+            state = await metadata.partition(plan.stream, plan.partition, plan.timeout)
+        if plan.reverse:
+            await self._resolve_reverse(state)
+        else:
+            self._resolve_forward(state)
+
+    def _resolve_forward(self, state: PartitionInfo | None) -> None:
+        plan = self.plan
+        self._start = _computed_start(plan.start, state)
+        stop_offset = stop_timestamp = None
+        if plan.stop is not None:
+            stop_offset = plan.stop.value
+            if state is not None and plan.stop.position is not StopPosition.OFFSET:
+                # Nothing that is committed later can be meant, so the reading ends for certain.
+                stop_offset = state.high_watermark
+            if plan.stop.position is StopPosition.TIMESTAMP:
+                stop_timestamp = plan.stop.value
+        from_offset = self._start.position is StartPosition.OFFSET
+        self.position = Position(
+            self._start.value if from_offset else None,
+            stop_offset=stop_offset,
+            stop_timestamp=stop_timestamp,
+        )
+        if stop_offset == -1:
+            self._end(EndReason.EMPTY)
+        elif self.position.finished:
+            self._end(EndReason.STOP_REACHED)
+
+    async def _resolve_reverse(self, state: PartitionInfo | None) -> None:
+        plan = self.plan
+        newest = -1 if state is None else state.high_watermark
+        if newest < 0:
+            self._end(EndReason.EMPTY)
+            return
+        start = min(plan.start.value, newest)
+        if plan.start.position is not StartPosition.OFFSET:
+            start = newest
+        stop = plan.stop
+        lowest = await oldest_offset(self._connection, self._broker(), plan, newest)
+        if stop is not None and stop.position is StopPosition.OFFSET:
+            lowest = max(lowest, stop.value)
+        by_time = stop is not None and stop.position is StopPosition.TIMESTAMP
+        self._start = StartAt.offset(start)
+        self.position = ReversePosition(
+            start,
+            stop_offset=lowest,
+            stop_timestamp=stop.value if stop is not None and by_time else None,
+        )
+        if self.position.finished:
+            self._end(EndReason.STOP_REACHED)
+
+    def _request(self) -> proto.SubscribeRequest:
+        plan, start = self.plan, self._start
+        resumed_at = self.position.next
+        if resumed_at is not None:
+            start = StartAt.offset(resumed_at)
+        by_time = start.position is StartPosition.TIMESTAMP
+        stop = None if plan.reverse else self.position.stop_offset
+        return proto.SubscribeRequest(
+            stream=plan.stream,
+            partition=plan.partition,
+            start_position=proto.StartPosition(start.position),
+            start_offset=start.value if start.position is StartPosition.OFFSET else 0,
+            start_timestamp=start.value if by_time else 0,
+            stop_position=(
+                proto.StopPosition.STOP_ON_CANCEL
+                if stop is None
+                else proto.StopPosition.STOP_OFFSET
+            ),
+            stop_offset=stop or 0,
+            read_isr_replica=plan.from_isr_replica,
+            resume=plan.resume,
+            reverse=plan.reverse,
+        )
+
+    # One try
+
+    async def _read_once(self) -> CallFailure | None:
+        """Subscribe and read until that ends; None where the end was ours."""
+        plan = self.plan
+        began = asyncio.get_running_loop().time()
+        try:
+            address = self._connection.router.address_of(self._broker())
+            link = await self._connection.pool.get(address, Purpose.SUBSCRIBE)
+            async with link.open(SUBSCRIBE) as exchange:
+                try:
+                    async with asyncio.timeout(plan.timeout):
+                        await exchange.send([bytes(self._request())], end=True)
+                        # The first message is empty whatever its bytes say: the handshake (W16).
+                        handshake = await exchange.receive()
+                except TimeoutError as error:
+                    text = f"{address} did not accept the subscription within {plan.timeout:g} s"
+                    raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from error
+                if handshake is None:
+                    raise CallFailure(Code.UNAVAILABLE, "the server ended the subscription at once")
+                link.received()
+                self._accepted(address)
+                while True:
+                    data = await exchange.receive()
+                    if data is None:
+                        raise CallFailure(Code.OK, "the server ended the subscription")
+                    link.received()
+                    if not self._take(data):
+                        return None
+                    if self.feed.full:
+                        await self.feed.room()
+        except CallFailure as failure:
+            stood = self.address is not None
+            self.address = None
+            if stood and asyncio.get_running_loop().time() - began > _STEADY_AFTER:
+                self._attempts = 0
+            return failure
+
+    def _broker(self) -> BrokerInfo:
+        plan = self.plan
+        metadata = self._connection.metadata.snapshot
+        info = metadata.partition(plan.stream, plan.partition)
+        if plan.from_isr_replica and info is not None:
+            replicas = [metadata.brokers[name] for name in info.isr if name in metadata.brokers]
+            if replicas:
+                return random.choice(replicas)  # noqa: S311 - for spreading load
+        leader = metadata.leader(plan.stream, plan.partition)
+        if leader is None:
+            text = "the partition has no leader whose address is known"
+            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+        return leader
+
+    def _accepted(self, address: str) -> None:
+        plan, position = self.plan, self.position
+        reporter = self._connection.reporter
+        self.address = address
+        if self._never_started:
+            self._never_started = False
+            logger.debug("subscribed to %s/%d at %s", plan.stream, plan.partition, address)
+            reporter.subscribed(Subscribed(plan.stream, plan.partition, address, position.next))
+            if not self.started.done():
+                self.started.set_result(None)
+        else:
+            self.resubscriptions += 1
+            now = asyncio.get_running_loop().time()
+            down = now - (self._lost_since or now)
+            reporter.resubscribed(
+                Resubscribed(
+                    plan.stream, plan.partition, address, position.next, self._attempts, down
+                )
+            )
+        self._lost_since = self._not_found_since = None
+
+    def _take(self, data: bytes) -> bool:
+        """Take in a message; False where the reading is over."""
+        message = decode_message(data)
+        verdict = self.position.judge(message.offset, message.timestamp)
+        if verdict is Verdict.DELIVER:
+            self._attempts = 0
+            self.feed.put(message, len(data))
+            return True
+        if verdict is Verdict.DROP:
+            self.dropped += 1
+            return True
+        if verdict is Verdict.RESET:
+            text = "another message stands at an offset that was delivered before"
+            raise StreamReset(text, offset=message.offset)
+        if verdict is Verdict.DELIVER_LAST:
+            self.feed.put(message, len(data))
+        self._end(EndReason.STOP_REACHED)
+        return False
+
+    # What to do when it ends
+
+    async def _recover(self, failure: CallFailure) -> None:
+        """End the feed, raise, or return to try again."""
+        plan = self.plan
+        end = stream_end(failure, reverse=plan.reverse)
+        reason = _ORDERLY.get(end)
+        if reason is not None:
+            # An unbounded reading of a read-only partition ends with the words of a stop (W21).
+            bounded = plan.stop is not None
+            self._end(reason if bounded else EndReason.READONLY)
+            return
+        if end is StreamEnd.REVERSE_DONE:
+            self._end(EndReason.STOP_REACHED)
+            return
+        if end is StreamEnd.DELETED:
+            raise StreamDeleted("the stream was deleted") from failure
+        if end is StreamEnd.PAUSED:
+            raise PartitionPaused("the partition is paused") from failure
+        if end in {StreamEnd.REFUSED, StreamEnd.FENCED}:
+            raise error_from(SUBSCRIBE.name, failure) from failure
+        if end is StreamEnd.LOG_CLOSED and self._attempts:
+            # A closing server says the same, so it takes a second time, and the flag, which alone
+            # proves nothing: v1.9.0 keeps it up after a resume.
+            snapshot = self._connection.metadata.snapshot
+            partition = snapshot.partition(plan.stream, plan.partition)
+            if partition is not None and partition.paused and not plan.resume:
+                raise PartitionPaused("the partition is paused") from failure
+        await self._wait_before_next_try(end, failure)
+        await self._renew_metadata()
+
+    async def _wait_before_next_try(self, end: StreamEnd, failure: CallFailure) -> None:
+        now = asyncio.get_running_loop().time()
+        self._attempts += 1
+        delay = self._connection.router.delay(self._attempts)
+        if self._lost_since is None:
+            self._lost_since = now
+        if end is StreamEnd.NOT_FOUND:
+            if self._not_found_since is None:
+                self._not_found_since = now
+            if now + delay - self._not_found_since > self._connection.not_found_timeout:
+                raise self._gone(failure) from failure
+        else:
+            self._not_found_since = None
+        timeout = self._patience()
+        if now + delay - self._lost_since > timeout:
+            if self._never_started:
+                raise error_from(SUBSCRIBE.name, failure) from failure
+            text = f"could not be resumed within {timeout:g} s: {failure.text}"
+            raise SubscriptionLost(text, offset=self.position.last) from failure
+        self._connection.reporter.retried(Retried(SUBSCRIBE.name, self._attempts, delay, failure))
+        await asyncio.sleep(delay)
+
+    def _patience(self) -> float:
+        if self._never_started:
+            return self.plan.timeout
+        timeout = self.plan.resubscribe_timeout
+        return float("inf") if timeout is None else seconds(timeout)
+
+    def _gone(self, failure: CallFailure) -> LiftbridgeError:
+        if not self._never_started:
+            return StreamDeleted("the stream is gone")
+        if self.plan.stream not in self._connection.metadata.snapshot.streams:
+            return StreamNotFound("no broker knows the stream")
+        return error_from(SUBSCRIBE.name, failure)
+
+    async def _renew_metadata(self) -> None:
+        """Learn who leads now, and see whether it is still the same stream."""
+        stream = self.plan.stream
+        try:
+            snapshot = await self._connection.metadata.refresh([stream])
+        except (ConnectionFailed, RequestTimeout) as error:
+            logger.debug("metadata of %s could not be refreshed: %s", stream, error)
+            return
+        info = snapshot.streams.get(stream)
+        if info is not None and info.creation_timestamp != self._creation_timestamp:
+            text = "the stream was deleted and created again"
+            raise StreamReset(text, offset=self.position.next)
+
+
+_ORDERLY: Final = {
+    StreamEnd.STOP_REACHED: EndReason.STOP_REACHED,
+    StreamEnd.READONLY: EndReason.READONLY,
+    StreamEnd.EMPTY: EndReason.EMPTY,
+    # The start was computed here, or lies behind the end of a read-only partition (W22).
+    StreamEnd.STOP_BEFORE_START: EndReason.STOP_REACHED,
+}
+
+
+def _computed_start(start: StartAt, state: PartitionInfo | None) -> StartAt:
+    """Turn positions that move (new, latest, ago) into ones that stay when asked again."""
+    if start.position is StartPosition.NEW_ONLY and state is not None:
+        return StartAt.offset(state.newest_offset + 1)
+    if start.position is StartPosition.LATEST and state is not None:
+        return StartAt.offset(max(state.newest_offset, 0))
+    if start.delta is not None:
+        return StartAt.time(time.time_ns() - int(start.delta.total_seconds() * _NS))
+    return start

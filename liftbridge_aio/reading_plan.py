@@ -1,0 +1,66 @@
+"""What a user asked to read, checked before anything is sent."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from .errors import InvalidRequest
+from .model import StartAt, StartPosition, StopAt, StopPosition
+from .options import Duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingPlan:
+    """The arguments of a subscription, defaults filled in."""
+
+    stream: str
+    partition: int
+    start: StartAt
+    stop: StopAt | None
+    resubscribe_timeout: Duration | None
+    """Seconds to try to resume; None tries for ever."""
+    resume: bool
+    from_isr_replica: bool
+    reverse: bool
+    timeout: float
+    """Seconds for the first handshake, everything before it included."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            InvalidRequest: the plan makes no sense.
+        """
+        problem = self._problem()
+        if problem is not None:
+            raise InvalidRequest(problem, stream=self.stream, partition=self.partition)
+
+    def _problem(self) -> str | None:
+        if not self.stream:
+            return "a stream name must not be empty"
+        if self.partition < 0:
+            return "a partition must not be negative"
+        if self.reverse:
+            problem = self._reverse_problem()
+            if problem is not None:
+                return problem
+        stop = self.stop
+        if stop is None:
+            return None
+        if stop.position is StopPosition.TIMESTAMP and stop.value > time.time_ns():
+            return "a stop time must lie in the past"
+        if stop.position is StopPosition.OFFSET and self.start.position is StartPosition.OFFSET:
+            first, last = self.start.value, stop.value
+            if self.reverse:
+                first, last = last, first
+            if first > last:
+                return f"the stop offset {stop.value} lies before the start {self.start.value}"
+        return None
+
+    def _reverse_problem(self) -> str | None:
+        if self.start.position is StartPosition.TIMESTAMP:
+            return "a reverse reading cannot start by time; start at an offset or at latest()"
+        if self.stop is not None and self.stop.position is StopPosition.LATEST:
+            return "a reverse reading begins at the latest message, so it cannot stop there"
+        return None

@@ -1,0 +1,129 @@
+"""Requests made from our values and our values made from replies, hot messages excepted."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from liftbridge_aio.model import (
+    BrokerInfo,
+    EventTimestamps,
+    GroupInfo,
+    Metadata,
+    PartitionInfo,
+    StreamInfo,
+)
+from liftbridge_aio.options import Duration, StreamOptions, milliseconds
+
+from . import proto
+
+
+def create_stream_request(
+    name: str,
+    subject: str,
+    *,
+    partitions: int,
+    replication_factor: int,
+    group: str | None,
+    options: StreamOptions,
+) -> proto.CreateStreamRequest:
+    """Make a CreateStreamRequest; settings that are None stay absent, which is not zero."""
+    return proto.CreateStreamRequest(
+        name=name,
+        subject=subject,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        group=group or "",
+        retention_max_bytes=_int64(options.retention_max_bytes),
+        retention_max_messages=_int64(options.retention_max_messages),
+        retention_max_age=_milliseconds(options.retention_max_age),
+        cleaner_interval=_milliseconds(options.cleaner_interval),
+        segment_max_bytes=_int64(options.segment_max_bytes),
+        segment_max_age=_milliseconds(options.segment_max_age),
+        compact_max_goroutines=_int32(options.compact_max_goroutines),
+        compact_enabled=_bool(options.compact_enabled),
+        auto_pause_time=_milliseconds(options.auto_pause_time),
+        auto_pause_disable_if_subscribers=_bool(options.auto_pause_disable_if_subscribers),
+        min_isr=_int32(options.min_isr),
+        optimistic_concurrency_control=_bool(options.optimistic_concurrency_control),
+        encryption=_bool(options.encryption),
+    )
+
+
+def _int64(value: int | None) -> proto.NullableInt64 | None:
+    return None if value is None else proto.NullableInt64(value=value)
+
+
+def _int32(value: int | None) -> proto.NullableInt32 | None:
+    return None if value is None else proto.NullableInt32(value=value)
+
+
+def _bool(value: bool | None) -> proto.NullableBool | None:
+    return None if value is None else proto.NullableBool(value=value)
+
+
+def _milliseconds(value: Duration | None) -> proto.NullableInt64 | None:
+    return None if value is None else proto.NullableInt64(value=milliseconds(value))
+
+
+def metadata_from_wire(
+    response: proto.FetchMetadataResponse,
+) -> tuple[Metadata, frozenset[str], frozenset[str]]:
+    """Read a metadata answer.
+
+    Returns:
+        What it knows (without a time), the names of streams that the server does not know, and the
+        ids of groups that it does not know: those come back as entries with an error set (W29).
+    """
+    brokers = {
+        broker.id: BrokerInfo(
+            broker.id, broker.host, broker.port, broker.partition_count, broker.leader_count
+        )
+        for broker in response.brokers
+    }
+    streams: dict[str, StreamInfo] = {}
+    unknown_streams = set()
+    for stream in response.stream_metadata:
+        if stream.error != proto.StreamMetadataError.OK:
+            unknown_streams.add(stream.name)
+            continue
+        partitions = {
+            number: partition_from_wire(partition)
+            for number, partition in sorted(stream.partitions.items())
+        }
+        streams[stream.name] = StreamInfo(
+            stream.name, stream.subject, MappingProxyType(partitions), stream.creation_timestamp
+        )
+    groups: dict[str, GroupInfo] = {}
+    unknown_groups = set()
+    for group in response.group_metadata:
+        if group.error != proto.ConsumerGroupMetadataError.OK:
+            unknown_groups.add(group.group_id)
+            continue
+        groups[group.group_id] = GroupInfo(group.group_id, group.coordinator, group.epoch)
+    known = Metadata(
+        None, MappingProxyType(brokers), MappingProxyType(streams), MappingProxyType(groups)
+    )
+    return known, frozenset(unknown_streams), frozenset(unknown_groups)
+
+
+def partition_from_wire(partition: proto.PartitionMetadata) -> PartitionInfo:
+    """Turn the wire's PartitionMetadata into ours."""
+    return PartitionInfo(
+        partition.id,
+        partition.leader,
+        tuple(partition.replicas),
+        tuple(partition.isr),
+        partition.high_watermark,
+        partition.newest_offset,
+        partition.paused,
+        partition.readonly,
+        _timestamps(partition.messages_received_timestamps),
+        _timestamps(partition.pause_timestamps),
+        _timestamps(partition.readonly_timestamps),
+    )
+
+
+def _timestamps(event: proto.PartitionEventTimestamps | None) -> EventTimestamps:
+    if event is None:
+        return EventTimestamps()
+    return EventTimestamps(event.first_timestamp or None, event.latest_timestamp or None)
