@@ -1,0 +1,118 @@
+"""What arguments mean: positions, durations, headers. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from liftbridge_aio.model import StartAt, StopAt
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+
+DURATION_HELP: Final = "seconds, or with units: 500ms, 90s, 1h30m, 7d"
+
+
+class BadArgument(ValueError):
+    """An argument that cannot be understood; the text says what would be."""
+
+
+def parse_duration(text: str) -> float:
+    """Turn `90`, `90s`, `1h30m` or `500ms` into seconds.
+
+    Raises:
+        BadArgument: it is none of these.
+    """
+    plain = text.strip().lower()
+    try:
+        if plain and _DURATION_PART.sub("", plain) == "":
+            return sum(float(n) * _UNITS[unit] for n, unit in _DURATION_PART.findall(plain))
+        if re.fullmatch(r"\d+(\.\d+)?", plain):
+            return float(plain)
+    except OverflowError:
+        pass
+    message = f"{text!r} is no duration; write {DURATION_HELP}"
+    raise BadArgument(message)
+
+
+def parse_start(text: str) -> StartAt:
+    """Turn `new`, `latest`, `earliest`, an offset, a time or `-5m` into a start position.
+
+    Raises:
+        BadArgument: it is none of these.
+    """
+    plain = text.strip().lower()
+    if plain == "new":
+        return StartAt.new_only()
+    if plain == "latest":
+        return StartAt.latest()
+    if plain == "earliest":
+        return StartAt.earliest()
+    if plain.isdecimal():
+        return StartAt.offset(_offset(plain))
+    if plain.startswith("-"):
+        try:
+            return StartAt.ago(timedelta(seconds=parse_duration(plain[1:])))
+        except OverflowError:
+            message = f"{text!r} goes back further than time does"
+            raise BadArgument(message) from None
+    return StartAt.time(_moment(text, "new, latest, earliest, an offset, a time or -5m"))
+
+
+def parse_stop(text: str) -> StopAt:
+    """Turn `latest`, an offset or a time into a stop position.
+
+    Raises:
+        BadArgument: it is none of these.
+    """
+    plain = text.strip().lower()
+    if plain == "latest":
+        return StopAt.latest()
+    if plain.isdecimal():
+        return StopAt.offset(_offset(plain))
+    return StopAt.time(_moment(text, "latest, an offset or a time"))
+
+
+def _offset(digits: str) -> int:
+    if len(digits) > 19 or int(digits) >= 2**63:
+        message = f"{digits} is larger than any offset"
+        raise BadArgument(message)
+    return int(digits)
+
+
+def _moment(text: str, what: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        message = f"{text!r} is not understood; write {what}"
+        raise BadArgument(message) from None
+    if moment.tzinfo is None:
+        message = f"{text!r} has no time zone; add Z for UTC, or for example +01:00"
+        raise BadArgument(message)
+    if moment.timestamp() < 0:
+        message = f"{text!r} lies before 1970, and so before every message"
+        raise BadArgument(message)
+    return moment
+
+
+def parse_headers(pairs: Sequence[str]) -> dict[str, bytes] | None:
+    """Turn `name=value` pairs into headers; None where there are none.
+
+    Raises:
+        BadArgument: one has no name or no equals sign.
+    """
+    headers: dict[str, bytes] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            message = f"{pair!r} is no header; write name=value"
+            raise BadArgument(message)
+        headers[name] = encode_argument(value)
+    return headers or None
+
+
+def encode_argument(text: str) -> bytes:
+    """Turn an argument back into the bytes that were typed, UTF-8 or not."""
+    return text.encode("utf-8", "surrogateescape")

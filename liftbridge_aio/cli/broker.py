@@ -1,0 +1,59 @@
+"""`liftbridge-aio broker`: the embedded broker as a program of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from .connection import AsJson
+from .output import say, write_json, write_line
+
+
+async def broker(
+    *,
+    host: Annotated[str, Parameter(help="Address to listen on and to tell clients.")] = "127.0.0.1",
+    port: Annotated[int, Parameter(help="Port to listen on; 0 takes a free one.")] = 9292,
+    as_json: AsJson = False,
+) -> None:
+    """Run the embedded broker, in memory, until Ctrl-C or SIGTERM.
+
+    Its address is written to stdout once it takes connections.
+    """
+    with _stop_signals() as stop:
+        from liftbridge_aio.broker import EmbeddedBroker  # noqa: PLC0415 (help must not wait for it)
+
+        from .arguments import BadArgument  # noqa: PLC0415
+
+        try:
+            server = EmbeddedBroker(host, port)
+        except ValueError as error:
+            raise BadArgument(str(error)) from None
+        async with server:
+            if as_json:
+                write_json({"address": server.address})
+            else:
+                write_line(server.address)
+            say("The embedded broker is ready. It keeps all data in memory; Ctrl-C stops it.")
+            await stop.wait()
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[asyncio.Event]:
+    """Set an event at SIGINT or SIGTERM, instead of what they do else."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    caught = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):  # then Ctrl-C interrupts, as elsewhere
+            loop.add_signal_handler(number, stop.set)
+            caught.append(number)
+    try:
+        yield stop
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)

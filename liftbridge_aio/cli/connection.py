@@ -1,0 +1,79 @@
+"""The flags that every command talking to servers has, and the client they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
+
+from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.model import parse_address
+
+from .arguments import DURATION_HELP, BadArgument, parse_duration
+
+if TYPE_CHECKING:
+    from liftbridge_aio.client import Client
+    from liftbridge_aio.options import ClientOptions
+
+AsJson = Annotated[
+    bool, Parameter(name="--json", negative="", help="Write JSON to stdout, and nothing else.")
+]
+Partition = Annotated[int, Parameter(help="Partition of the stream.")]
+
+
+@Parameter(name="*", group="Connection")
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """Where the servers are and how long to wait for them."""
+
+    servers: Annotated[
+        str,
+        Parameter(
+            env_var="LIFTBRIDGE_SERVERS", help="Addresses to start from: host:port,host:port,…"
+        ),
+    ] = "127.0.0.1:9292"
+    timeout: Annotated[
+        str | None,
+        Parameter(help=f"How long one call may take ({DURATION_HELP}). Default: the client's."),
+    ] = None
+
+    def client(self) -> Client:
+        """Make a client that is not connected yet.
+
+        Raises:
+            BadArgument: an address or the timeout is none.
+        """
+        from liftbridge_aio.client import Client  # noqa: PLC0415 (help must not wait for it)
+
+        addresses = [part.strip() for part in self.servers.split(",") if part.strip()]
+        if not addresses:
+            message = "--servers names no server"
+            raise BadArgument(message)
+        try:
+            for address in addresses:
+                parse_address(address)
+            return Client(*addresses, options=self._options())
+        except (InvalidRequest, ValueError) as error:
+            raise BadArgument(str(error)) from None
+
+    def _options(self) -> ClientOptions:
+        from liftbridge_aio.options import ClientOptions, seconds  # noqa: PLC0415
+
+        options = ClientOptions.from_env()
+        if self.timeout is None:
+            return options
+        limit = parse_duration(self.timeout)
+        return replace(
+            options,
+            connect_timeout=min(limit, seconds(options.connect_timeout)),
+            call_timeout=limit,
+            ack_timeout=limit,
+            publish_timeout=limit,
+            resubscribe_timeout=limit,
+            not_found_timeout=min(limit, seconds(options.not_found_timeout)),
+        )
+
+
+DEFAULT_CONNECTION: Final = Connection()
+"""What commands take where no flag is given."""

@@ -1,0 +1,237 @@
+"""What the demo does: publish, tail, lose the connection, and look whether all is well."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.client import Client
+from liftbridge_aio.errors import PublishOutcomeUnknown
+from liftbridge_aio.model import Ack, Message, StartAt, StopAt
+from liftbridge_aio.options import ClientOptions, StreamOptions
+from liftbridge_aio.retry import Retry
+from liftbridge_aio.telemetry import Hook, Resubscribed
+from liftbridge_aio.testing import CuttingProxy
+
+from .demo_checks import (
+    Check,
+    check_acked,
+    check_exactly_once,
+    check_offsets,
+    check_order,
+    check_resumed,
+    check_unknown,
+)
+
+Tell = Callable[[str], None]
+
+STREAM = "demo-orders"
+LEDGER = "demo-ledger"
+CURSOR = "demo-reader"
+PARTITIONS = 3
+KEYS = 100
+LEDGER_MESSAGES = 60
+IN_FLIGHT = 200
+"""Small, so that publishing is still going on when the connection is cut."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What the demo did and found."""
+
+    messages: int
+    partitions: int = PARTITIONS
+    cuts: int = 0
+    acked: int = 0
+    outcome_unknown: int = 0
+    delivered: dict[int, int] = field(default_factory=dict)
+    publish_seconds: float = 0.0
+    delivery_seconds: float = 0.0
+    resubscriptions: int = 0
+    longest_break_seconds: float = 0.0
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def held(self) -> bool:
+        """Whether every check held."""
+        return bool(self.checks) and all(check.held for check in self.checks)
+
+    @property
+    def publish_rate(self) -> float:
+        """Acked messages per second, breaks included."""
+        return self.acked / self.publish_seconds if self.publish_seconds else 0.0
+
+    @property
+    def delivery_rate(self) -> float:
+        """Delivered messages per second, breaks included."""
+        return sum(self.delivered.values()) / self.delivery_seconds if self.delivery_seconds else 0
+
+
+class Breaks(Hook):
+    """Counts how often and how long subscriptions were broken."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.longest = 0.0
+
+    def resubscribed(self, event: Resubscribed) -> None:
+        """Take note of one."""
+        self.count += 1
+        self.longest = max(self.longest, event.seconds)
+
+
+class Scenario:
+    """One run of the demo."""
+
+    def __init__(self, messages: int, cuts: int, tell: Tell) -> None:
+        """Prepare a run.
+
+        Args:
+            messages: how many to publish by key.
+            cuts: how often to cut the connection meanwhile.
+            tell: is called with a line about each step.
+        """
+        self._values = [b"order %06d" % number for number in range(messages)]
+        self._cut_before = {round(messages * (cut + 1) / (cuts + 1)) for cut in range(cuts)}
+        self._tell = tell
+        self._report = Report(messages)
+        self._delivered: dict[int, list[Message]] = {number: [] for number in range(PARTITIONS)}
+        self._acked: dict[bytes, Ack] = {}
+        self._unknown: set[bytes] = set()
+
+    async def run(self) -> Report:
+        """Do it all; cancelling ends broker, proxy and client.
+
+        Raises:
+            LiftbridgeError: something failed that must not fail here.
+        """
+        breaks = Breaks()
+        async with EmbeddedBroker() as broker, CuttingProxy(broker.address) as proxy:
+            self._tell(f"embedded broker on {broker.address}, behind a proxy on {proxy.address}")
+            options = ClientOptions(
+                max_in_flight=IN_FLIGHT, hook=breaks, address_map=lambda _: proxy.address
+            )
+            async with Client(proxy.address, options=options) as client:
+                await client.create_stream(STREAM, partitions=PARTITIONS)
+                self._tell(f"stream {STREAM} with {PARTITIONS} partitions created")
+                await self._publish_and_tail(client, proxy)
+                await self._resume_from_cursor(client)
+                await self._publish_exactly_once(client, proxy)
+        self._report.resubscriptions = breaks.count
+        self._report.longest_break_seconds = breaks.longest
+        return self._report
+
+    # --- publish and tail through cuts ---
+
+    async def _publish_and_tail(self, client: Client, proxy: CuttingProxy) -> None:
+        self._tell(f"publishing {self._report.messages:,} messages by key, tailing all partitions")
+        started = time.perf_counter()
+        last = [b"last of partition %d" % number for number in range(PARTITIONS)]
+        async with asyncio.TaskGroup() as tails:
+            for partition, value in enumerate(last):
+                tails.create_task(self._tail(client, partition, value))
+            await self._publish(client, proxy)
+            self._report.publish_seconds = time.perf_counter() - started
+            for partition, value in enumerate(last):
+                ack = await client.publish(STREAM, value, partition=partition)
+                if ack is not None:
+                    self._acked[value] = ack
+        self._report.delivery_seconds = time.perf_counter() - started
+        self._note_results(self._values + last)
+
+    async def _publish(self, client: Client, proxy: CuttingProxy) -> None:
+        pending: deque[tuple[bytes, asyncio.Future[Ack | None]]] = deque()
+        for number, value in enumerate(self._values):
+            if number in self._cut_before:
+                await proxy.cut()
+                self._report.cuts += 1
+                self._tell(f"cut the connection: {number:,} sent, {self._progress()}")
+            key = b"customer %d" % (number % KEYS)
+            pending.append((value, await client.publish_async(STREAM, value, key=key)))
+            while pending and pending[0][1].done():
+                await self._settle(*pending.popleft())
+        while pending:
+            await self._settle(*pending.popleft())
+        self._tell(f"all sent: {self._progress()}, {len(self._unknown):,} of unknown outcome")
+
+    async def _settle(self, value: bytes, future: asyncio.Future[Ack | None]) -> None:
+        try:
+            ack = await future
+        except PublishOutcomeUnknown:  # the connection broke between the message and its ack
+            self._unknown.add(value)
+        else:
+            if ack is not None:
+                self._acked[value] = ack
+
+    async def _tail(self, client: Client, partition: int, last: bytes) -> None:
+        kept = self._delivered[partition]
+        async for message in client.subscribe(
+            STREAM, partition=partition, start=StartAt.earliest()
+        ):
+            kept.append(message)
+            if message.value == last:
+                break
+
+    def _progress(self) -> str:
+        delivered = sum(map(len, self._delivered.values()))
+        return f"{len(self._acked):,} acked, {delivered:,} delivered"
+
+    def _note_results(self, published: list[bytes]) -> None:
+        report = self._report
+        report.acked = len(self._acked)
+        report.outcome_unknown = len(self._unknown)
+        report.delivered = {number: len(kept) for number, kept in self._delivered.items()}
+        messages = [message for kept in self._delivered.values() for message in kept]
+        report.checks += [
+            check_offsets(self._delivered),
+            check_acked(self._acked, messages),
+            check_unknown(self._unknown, messages),
+            check_order(published, self._delivered),
+        ]
+
+    # --- cursor ---
+
+    async def _resume_from_cursor(self, client: Client) -> None:
+        partition = max(self._delivered, key=lambda number: len(self._delivered[number]))
+        end = len(self._delivered[partition])
+        half = end // 2
+        await client.set_cursor(CURSOR, STREAM, partition, half)
+        stored = await client.fetch_cursor(CURSOR, STREAM, partition)
+        self._tell(f"cursor stored at offset {half:,} of partition {partition}, read back, resumed")
+        start = StartAt.earliest() if stored is None else StartAt.offset(stored + 1)
+        resumed = [
+            message.offset
+            async for message in client.subscribe(
+                STREAM, partition=partition, start=start, stop=StopAt.latest()
+            )
+        ]
+        self._report.checks.append(check_resumed(stored, half, resumed, end))
+
+    # --- exactly once, by expected offsets ---
+
+    async def _publish_exactly_once(self, client: Client, proxy: CuttingProxy) -> None:
+        values = [b"entry %d" % number for number in range(LEDGER_MESSAGES)]
+        cut_at = {LEDGER_MESSAGES // 3, 2 * LEDGER_MESSAGES // 3}
+        await client.create_stream(
+            LEDGER, options=StreamOptions(optimistic_concurrency_control=True)
+        )
+        self._tell(f"publishing {len(values)} more, each with expected_offset and retry=")
+        for number, value in enumerate(values):
+            future = await client.publish_async(
+                LEDGER, value, expected_offset=number, retry=Retry()
+            )
+            if number in cut_at:
+                await proxy.cut()
+                self._report.cuts += 1
+            await future
+        read = [
+            message.value
+            async for message in client.subscribe(
+                LEDGER, start=StartAt.earliest(), stop=StopAt.latest()
+            )
+        ]
+        self._report.checks.append(check_exactly_once(values, read))

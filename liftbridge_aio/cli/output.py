@@ -1,0 +1,82 @@
+"""How commands speak: JSON or plain lines on stdout, words for people on stderr."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+_CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(0x80, 0xA0))} | {
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+
+
+def say(text: str) -> None:
+    """Tell the person at the terminal something."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 (this is where it is printed)
+
+
+def write_line(text: str) -> None:
+    """Write a line to stdout at once: whoever reads it may be waiting for it.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+    """
+    print(text, flush=True)  # noqa: T201 (this is where it is printed)
+
+
+def write_json(value: object) -> None:
+    """Write a value to stdout as one line of JSON.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+    """
+    write_line(json.dumps(value, ensure_ascii=False))
+
+
+def write_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
+    """Write a table to stdout."""
+    from rich.console import Console  # noqa: PLC0415 (not needed for JSON)
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*(one_line(str(cell)) for cell in row))
+    Console(markup=False, highlight=False).print(table)
+
+
+def one_line(text: str) -> str:
+    """Escape control characters: a value must not break lines or steer the terminal."""
+    return text.translate(_CONTROL)
+
+
+def readable(data: bytes) -> str:
+    """Show bytes on one line; what is no UTF-8 is escaped."""
+    return one_line(data.decode("utf-8", "backslashreplace"))
+
+
+def json_bytes(name: str, data: bytes) -> dict[str, str]:
+    """Put bytes into JSON: as `name` where they are UTF-8, else as `name_base64`."""
+    try:
+        return {name: data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
+
+
+def json_headers(headers: Mapping[str, bytes]) -> dict[str, Any]:
+    """Put headers into JSON; those that are no UTF-8 stand in `headers_base64`."""
+    plain: dict[str, str] = {}
+    encoded: dict[str, str] = {}
+    for name, data in headers.items():
+        shown = json_bytes("value", data)
+        if "value" in shown:
+            plain[name] = shown["value"]
+        else:
+            encoded[name] = shown["value_base64"]
+    return {"headers": plain, "headers_base64": encoded} if encoded else {"headers": plain}

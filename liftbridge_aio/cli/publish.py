@@ -1,0 +1,118 @@
+"""`liftbridge-aio publish`: messages from the command line or from stdin."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from cyclopts import Parameter
+
+from liftbridge_aio.model import AckPolicy
+
+from .arguments import BadArgument, encode_argument, parse_headers
+from .connection import DEFAULT_CONNECTION, AsJson, Connection
+from .output import write_json, write_line
+from .stdin import stdin_lines
+
+if TYPE_CHECKING:
+    from liftbridge_aio.model import Ack
+
+_STDIN: Final = "-"
+
+
+async def publish(
+    stream: Annotated[str, Parameter(help="Stream to publish to.")],
+    /,
+    *values: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True, help="One message each; a single - takes the lines of stdin."
+        ),
+    ],
+    key: Annotated[str | None, Parameter(help="Key of the messages.")] = None,
+    header: Annotated[
+        tuple[str, ...],
+        Parameter(negative="", show_default=False, help="name=value; may be repeated."),
+    ] = (),
+    partition: Annotated[
+        int | None, Parameter(help="Partition; left out, the key chooses it, else it is 0.")
+    ] = None,
+    ack_policy: Annotated[
+        Literal["leader", "all", "none"], Parameter(help="When the server confirms.")
+    ] = "leader",
+    expected_offset: Annotated[
+        int | None,
+        Parameter(help="Offset the first message must get; the others follow (needs OCC)."),
+    ] = None,
+    create: Annotated[
+        bool, Parameter(negative="", help="Create the stream if there is none.")
+    ] = False,
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> None:
+    """Publish messages and write one line per ack.
+
+    A line is the offset and the subject on which the message arrived.
+    """
+    headers = parse_headers(header)
+    policy = AckPolicy[ack_policy.upper()]
+    pending: asyncio.Queue[asyncio.Future[Ack | None] | None] = asyncio.Queue()
+    async with connection.client() as client, _first_error_alone(), asyncio.TaskGroup() as group:
+        if create:
+            await client.create_stream(stream, exist_ok=True)
+        group.create_task(_report(pending, as_json=as_json))
+        count = 0
+        async for value in _messages(values):
+            future = await client.publish_async(
+                stream,
+                value,
+                key=None if key is None else encode_argument(key),
+                headers=headers,
+                partition=partition,
+                ack_policy=policy,
+                expected_offset=None if expected_offset is None else expected_offset + count,
+            )
+            pending.put_nowait(future)  # bounded by the client's in-flight window
+            count += 1
+        pending.put_nowait(None)
+
+
+async def _messages(values: Sequence[str]) -> AsyncIterator[bytes]:
+    if not values:
+        message = "nothing to publish; give values, or - for the lines of stdin"
+        raise BadArgument(message)
+    if tuple(values) == (_STDIN,):
+        async for line in stdin_lines():
+            yield line
+        return
+    for value in values:
+        yield encode_argument(value)
+
+
+async def _report(
+    pending: asyncio.Queue[asyncio.Future[Ack | None] | None], *, as_json: bool
+) -> None:
+    """Write the acks in the order of publishing, each as soon as it is there."""
+    while (future := await pending.get()) is not None:
+        ack = await future
+        if ack is None:  # with ack policy none there is nothing to say
+            continue
+        if as_json:
+            fields = asdict(ack)
+            fields["ack_policy"] = ack.ack_policy.name.lower()
+            fields["ack_error"] = ack.ack_error.name.lower()
+            write_json(fields)
+        else:
+            write_line(f"{ack.offset}\t{ack.msg_subject}")
+
+
+@asynccontextmanager
+async def _first_error_alone() -> AsyncIterator[None]:
+    """Raise the first error of a group by itself: it is all that the command has to say."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None

@@ -1,0 +1,74 @@
+"""`liftbridge-aio subscribe`: the messages of a partition, one line each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter, validators
+
+from .arguments import parse_start, parse_stop
+from .connection import DEFAULT_CONNECTION, AsJson, Connection, Partition
+from .output import json_bytes, json_headers, readable, write_json, write_line
+
+if TYPE_CHECKING:
+    from liftbridge_aio.model import Message
+
+
+async def subscribe(
+    stream: Annotated[str, Parameter(help="Stream to read.")],
+    /,
+    *,
+    partition: Partition = 0,
+    start: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="new, latest, earliest, an offset, a time (2026-11-21T09:00Z), or -5m for ago.",
+        ),
+    ] = "new",
+    stop: Annotated[
+        str | None, Parameter(help="latest, an offset or a past time; left out, it never ends.")
+    ] = None,
+    count: Annotated[
+        int | None, Parameter(validator=validators.Number(gte=1), help="End after n messages.")
+    ] = None,
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> None:
+    """Read one partition and write a line per message: offset, key, value.
+
+    With --json a line is an object with every field; bytes that are no UTF-8 are in base64, under
+    names that end in _base64. Ctrl-C ends it.
+    """
+    start_at = parse_start(start)
+    stop_at = None if stop is None else parse_stop(stop)
+    async with (
+        connection.client() as client,
+        client.subscribe(stream, partition=partition, start=start_at, stop=stop_at) as messages,
+    ):
+        left = count
+        async for message in messages:
+            if as_json:
+                write_json(_as_json(message))
+            else:
+                key, value = readable(message.key), readable(message.value)
+                write_line(f"{message.offset}\t{key}\t{value}")
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    break
+
+
+def _as_json(message: Message) -> dict[str, Any]:
+    return {
+        "stream": message.stream,
+        "partition": message.partition,
+        "offset": message.offset,
+        **json_bytes("key", message.key),
+        **json_bytes("value", message.value),
+        "timestamp": message.timestamp,
+        "time": message.time.isoformat(),
+        "subject": message.subject,
+        "reply_subject": message.reply_subject,
+        **json_headers(message.headers),
+    }
