@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 
-from contract.raw import Wire
+from contract.raw import End, Wire
+from grpclib.const import Status
 
 from liftbridge_aio.wire import proto, rpc
 
@@ -104,3 +105,24 @@ async def test_cursors_survive_the_deletion_of_their_stream(wire: Wire, stream_n
 async def test_the_stream_of_cursors_is_listed(wire: Wire) -> None:
     found = await wire.stream(CURSORS)
     assert sorted(found.partitions) == [0, 1, 2]
+
+
+async def test_the_stream_of_cursors_is_not_protected(wire: Wire, stream_name: str) -> None:
+    _, home = home_of("cursor", stream_name, 0)
+    request = proto.SetCursorRequest(stream=stream_name, cursor_id="cursor", offset=1)
+
+    await wire.set_readonly(CURSORS)
+    try:
+        end = await wire.refusal(rpc.SET_CURSOR, request)
+    finally:
+        await wire.set_readonly(CURSORS, readonly=False)
+    text = f"rpc error: code = FailedPrecondition desc = readonly partition: {home}"
+    assert end == End(Status.INTERNAL, text)
+
+
+async def test_paused_cursors_wake_up_when_one_is_stored(wire: Wire, stream_name: str) -> None:
+    await store(wire, "cursor", stream_name, 0, 1)
+    await wire.pause(CURSORS, resume_all=True)
+
+    await store(wire, "cursor", stream_name, 0, 2)
+    assert await fetch(wire, "cursor", stream_name) == 2

@@ -275,3 +275,12 @@ async def test_version_1_ignores_the_wish_to_read_backwards(wire: Wire, stream_n
 
     async with wire.subscribe(stream_name, **from_offset(5), reverse=True) as subscription:
         assert [message.offset for message in await subscription.take(3)] == [5, 6, 7]
+
+
+async def test_the_leader_serves_those_who_would_take_a_replica(
+    wire: Wire, stream_name: str
+) -> None:
+    await filled(wire, stream_name)
+
+    found = await offsets(wire, stream_name, **from_offset(8), **TO_LATEST, read_isr_replica=True)
+    assert found == ([8, 9], STOP_REACHED)

@@ -1,0 +1,115 @@
+"""What a single real server remembers after a crash, and what it has forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+
+from contract.raw import FROM_EARLIEST, End, Wire, eventually, message
+from grpclib.const import Status
+from servers.node import LiftbridgeNode
+
+from liftbridge_aio.wire import proto, rpc
+
+StartRealServer = Callable[..., LiftbridgeNode]
+LOST = End(Status.UNAVAILABLE, "Connection lost")
+
+
+async def crash(node: LiftbridgeNode) -> None:
+    await asyncio.to_thread(node.kill)
+
+
+async def restart(node: LiftbridgeNode) -> Wire:
+    await asyncio.to_thread(node.start)
+    return Wire(node.host, node.port)
+
+
+async def test_acked_messages_are_unseen_until_the_next_publish(
+    start_real_server: StartRealServer,
+) -> None:
+    """They are kept, but the high watermark, which bounds every reader, is saved only sometimes."""
+    node = await asyncio.to_thread(start_real_server)
+    wire = Wire(node.host, node.port)
+    await wire.create("stream")
+    await wire.publish("stream", b"a", b"b")
+    created = (await wire.stream("stream")).creation_timestamp
+    async with wire.subscribe("stream", **FROM_EARLIEST) as subscription:
+        await subscription.take(2)
+        await crash(node)
+        assert await subscription.end() == LOST
+    wire.close()
+
+    wire = await restart(node)
+    assert (await wire.stream("stream")).creation_timestamp == created
+    found = await wire.partition("stream")
+    assert (found.high_watermark, found.newest_offset) == (-1, 1)
+    async with wire.subscribe("stream", **FROM_EARLIEST) as subscription:
+        [ack] = await wire.publish("stream", b"c")
+        assert ack.offset == 2
+        messages = await subscription.take(3)
+    assert [each.value for each in messages] == [b"a", b"b", b"c"]
+    wire.close()
+
+
+async def test_flags_and_options_of_streams_survive(start_real_server: StartRealServer) -> None:
+    node = await asyncio.to_thread(start_real_server)
+    wire = Wire(node.host, node.port)
+    for name in ("paused", "resumed", "readonly"):
+        await wire.create(name)
+    await wire.create("controlled", optimistic_concurrency_control=proto.NullableBool(value=True))
+    await wire.publish("controlled", b"first", expected_offset=0)
+    await wire.pause("paused")
+    await wire.pause("resumed")
+    await wire.publish("resumed", b"resumes")
+    await wire.set_readonly("readonly")
+    await crash(node)
+    wire.close()
+
+    wire = await restart(node)
+    asked = proto.FetchPartitionMetadataRequest(stream="paused")
+    end = await wire.refusal(rpc.FETCH_PARTITION_METADATA, asked)
+    assert end.status is Status.FAILED_PRECONDITION
+    assert (await wire.partition("resumed")).newest_offset == 0
+    assert (await wire.partition("readonly")).readonly
+    again = message("controlled", b"again", expected_offset=0)
+    assert (await wire.refusal(rpc.PUBLISH, again)).text == "incorrect expected offset"
+    wire.close()
+
+
+async def test_cursors_are_gone_until_another_is_stored_and_then_stand_at_their_highest(
+    start_real_server: StartRealServer,
+) -> None:
+    def home_of(cursor_id: str) -> int:
+        return zlib.crc32(f"{cursor_id},stream,0".encode()) % 3
+
+    async def store(cursor_id: str, offset: int) -> None:
+        request = proto.SetCursorRequest(stream="stream", cursor_id=cursor_id, offset=offset)
+        await wire.call(rpc.SET_CURSOR, request)
+
+    async def fetch(cursor_id: str) -> int:
+        request = proto.FetchCursorRequest(stream="stream", cursor_id=cursor_id)
+        return (await wire.call(rpc.FETCH_CURSOR, request)).offset
+
+    neighbours = [name for name in (f"cursor-{n}" for n in range(20)) if home_of(name) == 0]
+    asked_early, asked_late, stored_after = neighbours[:3]
+    node = await asyncio.to_thread(start_real_server)
+    wire = Wire(node.host, node.port)
+    for cursor_id in (asked_early, asked_late):
+        await store(cursor_id, 9)
+        await store(cursor_id, 3)
+        assert await fetch(cursor_id) == 3
+    await crash(node)
+    wire.close()
+
+    wire = await restart(node)
+    assert await fetch(asked_early) == -1
+    await store(stored_after, 1)
+
+    async def committed() -> bool:
+        return (await wire.partition("__cursors")).high_watermark == 4
+
+    await eventually(committed)
+    assert await fetch(asked_late) == 9  # not 3, the latest
+    assert await fetch(asked_early) == -1  # the wrong answer was remembered
+    wire.close()
