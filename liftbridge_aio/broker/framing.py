@@ -16,6 +16,8 @@ from grpclib.server import Stream
 
 from liftbridge_aio.wire.rpc import ReplyT, RequestT
 
+from .field_types import wrong_field
+
 MAX_REQUEST_BYTES: Final = 4 * 2**20
 """Largest request that is accepted: the default limit of Go's gRPC."""
 
@@ -65,10 +67,15 @@ async def receive(
     if len(body) < size:
         raise GRPCError(Status.INTERNAL, "unexpected EOF")
     try:
-        return message_type.parse(body)
+        request = message_type.parse(body)
+        wrong = wrong_field(request)
     except Exception as error:  # hostile bytes raise what they like
         text = f"grpc: error unmarshalling request: {error}"
         raise GRPCError(Status.INTERNAL, text) from error
+    if wrong is not None:
+        text = f"grpc: error unmarshalling request: proto: wrong wireType for field {wrong}"
+        raise GRPCError(Status.INTERNAL, text)
+    return request
 
 
 async def receive_only(stream: Stream[RequestT, ReplyT], message_type: type[RequestT]) -> RequestT:

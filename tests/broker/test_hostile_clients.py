@@ -1,0 +1,230 @@
+"""Clients that send what they should not: nobody else may notice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import h2.config
+import h2.connection
+import h2.events
+import pytest
+from contract.raw import End, Wire, message
+from grpclib.client import Channel, Stream
+from grpclib.config import Configuration
+from grpclib.const import Cardinality, Status
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.wire import proto, rpc
+from liftbridge_aio.wire.rpc import Rpc
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+NON_ASCII_HEADER = b"\x00\x06x-hack\x02\xff\xfe"
+
+
+def frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
+    return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
+
+
+async def swallow(broker: EmbeddedBroker, data: bytes) -> None:
+    """Send bytes, then end; wait for the server to give up."""
+    reader, writer = await asyncio.open_connection(broker.host, broker.port)
+    writer.write(data)
+    await writer.drain()
+    writer.write_eof()
+    async with asyncio.timeout(5):
+        while await reader.read(65_536):
+            pass
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
+        PREFACE + b"\xff" * 100,
+        PREFACE + SETTINGS + frame(1, 5, 1, NON_ASCII_HEADER),
+        PREFACE + SETTINGS + frame(1, 5, 1, b"\xff" * 30),
+        PREFACE + SETTINGS + frame(0, 0, 7, b"data of no stream"),
+        PREFACE + SETTINGS + frame(0xEE, 0, 0, b"a frame of no known type"),
+        PREFACE + SETTINGS + frame(7, 0, 0, bytes(8)),
+        PREFACE + SETTINGS + frame(8, 0, 0, b"\x7f\xff\xff\xff"),
+        PREFACE + SETTINGS + frame(1, 5, 1, b"\x82"),
+        b"",
+    ],
+    ids=[
+        "http1",
+        "tls",
+        "no frames",
+        "header beyond ascii",
+        "no headers",
+        "data without a call",
+        "unknown frame",
+        "goaway",
+        "window overflow",
+        "no pseudo headers",
+        "nothing",
+    ],
+)
+async def test_bytes_that_are_no_proper_call(
+    broker: EmbeddedBroker, wire: Wire, data: bytes, recwarn: pytest.WarningsRecorder
+) -> None:
+    problems: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    await wire.create("s")
+    async with wire.subscribe("s") as subscription:
+        await swallow(broker, data)
+
+        await wire.publish("s", b"still here")
+        assert (await subscription.next()).value == b"still here"
+    assert problems == []
+    assert not recwarn.list
+
+
+async def test_random_bytes(broker: EmbeddedBroker, wire: Wire) -> None:
+    await wire.create("s")
+    chance = random.Random(4)
+    for size in (1, 9, 50, 1_000, 20_000):
+        await swallow(broker, chance.randbytes(size))
+        await swallow(broker, PREFACE + SETTINGS + chance.randbytes(size))
+    assert len(await wire.publish("s", b"still here")) == 1
+
+
+async def raw_end(broker: EmbeddedBroker, procedure: Rpc[Any, Any], body: bytes) -> End:
+    """How a call ends whose request is exactly these bytes, prefix included."""
+    reader, writer = await asyncio.open_connection(broker.host, broker.port)
+    connection = h2.connection.H2Connection(h2.config.H2Configuration())
+    connection.initiate_connection()
+    headers = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": procedure.path,
+        ":authority": "broker",
+        "te": "trailers",
+        "content-type": "application/grpc",
+    }
+    connection.send_headers(1, list(headers.items()))
+    connection.send_data(1, body, end_stream=True)
+    writer.write(connection.data_to_send())
+    try:
+        async with asyncio.timeout(5):
+            while data := await reader.read(65_536):
+                for event in connection.receive_data(data):
+                    if isinstance(event, h2.events.ResponseReceived | h2.events.TrailersReceived):
+                        got = dict(event.headers or ())
+                        if b"grpc-status" in got:
+                            text = got.get(b"grpc-message", b"").decode()
+                            return End(Status(int(got[b"grpc-status"])), text)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    pytest.fail("the server closed the connection")
+
+
+@pytest.mark.parametrize("procedure", [rpc.SUBSCRIBE, rpc.DELETE_STREAM, rpc.PAUSE_STREAM])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"\1\0\0\0\1x", Status.UNIMPLEMENTED),
+        (b"\0\0\0\0\5x", Status.INTERNAL),
+        (b"\0\0\0", Status.INTERNAL),
+        (b"\0\xff\xff\xff\xffx", Status.RESOURCE_EXHAUSTED),
+        (b"\0\0\0\0\4\x0a\xff\xff\xff", Status.INTERNAL),
+        (b"\0\0\0\0\4\x0a\2\xff\xff", Status.INTERNAL),
+        (b"\0\0\0\0\2\x08\5", Status.INTERNAL),
+    ],
+    ids=["compressed", "cut off", "cut prefix", "4 GiB", "no message", "no text", "number"],
+)
+async def test_a_request_that_is_none(
+    broker: EmbeddedBroker, wire: Wire, procedure: Rpc[Any, Any], body: bytes, status: Status
+) -> None:
+    await wire.create("s")
+
+    end = await raw_end(broker, procedure, body)
+
+    assert end.status is status
+    assert end.text
+    assert await wire.publish("s", b"still here")
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    procedure=st.sampled_from([rpc.CREATE_STREAM, rpc.PUBLISH, rpc.FETCH_METADATA]),
+    body=st.binary(max_size=40),
+)
+async def test_any_bytes_as_a_request(
+    broker: EmbeddedBroker, procedure: Rpc[Any, Any], body: bytes
+) -> None:
+    prefixed = b"\0" + len(body).to_bytes(4, "big") + body
+
+    end = await raw_end(broker, procedure, prefixed)
+
+    assert end.text != "Internal Server Error"  # grpclib's word for a handler that failed
+
+
+async def test_what_came_before_a_bad_request_is_answered(wire: Wire) -> None:
+    await wire.create("s")
+    async with wire.publish_session() as session:
+        await session.send(message("s", b"good", correlation_id="1"))
+        await session.send_while_open(message("s", bytes(5 * 2**20)))
+
+        replies, end = await session.rest()
+
+    assert [reply.correlation_id for reply in replies] == ["1"]
+    assert end.status is Status.RESOURCE_EXHAUSTED
+
+
+async def test_a_publisher_that_reads_no_acks_can_still_publish(
+    broker: EmbeddedBroker, wire: Wire
+) -> None:
+    count = 2_000  # their acks are several times the window
+    await wire.create("s")
+    window = Configuration(http2_connection_window_size=2**16, http2_stream_window_size=2**16)
+    async with unread_call(broker, rpc.PUBLISH_ASYNC, window) as session:
+        for number in range(count):
+            await session.send_message(message("s", b"x", correlation_id=str(number)))
+        await wire.stored("s", count)
+
+        acks = [await session.recv_message() for _ in range(count)]
+
+    assert [ack.correlation_id for ack in acks if ack] == [str(number) for number in range(count)]
+
+
+async def test_an_unread_subscription_starves_nobody(broker: EmbeddedBroker, wire: Wire) -> None:
+    await wire.create("s")
+    await wire.publish("s", *[bytes(900_000)] * 10)
+    async with unread_call(broker, rpc.SUBSCRIBE) as unread:
+        earliest = proto.StartPosition.EARLIEST
+        request = proto.SubscribeRequest(stream="s", start_position=earliest)
+        await unread.send_message(request, end=True)
+        assert await unread.recv_message() == proto.Message()
+
+        async with wire.subscribe("s") as subscription:
+            await wire.publish("s", b"others go on")
+            assert (await subscription.next()).value == b"others go on"
+
+
+@asynccontextmanager
+async def unread_call(
+    broker: EmbeddedBroker, procedure: Rpc[Any, Any], config: Configuration | None = None
+) -> AsyncIterator[Stream[Any, Any]]:
+    """A call on a connection of its own, of which nothing is read unless asked for."""
+    channel = Channel(broker.host, broker.port, config=config)
+    cardinality = (
+        Cardinality.STREAM_STREAM if procedure.streams_requests else Cardinality.UNARY_STREAM
+    )
+    call = channel.request(procedure.path, cardinality, procedure.request, procedure.reply)
+    async with call as stream:
+        yield stream
+        await stream.cancel()
+    channel.close()

@@ -1,0 +1,237 @@
+"""Starting and stopping a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+
+import pytest
+from contract.raw import End, Wire, eventually
+from grpclib.const import Status
+from h2.connection import H2Connection
+from h2.settings import SettingCodes
+
+from liftbridge_aio.broker import BrokerState, EmbeddedBroker
+from liftbridge_aio.wire import proto, rpc
+
+
+def accepts_connections(broker: EmbeddedBroker) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((broker.host, broker.port)) == 0
+
+
+async def test_it_serves_between_start_and_stop() -> None:
+    broker = EmbeddedBroker()
+    states = [broker.state]
+
+    async with broker as same:
+        assert same is broker
+        states.append(broker.state)
+        assert broker.address == f"127.0.0.1:{broker.port}"
+        assert accepts_connections(broker)
+
+    states.append(broker.state)
+    assert states == [BrokerState.STOPPED, BrokerState.RUNNING, BrokerState.STOPPED]
+    assert not accepts_connections(broker)
+
+
+async def test_what_it_holds_survives_a_restart_on_the_same_port(broker: EmbeddedBroker) -> None:
+    port = broker.port
+    before = Wire(broker.host, port)
+    await before.create("s", partitions=2)
+    await before.publish("s", b"kept", partition=1)
+    await before.call(rpc.SET_CURSOR, proto.SetCursorRequest(stream="s", cursor_id="c", offset=4))
+
+    await broker.restart()
+
+    assert broker.port == port
+    after = Wire(broker.host, port)
+    assert [message.value for message in await after.read("s", partition=1)] == [b"kept"]
+    reply = await after.call(rpc.FETCH_CURSOR, proto.FetchCursorRequest(stream="s", cursor_id="c"))
+    assert reply.offset == 4
+    before.close()
+    after.close()
+
+
+async def test_calls_that_never_end_do_not_hold_it_up(broker: EmbeddedBroker, wire: Wire) -> None:
+    await wire.create("s")
+    async with wire.subscribe("s") as reading, wire.publish_session() as publishing:
+        await publishing.send(proto.PublishRequest(stream="s", expected_offset=-1))
+        await publishing.next()
+        await reading.next()
+        assert broker.statistics().subscriptions == 1
+        assert broker.statistics().publish_sessions == 1
+
+        started = time.monotonic()
+        await broker.aclose()
+        assert time.monotonic() - started < 1.0
+
+        assert (await reading.end()).status is Status.UNAVAILABLE
+        assert (await publishing.end()).status is Status.UNAVAILABLE
+    statistics = broker.statistics()
+    assert (statistics.subscriptions, statistics.publish_sessions) == (0, 0)
+    assert statistics.connections == 0
+
+
+async def test_a_client_that_reads_nothing_does_not_hold_it_up(broker: EmbeddedBroker) -> None:
+    wire = Wire(broker.host, broker.port)
+    await wire.create("s")
+    for _ in range(8):
+        await wire.publish("s", bytes(900_000))
+    deaf = socket.create_connection((broker.host, broker.port))
+    deaf.sendall(subscribe_without_reading("s"))
+
+    async def subscribed() -> bool:
+        return broker.statistics().subscriptions == 1
+
+    await eventually(subscribed)
+
+    started = time.monotonic()
+    await broker.aclose()
+
+    assert time.monotonic() - started < 1.0
+    assert broker.statistics().subscriptions == 0
+    deaf.close()
+    wire.close()
+
+
+def subscribe_without_reading(stream: str) -> bytes:
+    """A Subscribe by hand, with windows so large that the server fills all buffers."""
+    connection = H2Connection()
+    connection.local_settings[SettingCodes.INITIAL_WINDOW_SIZE] = 2**31 - 1
+    connection.initiate_connection()
+    connection.increment_flow_control_window(2**30)
+    headers = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": rpc.SUBSCRIBE.path,
+        ":authority": "broker",
+        "te": "trailers",
+        "content-type": "application/grpc",
+    }
+    connection.send_headers(1, list(headers.items()))
+    earliest = proto.StartPosition.EARLIEST
+    request = bytes(proto.SubscribeRequest(stream=stream, start_position=earliest))
+    connection.send_data(1, b"\0" + len(request).to_bytes(4, "big") + request, end_stream=True)
+    return connection.data_to_send()
+
+
+async def test_it_may_be_stopped_from_anywhere_and_as_often_as_one_likes() -> None:
+    broker = EmbeddedBroker()
+    await broker.aclose()
+    await broker.start()
+
+    await asyncio.gather(*(asyncio.create_task(broker.aclose()) for _ in range(3)))
+    await broker.aclose()
+
+    assert broker.state is BrokerState.STOPPED
+    assert not accepts_connections(broker)
+
+
+async def test_a_cancelled_stop_still_stops(broker: EmbeddedBroker) -> None:
+    stopping = asyncio.create_task(broker.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+
+    await broker.stop()
+
+    assert broker.state is BrokerState.STOPPED
+    assert not accepts_connections(broker)
+
+
+async def test_a_running_broker_is_not_started_again(broker: EmbeddedBroker) -> None:
+    with pytest.raises(RuntimeError, match="the broker is running"):
+        await broker.start()
+
+    assert accepts_connections(broker)
+
+
+async def test_a_taken_port_is_an_error_and_leaves_it_stopped(broker: EmbeddedBroker) -> None:
+    second = EmbeddedBroker(port=broker.port)
+
+    with pytest.raises(OSError, match=r"[Aa]ddress"):
+        await second.start()
+
+    assert second.state is BrokerState.STOPPED
+
+
+async def test_a_host_name_means_one_port() -> None:
+    async with EmbeddedBroker("localhost") as broker:
+        wire = Wire("localhost", broker.port)
+        await wire.create("s")
+        [advertised] = (await wire.call(rpc.FETCH_METADATA, proto.FetchMetadataRequest())).brokers
+        assert (advertised.host, advertised.port) == ("localhost", broker.port)
+        wire.close()
+
+
+async def test_an_answer_takes_no_time(wire: Wire) -> None:
+    """With Nagle's algorithm each answer would take 40 ms."""
+    await wire.create("s")
+    started = time.monotonic()
+
+    await wire.publish("s", *[b""] * 20)
+
+    assert time.monotonic() - started < 20 * 0.04
+
+
+async def test_more_calls_than_h2_allows_by_default(wire: Wire) -> None:
+    await wire.create("s")
+    async with asyncio.TaskGroup() as tasks:
+        release = asyncio.Event()
+        reading = 0
+
+        async def read() -> None:
+            nonlocal reading
+            async with wire.subscribe("s") as subscription:
+                reading += 1
+                await release.wait()
+                assert (await subscription.next()).value == b"to all"
+
+        for _ in range(150):
+            tasks.create_task(read())
+
+        async def all_read() -> bool:
+            return reading == 150
+
+        await eventually(all_read)
+        await wire.publish("s", b"to all")
+        release.set()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"port": -1}, {"port": 2**16}, {"cursors_partitions": -1}, {"max_message_bytes": 0}],
+)
+def test_senseless_arguments_are_refused(arguments: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        EmbeddedBroker(**arguments)  # type: ignore[arg-type]
+
+
+async def test_without_cursors(wire: Wire) -> None:
+    async with EmbeddedBroker(cursors_partitions=0) as broker:
+        other = Wire(broker.host, broker.port)
+        request = proto.FetchCursorRequest(stream="s", cursor_id="c")
+        end = await other.refusal(rpc.FETCH_CURSOR, request)
+        assert end == End(Status.INTERNAL, "Cursors stream does not exist")
+        metadata = await other.call(rpc.FETCH_METADATA, proto.FetchMetadataRequest())
+        assert metadata.stream_metadata == []
+        other.close()
+    metadata = await wire.call(rpc.FETCH_METADATA, proto.FetchMetadataRequest())
+    assert [stream.name for stream in metadata.stream_metadata] == ["__cursors"]
+
+
+async def test_its_repr_and_statistics_say_what_goes_on(broker: EmbeddedBroker, wire: Wire) -> None:
+    await wire.create("s", partitions=2)
+    await wire.publish("s", b"one", b"two")
+    assert len(await wire.read("s")) == 2
+
+    statistics = broker.statistics()
+
+    assert (statistics.streams, statistics.partitions) == (2, 3)
+    assert (statistics.messages_stored, statistics.messages_delivered) == (2, 2)
+    assert statistics.connections == 1
+    text = f"<EmbeddedBroker running at {broker.address}, 2 streams, 1 connections>"
+    assert repr(broker) == text
