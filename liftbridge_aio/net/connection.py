@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from liftbridge_aio.wire import health
+from liftbridge_aio.wire.rpc import HEALTH_CHECK
+
+from .link import HEALTH_SERVICE
 from .metadata import MetadataCache
 from .pool import LinkPool
 from .reporter import Reporter
@@ -22,3 +26,12 @@ class Connection:
     metadata: MetadataCache
     not_found_timeout: float
     """Seconds for which "not found" is retried."""
+
+    async def ping(self, timeout: float) -> None:
+        """Ask any server for a sign of life. Cancelling abandons the question.
+
+        Raises:
+            LiftbridgeError: none answered in time.
+        """
+        request = health.HealthCheckRequest(service=HEALTH_SERVICE)
+        await self.router.call_any(HEALTH_CHECK, request, timeout)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Final
 
 from liftbridge_aio.cluster_view import merge
@@ -102,6 +103,11 @@ class MetadataCache:
                 del self._flights[key]
                 raise
         return await asyncio.shield(flight)
+
+    def forget(self, stream: str) -> None:
+        """Drop what is known of a stream that was just changed; who needs it asks again."""
+        streams = {name: info for name, info in self.snapshot.streams.items() if name != stream}
+        self.snapshot = replace(self.snapshot, streams=MappingProxyType(streams))
 
     async def _fly(self, key: frozenset[str], flight: asyncio.Future[Metadata]) -> None:
         try:

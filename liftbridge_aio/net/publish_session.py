@@ -141,6 +141,11 @@ class PublishSession:
         self.outbox.append(pending)
         self._work.set()
 
+    def forget(self, pending: PendingPublish) -> None:
+        """Expect no answer to a message any more."""
+        if self.in_flight.get(pending.correlation_id) is pending:
+            del self.in_flight[pending.correlation_id]
+
     async def prove(self) -> None:
         """Wait until the server has taken everything written before, ack policy NONE included.
 

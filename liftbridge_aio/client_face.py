@@ -1,0 +1,30 @@
+"""What the faces of the client share: the parts behind them, and how long calls may take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .errors import ClientClosed
+from .options import ClientOptions, Duration, seconds
+
+if TYPE_CHECKING:
+    from .client_parts import ClientParts
+
+
+class ClientFace:
+    """Base of the groups of calls that make up `Client`."""
+
+    options: ClientOptions
+    """How the client behaves."""
+
+    _parts: ClientParts | None = None
+    _closed: bool = False
+
+    @property
+    def _living(self) -> ClientParts:
+        if self._parts is None or self._closed:
+            raise ClientClosed("the client is closed" if self._closed else "not connected yet")
+        return self._parts
+
+    def _seconds(self, timeout: Duration | None) -> float:
+        return seconds(self.options.call_timeout if timeout is None else timeout, "timeout")

@@ -1,0 +1,254 @@
+"""The publishing calls of the client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from .client_face import ClientFace
+from .errors import LiftbridgeError, PublishManyFailed
+from .model import Ack, AckPolicy, Partitioner, Record
+from .options import Duration, seconds
+
+if TYPE_CHECKING:
+    from .publish_retry import PublishArguments
+    from .retry import Retry
+
+
+class ClientPublishing(ClientFace):
+    """Publishing, one message or many, acked or not."""
+
+    async def publish(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        partition: int | None = None,
+        partitioner: Partitioner | None = None,
+        ack_policy: AckPolicy = AckPolicy.LEADER,
+        ack_timeout: Duration | None = None,
+        expected_offset: int | None = None,
+        correlation_id: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+    ) -> Ack | None:
+        """Publish a message and wait for its ack.
+
+        Cancelling takes the message back if it is not written yet; after that only the wait is
+        abandoned.
+
+        Args:
+            stream: where to.
+            value: the message.
+            key: decides the partition if nothing else does, and what compaction keeps.
+            headers: anything but `subject` and `reply`, which the server writes itself.
+            partition: the partition; beats every partitioner.
+            partitioner: chooses the partition; None: the client's, else by key, else 0.
+            ack_policy: when the server confirms. With NONE this returns None once the message is
+                written; errors that come later reach the hook and `flush`.
+            ack_timeout: seconds from the write to the ack; None is the client's value.
+            expected_offset: the offset that the message must get, on streams with optimistic
+                concurrency control; None: any.
+            correlation_id: comes back in the ack; None: made here.
+            retry: send again when the outcome is unknown. **This may store the message twice**,
+                unless `expected_offset` is given: then what stands there is read and compared.
+            timeout: seconds for everything; None is publish_timeout + ack_timeout.
+
+        Returns:
+            The ack; None with ack policy NONE.
+
+        Raises:
+            InvalidRequest: it cannot be sent like this; nothing was sent.
+            PublishOutcomeUnknown: written, but not answered (`AckTimeout`: in time).
+            PublishNotSent: not written (`PublishTimeout`: in time).
+            IncorrectOffset: the expected offset was not the next one.
+            StreamNotFound: no broker knows the stream.
+            PartitionReadonly: the partition takes no messages.
+            LiftbridgeError: the server refused it.
+        """
+        return await (
+            await self.publish_async(
+                stream,
+                value,
+                key,
+                headers,
+                partition,
+                partitioner,
+                ack_policy,
+                ack_timeout,
+                expected_offset,
+                correlation_id,
+                retry,
+                timeout,
+            )
+        )
+
+    async def publish_async(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        partition: int | None = None,
+        partitioner: Partitioner | None = None,
+        ack_policy: AckPolicy = AckPolicy.LEADER,
+        ack_timeout: Duration | None = None,
+        expected_offset: int | None = None,
+        correlation_id: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+    ) -> asyncio.Future[Ack | None]:
+        """Publish a message and return the future of its ack, once there is room in the window.
+
+        Arguments and errors are those of `publish`; what goes wrong before the message is
+        registered is raised here, the rest by the future. Cancelling this call leaves nothing
+        behind; cancelling the future takes the message back if it is not written yet.
+        """
+        parts = self._living
+        arguments: PublishArguments = {
+            "key": key,
+            "headers": headers,
+            "partition": partition,
+            "partitioner": partitioner,
+            "ack_policy": ack_policy,
+            "ack_timeout": ack_timeout,
+            "expected_offset": expected_offset,
+            "correlation_id": correlation_id,
+            "timeout": timeout,
+        }
+        if retry is None:
+            return await parts.publisher.submit(stream, value, **arguments)
+        return await parts.retrying.submit(retry, stream, value, **arguments)
+
+    async def publish_many(
+        self,
+        stream: str,
+        records: Iterable[bytes | Record],
+        *,
+        partitioner: Partitioner | None = None,
+        ack_policy: AckPolicy = AckPolicy.LEADER,
+        ack_timeout: Duration | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+    ) -> list[Ack | None]:
+        """Publish many messages, in order, and wait for all their acks.
+
+        Cancelling takes back what is not written yet; for the rest only the wait is abandoned.
+
+        Args:
+            stream: where to.
+            records: values, or records with key, headers and partition.
+            partitioner: as for `publish`.
+            ack_policy: as for `publish`.
+            ack_timeout: as for `publish`.
+            retry: as for `publish`.
+            timeout: seconds for each message.
+
+        Returns:
+            The acks in the order of the records; None for each with ack policy NONE.
+
+        Raises:
+            PublishManyFailed: not all were acked; its `outcomes` says which, its cause is the
+                first error.
+        """
+        futures: list[asyncio.Future[Ack | None]] = []
+        broken: Exception | None = None
+        try:
+            for item in records:
+                record = item if isinstance(item, Record) else Record(item)
+                futures.append(
+                    await self.publish_async(
+                        stream,
+                        record.value,
+                        record.key,
+                        record.headers,
+                        record.partition,
+                        partitioner,
+                        ack_policy,
+                        ack_timeout,
+                        retry=retry,
+                        timeout=timeout,
+                    )
+                )
+        except LiftbridgeError as error:
+            broken = error
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+        outcomes: list[Ack | BaseException | None] = list(
+            await asyncio.gather(*futures, return_exceptions=True)
+        )
+        if broken is not None:
+            outcomes.append(broken)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if failed:
+            text = f"{len(failed)} of {len(outcomes)} messages were not acked: {failed[0]}"
+            summary = PublishManyFailed(text, stream=stream)
+            summary.outcomes = outcomes
+            raise summary from failed[0]
+        return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+
+    async def flush(self) -> None:
+        """Wait until every publish so far is settled.
+
+        With ack policy NONE settled means that the server has taken the message out of the
+        connection, not that it is stored. Cancelling abandons the wait.
+
+        Raises:
+            LiftbridgeError: the first error since the last flush that nobody has seen.
+        """
+        parts = self._living
+        retrying = parts.retrying.unsettled
+        if retrying:
+            await asyncio.wait(retrying)
+        await parts.publisher.flush()
+
+    async def publish_to_subject(
+        self,
+        subject: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        ack_policy: AckPolicy = AckPolicy.LEADER,
+        ack_inbox: str | None = None,
+        correlation_id: str | None = None,
+        timeout: Duration | None = None,
+    ) -> Ack | None:
+        """Publish to a NATS subject, and so to every stream that is attached to it.
+
+        The first ack counts, whichever stream it comes from. Paused partitions do not get the
+        message, and streams with optimistic concurrency control refuse it unless they are empty
+        (W6, W31). Cancelling abandons the wait.
+
+        Args:
+            subject: without wildcards.
+            value: the message.
+            key: its key.
+            headers: anything but `subject` and `reply`.
+            ack_policy: when a server confirms; with NONE this returns None.
+            ack_inbox: a NATS subject to which acks go too; None: the server's own.
+            correlation_id: comes back in the ack.
+            timeout: seconds to wait for the ack; None is the client's ack_timeout.
+
+        Raises:
+            InvalidRequest: it cannot be sent like this.
+            AckTimeout: no ack came in time; perhaps no stream listens.
+            PublishOutcomeUnknown: the link broke before the ack.
+            IncorrectOffset: a stream with optimistic concurrency control refused it.
+        """
+        from .subject_publishing import publish_to_subject  # noqa: PLC0415 - imports the network
+
+        return await publish_to_subject(
+            self._living.connection,
+            subject,
+            value,
+            key=key,
+            headers=headers,
+            ack_policy=ack_policy,
+            ack_inbox=ack_inbox,
+            correlation_id=correlation_id,
+            timeout=seconds(self.options.ack_timeout if timeout is None else timeout, "timeout"),
+        )

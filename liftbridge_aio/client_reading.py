@@ -1,0 +1,130 @@
+"""The reading calls of the client: subscriptions and cursors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .client_face import ClientFace
+from .errors import InvalidRequest
+from .model import Message, StartAt, StopAt
+from .options import UNSET, Duration, Unset, seconds
+from .reading_plan import ReadingPlan
+
+if TYPE_CHECKING:
+    from .subscription import Subscription
+
+
+class ClientReading(ClientFace):
+    """Subscriptions, and the positions that readers store."""
+
+    def subscribe(
+        self,
+        stream: str,
+        partition: int = 0,
+        start: StartAt | None = None,
+        stop: StopAt | None = None,
+        *,
+        resubscribe_timeout: Duration | Unset | None = UNSET,
+        resume: bool = False,
+        from_isr_replica: bool = False,
+        reverse: bool = False,
+        timeout: Duration | None = None,
+    ) -> Subscription:
+        """Read a partition: iterate over what this returns, inside `async with` or without.
+
+        Nothing happens before it is entered or iterated over.
+
+        Args:
+            stream: what to read.
+            partition: which of its partitions.
+            start: where to begin; None is `StartAt.new_only()`.
+            stop: where to end; None goes on for ever.
+            resubscribe_timeout: seconds to try to resume after a break, None for ever; left out:
+                the client's value.
+            resume: resume the partition if it is paused.
+            from_isr_replica: read from any in-sync replica instead of the leader.
+            reverse: read towards lower offsets; needs a server of API 2.0.0.
+            timeout: seconds for the first handshake; None is the client's call_timeout.
+
+        Raises:
+            InvalidRequest: the arguments make no sense.
+            ClientClosed: not connected.
+        """
+        parts = self._living
+        plan = ReadingPlan(
+            stream=stream,
+            partition=partition,
+            start=start if start is not None else StartAt.new_only(),
+            stop=stop,
+            resubscribe_timeout=(
+                self.options.resubscribe_timeout
+                if isinstance(resubscribe_timeout, Unset)
+                else resubscribe_timeout
+            ),
+            resume=resume,
+            from_isr_replica=from_isr_replica,
+            reverse=reverse,
+            timeout=self._seconds(timeout),
+        )
+        return parts.subscription(plan, seconds(self.options.close_timeout))
+
+    async def _read_one(self, stream: str, partition: int, offset: int) -> Message | None:
+        reading = self.subscribe(stream, partition, StartAt.offset(offset), StopAt.offset(offset))
+        async with reading:
+            async for message in reading:
+                return message
+        return None
+
+    async def set_cursor(
+        self,
+        cursor_id: str,
+        stream: str,
+        partition: int,
+        offset: int,
+        *,
+        timeout: Duration | None = None,
+    ) -> None:
+        """Store a position in the server, by convention the last offset that was processed.
+
+        Positions of one cursor that are set while another is being written are written as one, the
+        newest. Rewinding is unreliable on v1.9.0 servers: after a restart they recover the highest
+        position. Cancelling abandons the wait; the position may be stored or not.
+
+        Args:
+            cursor_id: names the cursor.
+            stream: what the position belongs to.
+            partition: which of its partitions.
+            offset: the position, from 0 up.
+            timeout: seconds for everything; None is the client's call_timeout.
+
+        Raises:
+            InvalidRequest: an argument makes no sense.
+            CursorsUnavailable: the server keeps no cursors, or failed to store this one.
+            LiftbridgeError: no server answered in time.
+        """
+        _check_cursor(cursor_id, stream, partition)
+        if not 0 <= offset < 2**63:
+            text = f"a cursor stores an offset from 0 up, not {offset}"
+            raise InvalidRequest(text, stream=stream, partition=partition)
+        await self._living.cursors.set(cursor_id, stream, partition, offset, self._seconds(timeout))
+
+    async def fetch_cursor(
+        self, cursor_id: str, stream: str, partition: int, *, timeout: Duration | None = None
+    ) -> int | None:
+        """Read a stored position; None where none was stored. Cancelling abandons the call.
+
+        Raises:
+            InvalidRequest: an argument makes no sense.
+            CursorsUnavailable: the server keeps no cursors, or failed to read this one.
+            LiftbridgeError: no server answered in time.
+        """
+        _check_cursor(cursor_id, stream, partition)
+        return await self._living.cursors.fetch(
+            cursor_id, stream, partition, self._seconds(timeout)
+        )
+
+
+def _check_cursor(cursor_id: str, stream: str, partition: int) -> None:
+    if not cursor_id or not stream or partition < 0:
+        text = "a cursor needs an id, a stream and a partition from 0 up"
+        raise InvalidRequest(text, stream=stream or None, partition=partition)

@@ -1,0 +1,303 @@
+"""Order per partition: which session a partition uses, and who must wait for whom.
+
+Two rules keep the order. A partition stays on one session while anything of it is in flight. And
+until a broker has answered for a partition, one message goes alone and the others wait behind it:
+right after a stream is created a broker may not know it yet, and a message that has to be sent
+again must not be overtaken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from dataclasses import dataclass, field
+
+from .errors import (
+    AckTimeout,
+    LiftbridgeError,
+    PublishOutcomeUnknown,
+    PublishTimeout,
+    StreamNotFound,
+)
+from .model import AckError, AckPolicy
+from .net.connection import Connection
+from .net.publish_session import PendingPublish, PublishSession, SessionState
+from .publish_outcomes import PublishOutcomes
+from .publish_status import publish_error, stream_unknown
+from .publish_window import PublishWindow
+from .session_choice import choose_broker
+from .status import CallFailure
+from .wire.codec import PublishReply
+
+
+class LaneState(enum.Enum):
+    """What is known of a partition on its session."""
+
+    UNPROVEN = "unproven"
+    """No answer yet; the next message goes alone."""
+    PROVING = "proving"
+    """One message is on its way alone, the others wait."""
+    OPEN = "open"
+    """The broker knows the partition: messages flow."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """One partition on its way through one session."""
+
+    stream: str
+    partition: int
+    session: PublishSession | None = None
+    state: LaneState = LaneState.UNPROVEN
+    unsettled: int = 0
+    head: PendingPublish | None = None
+    """The message that goes alone."""
+    returned: deque[PendingPublish] = field(default_factory=deque)
+    """Sent once and not known there; they go before the queue."""
+    queue: deque[PendingPublish] = field(default_factory=deque)
+    unknown_since: float | None = None
+    tries: int = 0
+
+
+class PublishLanes:
+    """Hands messages to sessions, and takes what sessions tell (`SessionOwner`)."""
+
+    def __init__(self, connection: Connection, window: PublishWindow) -> None:
+        self.outcomes = PublishOutcomes(window, connection.reporter, self._left)
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._sessions: dict[str, PublishSession] = {}
+        self._lanes: dict[tuple[str, int], _Lane] = {}
+
+    @property
+    def sessions(self) -> tuple[PublishSession, ...]:
+        """Every session that was ever needed."""
+        return tuple(self._sessions.values())
+
+    def enqueue(self, pending: PendingPublish) -> None:
+        """Send a message, or let it wait for its turn."""
+        lane = self._lane(pending)
+        if lane.unsettled == 0 or lane.session is None:
+            self._choose_session(lane)
+        lane.unsettled += 1
+        if lane.state is LaneState.OPEN:
+            self._session_of(lane).submit(pending)
+        elif lane.state is LaneState.UNPROVEN:
+            self._send_head(lane, pending)
+        else:
+            lane.queue.append(pending)
+
+    def _lane(self, pending: PendingPublish) -> _Lane:
+        key = (pending.stream, pending.partition)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(pending.stream, pending.partition)
+        return lane
+
+    def _choose_session(self, lane: _Lane) -> None:
+        session = self._best_session(lane)
+        if session is not lane.session:
+            lane.session = session
+            lane.state = LaneState.UNPROVEN
+
+    def _best_session(self, lane: _Lane) -> PublishSession:
+        """Rank the brokers for the lane; the first that is not known to be down wins."""
+        router = self._connection.router
+        brokers = router.snapshot.brokers
+        ranked = choose_broker(lane.stream, lane.partition, brokers)
+        addresses = [router.address_of(brokers[broker]) for broker in ranked]
+        addresses += [address for address in router.addresses() if address not in addresses]
+        for address in addresses:
+            session = self._sessions.get(address)
+            if session is None or session.state is not SessionState.DOWN:
+                return self._session(address)
+        return self._session(addresses[0])
+
+    def _session(self, address: str) -> PublishSession:
+        session = self._sessions.get(address)
+        if session is None:
+            session = PublishSession(address, self._connection, self)
+            self._sessions[address] = session
+            self._connection.supervisor.spawn(session.run, name=f"publish-session:{address}")
+        return session
+
+    def _session_of(self, lane: _Lane) -> PublishSession:
+        if lane.session is None:
+            self._choose_session(lane)
+        assert lane.session is not None  # noqa: S101 - chosen above
+        return lane.session
+
+    def _send_head(self, lane: _Lane, pending: PendingPublish) -> None:
+        if pending.policy is not AckPolicy.NONE:
+            # Without an ack nothing would be proven.
+            lane.head = pending
+            lane.state = LaneState.PROVING
+        self._session_of(lane).submit(pending)
+
+    def _advance(self, lane: _Lane) -> None:
+        """Send what waits: everything once the lane is open, else one message."""
+        while lane.returned or lane.queue:
+            if lane.state is LaneState.PROVING:
+                return
+            pending = lane.returned.popleft() if lane.returned else lane.queue.popleft()
+            if pending.future.done():
+                self.outcomes.forget(pending)
+            elif lane.state is LaneState.OPEN:
+                self._session_of(lane).submit(pending)
+            else:
+                self._send_head(lane, pending)
+
+    # What sessions tell
+
+    def answered(self, pending: PendingPublish, reply: PublishReply) -> None:
+        """Take the answer to a message."""
+        lane = self._lanes[pending.stream, pending.partition]
+        code = reply.error_code
+        if code is not None and stream_unknown(code, reply.error_text):
+            self._stream_unknown(lane, pending, reply)
+            return
+        if lane.head is pending:
+            lane.head = None
+            lane.state = LaneState.OPEN
+        lane.unknown_since = None
+        lane.tries = 0
+        if reply.ack is not None and reply.ack.ack_error is AckError.OK:
+            self.outcomes.succeed(pending, reply.ack)
+        else:
+            text = reply.error_text or "the ack carries an error"
+            self.outcomes.fail(pending, publish_error(code or 0, text))
+        if lane.returned or lane.queue:
+            self._advance(lane)
+
+    def _stream_unknown(self, lane: _Lane, pending: PendingPublish, reply: PublishReply) -> None:
+        now = self._loop.time()
+        if lane.unknown_since is None:
+            lane.unknown_since = now
+        if lane.head is None:
+            lane.head = pending
+        elif lane.head is not pending:
+            lane.returned.append(pending)
+            return
+        lane.state = LaneState.PROVING
+        lane.tries += 1
+        delay = self._connection.router.delay(lane.tries)
+        if now + delay - lane.unknown_since > self._connection.not_found_timeout:
+            text = f"no such stream, asked for {now - lane.unknown_since:.1f} s: {reply.error_text}"
+            self._abandon(lane, text)
+        else:
+            self._connection.supervisor.spawn(
+                self._send_again, lane, pending, delay, name=f"retry:{lane.stream}"
+            )
+
+    async def _send_again(self, lane: _Lane, pending: PendingPublish, delay: float) -> None:
+        await asyncio.sleep(delay)
+        if lane.head is not pending:
+            return
+        if pending.future.done():
+            self._head_gone(lane, pending)
+        else:
+            pending.written = False
+            self._session_of(lane).submit(pending)
+
+    def _abandon(self, lane: _Lane, text: str) -> None:
+        doomed = [lane.head] if lane.head is not None else []
+        doomed += [*lane.returned, *lane.queue]
+        lane.returned.clear()
+        lane.queue.clear()
+        lane.head = None
+        lane.state = LaneState.UNPROVEN
+        lane.unknown_since = None
+        lane.tries = 0
+        for pending in doomed:
+            self.outcomes.fail(pending, StreamNotFound(text))
+
+    def _head_gone(self, lane: _Lane, pending: PendingPublish) -> None:
+        """Drop a head that its publisher has given up, and let the next one try."""
+        lane.head = None
+        lane.state = LaneState.UNPROVEN
+        self.outcomes.forget(pending)
+        self._advance(lane)
+
+    def written(self, pending: PendingPublish) -> None:
+        """Settle a message with ack policy NONE: written is all there is to know."""
+        self.outcomes.succeed(pending, None)
+
+    def taken_back(self, pending: PendingPublish) -> None:
+        """Forget a message that was cancelled before it was written."""
+        lane = self._lanes.get((pending.stream, pending.partition))
+        if lane is None:
+            return  # a barrier
+        if lane.head is pending:
+            self._head_gone(lane, pending)
+        else:
+            self.outcomes.forget(pending)
+
+    def refused_late(self, stream: str, partition: int, reply: PublishReply) -> None:
+        """Report the refusal of a message with ack policy NONE to the hook and to `flush`."""
+        error = publish_error(reply.error_code or 0, reply.error_text).at(stream, partition)
+        self.outcomes.fail_unasked(stream, partition, reply.correlation_id, error)
+
+    def session_lost(
+        self, session: PublishSession, unknown: list[PendingPublish], failure: CallFailure
+    ) -> None:
+        """Fail what was written and not answered: its outcome is unknown."""
+        if session.unproven:
+            text = (
+                f"{session.unproven} messages with ack policy NONE were written to"
+                f" {session.address} before the link broke: {failure.text}"
+            )
+            self.outcomes.fail_unasked("", 0, "", PublishOutcomeUnknown(text))
+        for pending in unknown:
+            lane = self._lanes[pending.stream, pending.partition]
+            if lane.head is pending:
+                lane.head = None
+            text = f"the link to {session.address} broke before the ack came: {failure.text}"
+            error = PublishOutcomeUnknown(text)
+            error.__cause__ = failure
+            self.outcomes.fail(pending, error)
+        for lane in self._lanes.values():
+            if lane.session is session and lane.state is not LaneState.OPEN and lane.head is None:
+                lane.state = LaneState.UNPROVEN
+                self._advance(lane)
+
+    def unreachable(self, session: PublishSession, unsent: list[PendingPublish]) -> None:
+        """Move what was not written to sessions with other brokers, in order."""
+        moving = [lane for lane in self._lanes.values() if lane.session is session]
+        for lane in moving:
+            lane.session = self._best_session(lane)
+            lane.state = LaneState.UNPROVEN
+            lane.head = None
+            lane.queue = deque(item for item in lane.queue if not item.future.done())
+        waiting = {id(lane): deque[PendingPublish]() for lane in moving}
+        for pending in unsent:
+            waiting[id(self._lanes[pending.stream, pending.partition])].append(pending)
+        for lane in moving:
+            lane.returned.extendleft(reversed(waiting[id(lane)]))
+            self._advance(lane)
+
+    # Deadlines
+
+    def expire(self, now: float) -> None:
+        """Fail the messages whose time is up, and forget those that were given up."""
+        for pending in list(self.outcomes.unsettled):
+            if pending.written:
+                if now >= min(pending.ack_by, pending.settle_by):
+                    text = "no ack came in time; the leader may be gone or the partition read-only"
+                    self._expired(pending, AckTimeout(text))
+            elif now >= pending.send_by or pending.future.done():
+                text = "no server could be reached in time"
+                self._expired(pending, PublishTimeout(text))
+
+    def _expired(self, pending: PendingPublish, error: LiftbridgeError) -> None:
+        lane = self._lanes[pending.stream, pending.partition]
+        if lane.session is not None:
+            lane.session.forget(pending)
+        self.outcomes.fail(pending, error)
+        if lane.head is pending:
+            lane.head = None
+            lane.state = LaneState.UNPROVEN
+            self._advance(lane)
+
+    def _left(self, pending: PendingPublish) -> None:
+        self._lanes[pending.stream, pending.partition].unsettled -= 1

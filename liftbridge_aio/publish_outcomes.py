@@ -1,0 +1,119 @@
+"""Settles publishes: each one once, with its room in the window given back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from .errors import LiftbridgeError, PublishError
+from .model import Ack
+from .net.publish_session import PendingPublish
+from .net.reporter import Reporter
+from .publish_window import PublishWindow
+from .telemetry import PublishFailed
+
+_UNSEEN_REMEMBERED: Final = 1024
+
+
+class PublishOutcomes:
+    """The messages that are not settled, and what became of the others."""
+
+    def __init__(
+        self,
+        window: PublishWindow,
+        reporter: Reporter,
+        on_settled: Callable[[PendingPublish], None],
+    ) -> None:
+        self.acked = 0
+        self.failed = 0
+        self._window = window
+        self._reporter = reporter
+        self._on_settled = on_settled
+        self._unsettled: dict[str, PendingPublish] = {}
+        self._failures: deque[asyncio.Future[Ack | None] | LiftbridgeError] = deque(
+            maxlen=_UNSEEN_REMEMBERED
+        )
+
+    @property
+    def unsettled(self) -> Iterable[PendingPublish]:
+        """The messages whose outcome is open, oldest first."""
+        return self._unsettled.values()
+
+    def __len__(self) -> int:
+        return len(self._unsettled)
+
+    def __contains__(self, correlation_id: str) -> bool:
+        return correlation_id in self._unsettled
+
+    def register(self, pending: PendingPublish) -> None:
+        """Take in a message that has found room in the window."""
+        self._unsettled[pending.correlation_id] = pending
+
+    def succeed(self, pending: PendingPublish, ack: Ack | None) -> None:
+        """Settle a message with its ack, or with None where none was asked for."""
+        self.forget(pending)
+        if not pending.future.done():
+            pending.future.set_result(ack)
+        if ack is not None:
+            self.acked += 1
+            if self._reporter.published is not None:
+                self._reporter.published(ack)
+
+    def fail(self, pending: PendingPublish, error: LiftbridgeError) -> None:
+        """Settle a message with an error; does nothing to one that was given up."""
+        self.forget(pending)
+        if pending.future.done():
+            return
+        error.at(pending.stream, pending.partition)
+        if isinstance(error, PublishError):
+            error.correlation_id = pending.correlation_id
+        self._report(pending.stream, pending.partition, pending.correlation_id, error)
+        pending.future.set_exception(error)
+        self._failures.append(pending.future)
+
+    def fail_unasked(
+        self, stream: str, partition: int, correlation_id: str, error: LiftbridgeError
+    ) -> None:
+        """Note an error of a message that nobody waits for, because it asked for no ack."""
+        self._report(stream, partition, correlation_id, error)
+        self._failures.append(error)
+
+    def forget(self, pending: PendingPublish) -> bool:
+        """Give back the room of a message, once; tell whether it was still open.
+
+        Its remains may stand in a queue for a while; whoever finds them there passes over them.
+        """
+        if self._unsettled.get(pending.correlation_id) is not pending:
+            return False
+        del self._unsettled[pending.correlation_id]
+        self._window.leave(len(pending.payload))
+        self._on_settled(pending)
+        return True
+
+    def _report(
+        self, stream: str, partition: int, correlation_id: str, error: LiftbridgeError
+    ) -> None:
+        self.failed += 1
+        self._reporter.publish_failed(PublishFailed(stream, partition, correlation_id, error))
+
+    def raise_first_unseen(self) -> None:
+        """Raise the first error since the last call that nobody has looked at.
+
+        The others count as seen then; a note on the first says how many there are.
+        """
+        errors = [error for error in map(_unseen_error, self._failures) if error is not None]
+        self._failures.clear()
+        if not errors:
+            return
+        if len(errors) > 1:
+            errors[0].add_note(f"{len(errors) - 1} more publishes failed since the last flush")
+        raise errors[0]
+
+
+def _unseen_error(failure: asyncio.Future[Ack | None] | LiftbridgeError) -> BaseException | None:
+    if isinstance(failure, LiftbridgeError):
+        return failure
+    # asyncio keeps this up until somebody has asked for the exception.
+    return failure.exception() if getattr(failure, "_log_traceback", False) else None

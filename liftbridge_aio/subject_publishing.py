@@ -1,0 +1,89 @@
+"""Publishing to a NATS subject, and so to every stream that is attached to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from .errors import (
+    AckTimeout,
+    ConnectionFailed,
+    InvalidRequest,
+    PublishOutcomeUnknown,
+    RequestTimeout,
+)
+from .model import RESERVED_HEADERS, Ack, AckError, AckPolicy
+from .net.connection import Connection
+from .publish_status import PublishCode, publish_error
+from .wire import proto
+from .wire.codec import ack_from_wire
+from .wire.rpc import PUBLISH_TO_SUBJECT
+
+
+async def publish_to_subject(
+    connection: Connection,
+    subject: str,
+    value: bytes,
+    *,
+    key: bytes | None,
+    headers: Mapping[str, bytes] | None,
+    ack_policy: AckPolicy,
+    ack_inbox: str | None,
+    correlation_id: str | None,
+    timeout: float,
+) -> Ack | None:
+    """Publish to a NATS subject; see `Client.publish_to_subject`."""
+    if not valid_subject(subject) or "*" in subject or ">" in subject:
+        text = f"{subject!r} is no NATS subject to publish to"
+        raise InvalidRequest(text)
+    if not (_is_bytes(value) and (key is None or _is_bytes(key))):
+        raise InvalidRequest("keys and values are bytes; encode them first")
+    if headers and not RESERVED_HEADERS.isdisjoint(headers):
+        text = f"the server writes the headers {sorted(RESERVED_HEADERS)} itself (W5)"
+        raise InvalidRequest(text)
+    request = proto.PublishToSubjectRequest(
+        subject=subject,
+        value=value,
+        key=key or b"",
+        headers=dict(headers or {}),
+        ack_policy=proto.AckPolicy(ack_policy),
+        ack_inbox=ack_inbox or "",
+        correlation_id=correlation_id or "",
+    )
+    try:
+        # The deadline goes along: without one the server neither waits nor acks.
+        reply = await connection.router.call_any(PUBLISH_TO_SUBJECT, request, timeout)
+    except RequestTimeout as error:
+        text = f"no ack for the message to subject {subject!r} within {timeout:g} s"
+        raise AckTimeout(text) from error
+    except ConnectionFailed as error:
+        if error.reached_server:
+            text = f"the link broke before the ack for subject {subject!r} came"
+            raise PublishOutcomeUnknown(text) from error
+        raise
+    if ack_policy is AckPolicy.NONE or reply.ack is None:
+        return None
+    ack = ack_from_wire(reply.ack)
+    if ack.ack_error is not AckError.OK:
+        # A nack comes with the status OK here (W6).
+        code = _NACK_CODES.get(ack.ack_error, PublishCode.UNKNOWN)
+        text = f"the ack says {ack.ack_error.name}"
+        raise publish_error(code, text).at(ack.stream)
+    return ack
+
+
+_NACK_CODES: Final = {
+    AckError.INCORRECT_OFFSET: PublishCode.INCORRECT_OFFSET,
+    AckError.TOO_LARGE: PublishCode.BAD_REQUEST,
+    AckError.ENCRYPTION: PublishCode.ENCRYPTION_FAILED,
+}
+
+
+def valid_subject(subject: str) -> bool:
+    """Tell whether a server takes this as a NATS subject: tokens with dots between, no blanks."""
+    return not any(blank in subject for blank in " \t\r\n") and all(subject.split("."))
+
+
+def _is_bytes(value: object) -> bool:
+    """Tell whether a caller really passed bytes, whatever the types say."""
+    return isinstance(value, bytes)
