@@ -126,3 +126,16 @@ async def test_paused_cursors_wake_up_when_one_is_stored(wire: Wire, stream_name
 
     await store(wire, "cursor", stream_name, 0, 2)
     assert await fetch(wire, "cursor", stream_name) == 2
+
+
+async def test_a_cursor_stands_at_its_highest_once_its_partition_has_been_resumed(
+    wire: Wire, stream_name: str
+) -> None:
+    """The broker forgets what was stored last and takes the maximum of what it finds."""
+    await store(wire, "cursor", stream_name, 0, 9)
+    await store(wire, "cursor", stream_name, 0, 3)
+    assert await fetch(wire, "cursor", stream_name) == 3
+
+    await wire.pause(CURSORS, resume_all=True)
+    await store(wire, "another", stream_name, 0, 1)
+    assert await fetch(wire, "cursor", stream_name) == 9

@@ -101,18 +101,6 @@ async def test_the_latest_resume_all_holds_for_the_whole_stream(
     assert await running(wire, stream_name) == {0, 1, 2}
 
 
-async def test_resume_all_is_spent_by_the_publish_that_resumes(
-    wire: Wire, stream_name: str
-) -> None:
-    await wire.create(stream_name, partitions=2)
-    await wire.pause(stream_name, resume_all=True)
-    await wire.publish(stream_name, b"a")
-    await wire.pause(stream_name)
-
-    await wire.publish(stream_name, b"b")
-    assert await running(wire, stream_name) == {0}
-
-
 async def test_a_subscription_resumes_only_if_asked(wire: Wire, stream_name: str) -> None:
     await wire.create(stream_name, partitions=2)
     await wire.pause(stream_name)

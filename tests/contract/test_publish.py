@@ -296,3 +296,17 @@ async def test_a_request_above_4_mib_ends_the_session(wire: Wire, stream_name: s
         await session.send_while_open(too_big)
         assert await session.end() == end
     assert await wire.read(stream_name) == []
+
+
+async def test_with_too_few_replicas_the_leader_acks_what_nobody_will_see(
+    wire: Wire, stream_name: str
+) -> None:
+    await wire.create(stream_name, min_isr=proto.NullableInt32(value=2))
+
+    [ack] = await wire.publish(stream_name, b"value", ack_policy=LEADER)
+    assert ack.offset == 0
+    for_all = message(stream_name, b"value", ack_policy=ALL)
+    end = await wire.refusal(rpc.PUBLISH, for_all, timeout=0.3)
+    assert end.status is Status.DEADLINE_EXCEEDED
+    metadata = await wire.partition(stream_name)
+    assert (metadata.high_watermark, metadata.newest_offset) == (-1, 1)

@@ -86,3 +86,19 @@ async def test_changes_leave_their_times(wire: Wire, stream_name: str) -> None:
     assert then is not None
     assert 0 < first.first_timestamp == first.latest_timestamp
     assert then.first_timestamp == first.first_timestamp < then.latest_timestamp
+
+
+async def test_a_pause_makes_writable_what_metadata_goes_on_to_call_readonly(
+    wire: Wire, stream_name: str
+) -> None:
+    """A flaw to live with: the log that a resume opens has forgotten that it was read-only."""
+    await wire.create(stream_name)
+    await wire.set_readonly(stream_name)
+    await wire.pause(stream_name)
+    refused = await wire.refusal(rpc.PUBLISH, message(stream_name))
+    assert refused == End(Status.FAILED_PRECONDITION, "readonly partition: 0")
+
+    async with wire.subscribe(stream_name, resume=True) as subscription:
+        await wire.publish(stream_name, b"written")
+        assert (await subscription.next()).value == b"written"
+    assert await readonly(wire, stream_name) == {0}
