@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from .client_face import ClientFace
-from .errors import LiftbridgeError, PublishManyFailed
+from .errors import LiftbridgeError, PublishManyFailed, PublishNotSent
 from .model import Ack, AckPolicy, Partitioner, Record
 from .options import Duration, seconds
 
@@ -153,10 +153,11 @@ class ClientPublishing(ClientFace):
             PublishManyFailed: not all were acked; its `outcomes` says which, its cause is the
                 first error.
         """
+        remaining = iter(records)
         futures: list[asyncio.Future[Ack | None]] = []
-        broken: Exception | None = None
+        unsent: list[LiftbridgeError] = []
         try:
-            for item in records:
+            for item in remaining:
                 record = item if isinstance(item, Record) else Record(item)
                 futures.append(
                     await self.publish_async(
@@ -173,16 +174,17 @@ class ClientPublishing(ClientFace):
                     )
                 )
         except LiftbridgeError as error:
-            broken = error
+            # What follows must not overtake the record that failed.
+            text = "not sent, because a record before it could not be"
+            unsent = [error, *(PublishNotSent(text, stream=stream) for _ in remaining)]
         except BaseException:
             for future in futures:
                 future.cancel()
             raise
-        outcomes: list[Ack | BaseException | None] = list(
-            await asyncio.gather(*futures, return_exceptions=True)
-        )
-        if broken is not None:
-            outcomes.append(broken)
+        outcomes: list[Ack | BaseException | None] = [
+            *await asyncio.gather(*futures, return_exceptions=True),
+            *unsent,
+        ]
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if failed:
             text = f"{len(failed)} of {len(outcomes)} messages were not acked: {failed[0]}"
