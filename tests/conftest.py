@@ -48,7 +48,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _needs_build(item: pytest.Item) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    return parameters.get("server") == PINNED or bool(
+    return PINNED in parameters.values() or bool(
         NEEDS_BUILD & set(getattr(item, "fixturenames", ()))
     )
 

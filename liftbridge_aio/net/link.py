@@ -74,6 +74,10 @@ class _OneConnectionChannel(Channel):
         self.spent = True
         return await super().__connect__()
 
+    def forget_connection(self) -> None:
+        """Let go of a connection that is closed: grpclib would warn that it is not."""
+        self._protocol = None
+
 
 class Link:
     """A connection with its purpose; made by `LinkPool`."""
@@ -129,6 +133,7 @@ class Link:
             if self.state is LinkState.NEW and not self._channel._connected:  # noqa: SLF001
                 self.close()
         if self.state is not LinkState.NEW:
+            self._channel.forget_connection()
             text = f"{self.address} closed the connection at once"
             raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
         self.state = LinkState.UP
@@ -227,10 +232,15 @@ class Link:
             transport.abort()
 
     def _closed_below(self) -> None:
+        self._channel.forget_connection()
         if self.state is LinkState.UP:
             self._lose("the connection was closed")
         elif self.state is LinkState.NEW:
             self.state = LinkState.LOST
+        else:
+            return
+        # Not at once: grpclib is in the middle of closing, and comes by here again.
+        self._loop.call_soon(self._channel.close)
 
     def _lose(self, reason: str) -> None:
         self.state = LinkState.LOST

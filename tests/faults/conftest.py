@@ -1,0 +1,142 @@
+"""Clients that reach their server through a proxy, and servers that may be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Protocol
+
+import pytest
+from faults.support import QUICK, Recorder
+from servers.build import pinned_version
+from servers.node import LiftbridgeNode, Server
+
+from liftbridge_aio import Client, ClientOptions
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.testing import CuttingProxy
+
+Options = Callable[..., ClientOptions]
+
+
+@pytest.fixture
+async def proxy(server: Server) -> AsyncIterator[CuttingProxy]:
+    """A proxy in front of each server of the matrix."""
+    async with CuttingProxy(server.address) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def options_through(proxy: CuttingProxy, recorder: Recorder, **changes: Any) -> ClientOptions:
+    """Options that lead every link through the proxy."""
+    values = {
+        "address_map": lambda _: proxy.address,
+        "hook": recorder,
+        "backoff": QUICK,
+        **changes,
+    }
+    return ClientOptions(**values)
+
+
+@pytest.fixture
+def options(proxy: CuttingProxy, recorder: Recorder) -> Options:
+    """Makes options for clients behind the proxy."""
+    return lambda **changes: options_through(proxy, recorder, **changes)
+
+
+@pytest.fixture
+async def client(proxy: CuttingProxy, options: Options) -> AsyncIterator[Client]:
+    """A client whose every link goes through the proxy."""
+    async with Client(proxy.address, options=options()) as client:
+        yield client
+
+
+@pytest.fixture
+async def direct(server: Server) -> AsyncIterator[Client]:
+    """A client beside the proxy, to see what the server has."""
+    async with Client(server.address, options=ClientOptions(backoff=QUICK)) as client:
+        yield client
+
+
+class Crashable(Protocol):
+    """A server of the test's own that can be killed and started again, data and port kept."""
+
+    kind: str
+
+    @property
+    def address(self) -> str: ...
+
+    async def crash(self) -> None: ...
+
+    async def start(self) -> None: ...
+
+
+class CrashableBroker:
+    """The embedded broker."""
+
+    kind = "embedded"
+
+    def __init__(self) -> None:
+        self._broker = EmbeddedBroker()
+
+    @property
+    def address(self) -> str:
+        return self._broker.address
+
+    async def crash(self) -> None:
+        await self._broker.stop()
+
+    async def start(self) -> None:
+        await self._broker.start()
+
+
+class CrashableNode:
+    """A real server; it is killed as by a power cut."""
+
+    kind = pinned_version()
+
+    def __init__(self, node: LiftbridgeNode) -> None:
+        self._node = node
+
+    @property
+    def address(self) -> str:
+        return self._node.address
+
+    async def crash(self) -> None:
+        await asyncio.to_thread(self._node.kill)
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._node.start)
+
+
+@pytest.fixture(scope="module")
+def crashable_node(
+    server_binary: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiftbridgeNode]:
+    """One real server for the crashes of a whole file."""
+    node = LiftbridgeNode(server_binary, tmp_path_factory.mktemp("crashable"), "crashable")
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
+@pytest.fixture(params=["embedded", pinned_version()])
+async def crashable(request: pytest.FixtureRequest) -> AsyncIterator[Crashable]:
+    """A running server that the test may kill; both kinds in turn."""
+    server: Crashable
+    if request.param == "embedded":
+        server = CrashableBroker()
+    else:
+        server = CrashableNode(request.getfixturevalue("crashable_node"))
+    await server.start()
+    try:
+        yield server
+    finally:
+        if request.param == "embedded":
+            with contextlib.suppress(RuntimeError):
+                await server.crash()
