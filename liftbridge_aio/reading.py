@@ -307,6 +307,9 @@ class Reading:
         """End the feed, raise, or return to try again."""
         plan = self.plan
         end = stream_end(failure, reverse=plan.reverse)
+        if plan.reverse and end is StreamEnd.STOP_REACHED and not self.position.finished:
+            # Read backwards, a read-only partition stops at its newest message; go on below.
+            return
         reason = _ORDERLY.get(end)
         if reason is not None:
             # An unbounded reading of a read-only partition ends with the words of a stop (W21).
