@@ -8,6 +8,8 @@ import pytest
 from contract.raw import Wire
 from servers.node import LiftbridgeNode, Server
 
+from liftbridge_aio import Client
+
 
 @pytest.fixture
 async def wire(server: Server) -> AsyncIterator[Wire]:
@@ -15,6 +17,13 @@ async def wire(server: Server) -> AsyncIterator[Wire]:
     connection = Wire(server.host, server.port)
     yield connection
     connection.close()
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    """A client of each server in turn."""
+    async with Client(server.address) as client:
+        yield client
 
 
 @pytest.fixture

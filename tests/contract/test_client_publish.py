@@ -1,0 +1,310 @@
+"""Publishing through the client: what is stored, what comes back, what is refused."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from contract.clients import read_out, stored, values
+from contract.raw import Wire
+from servers.node import Server
+
+from liftbridge_aio import (
+    Ack,
+    AckError,
+    AckPolicy,
+    Client,
+    ClientOptions,
+    InvalidRequest,
+    Message,
+    MessageTooLarge,
+    PartitionNotFound,
+    PartitionReadonly,
+    StreamNotFound,
+    by_key,
+    round_robin,
+)
+
+WITH_ACK = [AckPolicy.LEADER, AckPolicy.ALL]
+
+
+def always(partition: int) -> Any:
+    return lambda stream, key, value, count: partition  # noqa: ARG005 - the Partitioner protocol
+
+
+async def test_a_message_comes_back_as_it_was_published(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    headers = {"one": b"\xff\x00", "two": b"", "drei": "ü".encode()}
+
+    ack = await client.publish(
+        stream_name, b"\x00value", key=b"\x00key", headers=headers, partition=1
+    )
+    assert ack is not None
+    assert await read_out(client, stream_name, 1) == [
+        Message(
+            stream=stream_name,
+            partition=1,
+            offset=0,
+            key=b"\x00key",
+            value=b"\x00value",
+            timestamp=ack.reception_timestamp,
+            headers=headers | {"subject": f"{stream_name}.1".encode(), "reply": b""},
+            subject=f"{stream_name}.1",
+            reply_subject="",
+        )
+    ]
+    assert await read_out(client, stream_name, 0) == []
+
+
+@pytest.mark.parametrize("key", [None, b""])
+async def test_empty_values_and_keys_are_messages(
+    client: Client, stream_name: str, key: bytes | None
+) -> None:
+    await client.create_stream(stream_name)
+    await client.publish(stream_name, b"", key=key)
+
+    [message] = await read_out(client, stream_name)
+    assert (message.offset, message.key, message.value) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("policy", WITH_ACK)
+async def test_an_ack_has_every_field(client: Client, stream_name: str, policy: AckPolicy) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    await client.publish(stream_name, b"first", partition=1)
+    before = time.time_ns()
+
+    ack = await client.publish(
+        stream_name, b"second", partition=1, ack_policy=policy, correlation_id="mine"
+    )
+    assert ack is not None
+    assert ack.ack_inbox
+    assert before <= ack.reception_timestamp <= ack.commit_timestamp <= time.time_ns()
+    assert ack == Ack(
+        stream=stream_name,
+        partition_subject=stream_name,
+        msg_subject=f"{stream_name}.1",
+        offset=1,
+        ack_inbox=ack.ack_inbox,
+        correlation_id="mine",
+        ack_policy=policy,
+        reception_timestamp=ack.reception_timestamp,
+        commit_timestamp=ack.commit_timestamp,
+        ack_error=AckError.OK,
+    )
+
+
+async def test_without_ack_policy_there_is_no_ack_and_the_message_is_stored(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+
+    assert await client.publish(stream_name, b"value", ack_policy=AckPolicy.NONE) is None
+    assert await stored(client, stream_name, 1) == [b"value"]
+
+
+async def test_ids_made_by_the_client_differ(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name)
+
+    acks = await client.publish_many(stream_name, [b""] * 50)
+    assert len({ack.correlation_id for ack in acks if ack is not None}) == 50
+
+
+# Which partition
+
+
+async def test_the_partition_given_beats_all_others(server: Server, stream_name: str) -> None:
+    options = ClientOptions(partitioner=always(1))
+    async with Client(server.address, options=options) as client:
+        await client.create_stream(stream_name, partitions=4)
+
+        for expected, how in {
+            3: {"partition": 3, "partitioner": always(2), "key": b"foo"},
+            2: {"partitioner": always(2), "key": b"foo"},
+            1: {"key": b"foo"},
+        }.items():
+            ack = await client.publish(stream_name, b"%d" % expected, **how)
+            assert ack is not None
+            assert ack.msg_subject == f"{stream_name}.{expected}"
+            assert values(await read_out(client, stream_name, expected)) == [b"%d" % expected]
+
+
+@pytest.mark.parametrize(
+    ("key", "partitions"),
+    [
+        (b"foo", {3: 2, 4: 1}),
+        (b"bar", {3: 2, 4: 2}),
+        (b"hello", {3: 1, 4: 2}),
+        (b"", {3: 0, 4: 0}),
+        (None, {3: 0, 4: 0}),
+    ],
+)
+async def test_a_key_goes_where_other_clients_send_it(
+    client: Client, stream_name: str, key: bytes | None, partitions: dict[int, int]
+) -> None:
+    for count, partition in partitions.items():
+        name = f"{stream_name}-{count}"
+        await client.create_stream(name, partitions=count)
+        await client.publish(name, b"value", key=key)
+        assert values(await read_out(client, name, partition)) == [b"value"]
+
+
+async def test_without_key_only_a_partitioner_spreads(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name, partitions=3)
+    choose = round_robin()
+
+    for n in range(6):
+        await client.publish(stream_name, b"%d" % n, partitioner=choose)
+    await client.publish(stream_name, b"6", partitioner=by_key)
+    assert [values(await read_out(client, stream_name, n)) for n in range(3)] == [
+        [b"0", b"3", b"6"],
+        [b"1", b"4"],
+        [b"2", b"5"],
+    ]
+
+
+@pytest.mark.parametrize("chosen", [-1, 2])
+async def test_a_partitioner_that_chooses_what_is_not_there_is_refused(
+    client: Client, stream_name: str, chosen: int
+) -> None:
+    await client.create_stream(stream_name, partitions=2)
+
+    with pytest.raises(InvalidRequest, match=f"partition {chosen} of 2") as refused:
+        await client.publish(stream_name, b"value", partitioner=always(chosen))
+    assert refused.value.stream == stream_name
+
+
+# What cannot be sent
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        pytest.param({"value": "text"}, "bytes, not str", id="value-str"),
+        pytest.param({"value": None}, "bytes, not NoneType", id="value-none"),
+        pytest.param({"key": "text"}, "bytes, not str", id="key-str"),
+        pytest.param({"headers": {"a": "text"}}, "'a' to str", id="header-str"),
+        pytest.param({"headers": {b"a": b"1"}}, "names to bytes", id="header-name"),
+        pytest.param({"headers": {"subject": b"1"}}, "'subject'", id="subject"),
+        pytest.param({"headers": {"reply": b"1"}}, "'reply'", id="reply"),
+        pytest.param({"partition": -1}, "from 0 up", id="partition"),
+        pytest.param({"expected_offset": -1}, "from 0 up", id="expected_offset"),
+        pytest.param({"stream": ""}, "must not be empty", id="stream"),
+        pytest.param({"timeout": -1}, "from 0 up", id="timeout"),
+        pytest.param({"ack_timeout": -1}, "from 0 up", id="ack_timeout"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_before_it_is_sent(
+    client: Client, stream_name: str, changes: dict[str, Any], text: str
+) -> None:
+    await client.create_stream(stream_name)
+
+    with pytest.raises(InvalidRequest, match=text):
+        await client.publish(**{"stream": stream_name, "value": b"value", **changes})
+    await client.publish(stream_name, b"after")
+    assert values(await read_out(client, stream_name)) == [b"after"]
+
+
+async def test_what_is_larger_than_the_client_sends_is_refused_before_it_is_sent(
+    client: Client, stream_name: str
+) -> None:
+    with pytest.raises(MessageTooLarge, match="max_message_bytes") as refused:
+        await client.publish(stream_name, bytes(2**20), partition=3)
+    assert (refused.value.stream, refused.value.partition) == (stream_name, 3)
+
+
+async def test_what_is_larger_than_the_server_stores_is_refused_and_the_rest_goes_on(
+    server: Server, stream_name: str
+) -> None:
+    options = ClientOptions(max_message_bytes=4 * 2**20)
+    async with Client(server.address, options=options) as client:
+        await client.create_stream(stream_name)
+
+        before = await client.publish_async(stream_name, b"before")
+        large = await client.publish_async(stream_name, bytes(2**20 + 1))
+        after = await client.publish_async(stream_name, b"after")
+        with pytest.raises(MessageTooLarge) as refused:
+            await large
+        assert (refused.value.stream, refused.value.partition) == (stream_name, 0)
+        await before
+        await after
+        assert values(await read_out(client, stream_name)) == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("size", [0, 2**16, 900 * 2**10])
+async def test_values_of_all_sizes_come_back(client: Client, stream_name: str, size: int) -> None:
+    await client.create_stream(stream_name)
+    value = bytes(n % 251 for n in range(251)) * (size // 251 + 1)
+
+    for _ in range(3):
+        await client.publish(stream_name, value[:size])
+    assert values(await read_out(client, stream_name)) == [value[:size]] * 3
+
+
+# Where it cannot be stored
+
+
+async def test_a_readonly_partition_takes_nothing(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    await client.set_stream_readonly(stream_name, [1])
+
+    with pytest.raises(PartitionReadonly) as refused:
+        await client.publish(stream_name, b"value", partition=1)
+    assert (refused.value.stream, refused.value.partition) == (stream_name, 1)
+    assert await client.publish(stream_name, b"value", partition=0) is not None
+
+
+async def test_a_publish_resumes_a_paused_partition(
+    client: Client, wire: Wire, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    await client.publish(stream_name, b"before")
+    await client.pause_stream(stream_name)
+
+    ack = await client.publish(stream_name, b"after")
+    assert ack is not None
+    assert ack.offset == 1
+    assert [message.value for message in await wire.stored(stream_name, 2)] == [b"before", b"after"]
+
+
+async def test_a_stream_that_nobody_knows_is_named_within_5_seconds(
+    client: Client, stream_name: str
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(StreamNotFound, match=stream_name) as refused:
+        await client.publish(stream_name, b"value")
+    assert refused.value.stream == stream_name
+    assert time.monotonic() - began < 6
+
+
+async def test_a_partition_that_does_not_exist_is_not_waited_for(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    began = time.monotonic()
+
+    with pytest.raises(PartitionNotFound) as refused:
+        await client.publish(stream_name, b"value", partition=2)
+    assert (refused.value.stream, refused.value.partition) == (stream_name, 2)
+    assert time.monotonic() - began < 2
+
+
+async def test_a_stream_takes_messages_as_soon_as_it_is_created(
+    client: Client, stream_name: str
+) -> None:
+    for n in range(20):
+        name = f"{stream_name}-{n}"
+        await client.create_stream(name, partitions=2)
+        acks = [await client.publish(name, b"value", partition=n) for n in range(2)]
+        assert [ack.offset for ack in acks if ack is not None] == [0, 0]
+
+
+async def test_a_stream_created_after_the_publish_began_gets_the_message(
+    client: Client, stream_name: str
+) -> None:
+    futures = [await client.publish_async(stream_name, b"%d" % n) for n in range(5)]
+    await client.create_stream(stream_name)
+
+    acks = [await future for future in futures]
+    assert [ack.offset for ack in acks if ack is not None] == [0, 1, 2, 3, 4]
+    assert values(await read_out(client, stream_name)) == [b"%d" % n for n in range(5)]
