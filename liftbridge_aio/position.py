@@ -48,6 +48,7 @@ class Position:
         self.stop_timestamp = stop_timestamp
         self.last: int | None = None
         """The last offset delivered."""
+        self._start = start
         self._floor = -1 if start is None else start - 1
         self._offsets = [-1] * _REMEMBERED
         self._timestamps = [0] * _REMEMBERED
@@ -55,7 +56,12 @@ class Position:
     @property
     def next(self) -> int | None:
         """The offset to ask for when the reading is resumed; None: as at the beginning."""
-        return self._floor + 1 if self._floor >= 0 else None
+        return self._start if self.last is None else self.last + 1
+
+    @property
+    def empty(self) -> bool:
+        """Whether the reading was to end at the newest message of a partition without any."""
+        return self.stop_offset == -1
 
     @property
     def finished(self) -> bool:
@@ -103,6 +109,11 @@ class ReversePosition:
     def next(self) -> int | None:
         """The offset to ask for when the reading is resumed."""
         return max(self._ceiling - 1, 0)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the partition has no message to begin with."""
+        return self._ceiling == 0 and self.last is None
 
     @property
     def finished(self) -> bool:

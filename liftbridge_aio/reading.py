@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
 from typing import Final
 
 from .errors import (
@@ -18,16 +16,14 @@ from .errors import (
     StreamDeleted,
     StreamNotFound,
     StreamReset,
+    SubscriptionError,
     SubscriptionLost,
 )
 from .feed import Feed
 from .model import (
-    BrokerInfo,
     EndReason,
-    PartitionInfo,
     StartAt,
     StartPosition,
-    StopPosition,
 )
 from .net.connection import Connection
 from .net.link import Purpose
@@ -35,7 +31,7 @@ from .options import seconds
 from .position import Position, ReversePosition, Verdict
 from .read_budget import ReadBudget
 from .reading_plan import ReadingPlan
-from .reverse_probe import oldest_offset
+from .reading_start import broker_for, resolve
 from .status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
 from .telemetry import Resubscribed, Retried, Subscribed, SubscriptionEnded
 from .wire import proto
@@ -89,9 +85,12 @@ class Reading:
         except asyncio.CancelledError:
             self.feed.end(EndReason.CLOSED)
             raise
+        except Exception as error:
+            broken = SubscriptionError(f"the reading failed by a fault of the client: {error!r}")
+            broken.__cause__ = error
+            self.feed.fail(broken.at(self.plan.stream, self.plan.partition))
+            raise
         finally:
-            if not self.feed.ended:
-                self.feed.end(EndReason.CLOSED)
             if self._budget.leave():
                 self._connection.pool.resize_subscribe_windows()
             if not self.started.done():
@@ -107,8 +106,6 @@ class Reading:
             SubscriptionEnded(plan.stream, plan.partition, self.feed.reason, error)
         )
 
-    # Where to start and to stop
-
     async def _begin(self) -> None:
         plan = self.plan
         try:
@@ -120,69 +117,15 @@ class Reading:
 
     async def _resolve(self) -> None:
         plan = self.plan
-        metadata = self._connection.metadata
-        info = await metadata.stream(plan.stream, renew=True)
+        info = await self._connection.metadata.stream(plan.stream, renew=True)
         self._creation_timestamp = info.creation_timestamp
         if plan.partition not in info.partitions:
             text = f"the stream has {len(info.partitions)} partitions"
-            raise PartitionNotFound(text, stream=plan.stream, partition=plan.partition)
-        stop = plan.stop.position if plan.stop is not None else StopPosition.ON_CANCEL
-        start = plan.start.position
-        state: PartitionInfo | None = None
-        if (
-            plan.reverse
-            or start in {StartPosition.NEW_ONLY, StartPosition.LATEST}
-            or stop in {StopPosition.LATEST, StopPosition.TIMESTAMP}
-        ):
-            state = await metadata.partition(plan.stream, plan.partition, plan.timeout)
-        if plan.reverse:
-            await self._resolve_reverse(state)
-        else:
-            self._resolve_forward(state)
-
-    def _resolve_forward(self, state: PartitionInfo | None) -> None:
-        plan = self.plan
-        self._start = _computed_start(plan.start, state)
-        stop_offset = stop_timestamp = None
-        if plan.stop is not None:
-            stop_offset = plan.stop.value
-            if state is not None and plan.stop.position is not StopPosition.OFFSET:
-                # Nothing that is committed later can be meant, so the reading ends for certain.
-                stop_offset = state.high_watermark
-            if plan.stop.position is StopPosition.TIMESTAMP:
-                stop_timestamp = plan.stop.value
-        from_offset = self._start.position is StartPosition.OFFSET
-        self.position = Position(
-            self._start.value if from_offset else None,
-            stop_offset=stop_offset,
-            stop_timestamp=stop_timestamp,
-        )
-        if stop_offset == -1:
+            raise PartitionNotFound(text)
+        self._start, self.position = await resolve(plan, self._connection)
+        if self.position.empty:
             self._end(EndReason.EMPTY)
         elif self.position.finished:
-            self._end(EndReason.STOP_REACHED)
-
-    async def _resolve_reverse(self, state: PartitionInfo | None) -> None:
-        plan = self.plan
-        newest = -1 if state is None else state.high_watermark
-        if newest < 0:
-            self._end(EndReason.EMPTY)
-            return
-        start = min(plan.start.value, newest)
-        if plan.start.position is not StartPosition.OFFSET:
-            start = newest
-        stop = plan.stop
-        lowest = await oldest_offset(self._connection, self._broker(), plan, newest)
-        if stop is not None and stop.position is StopPosition.OFFSET:
-            lowest = max(lowest, stop.value)
-        by_time = stop is not None and stop.position is StopPosition.TIMESTAMP
-        self._start = StartAt.offset(start)
-        self.position = ReversePosition(
-            start,
-            stop_offset=lowest,
-            stop_timestamp=stop.value if stop is not None and by_time else None,
-        )
-        if self.position.finished:
             self._end(EndReason.STOP_REACHED)
 
     def _request(self) -> proto.SubscribeRequest:
@@ -216,7 +159,7 @@ class Reading:
         plan = self.plan
         began = asyncio.get_running_loop().time()
         try:
-            address = self._connection.router.address_of(self._broker())
+            address = self._connection.router.address_of(broker_for(plan, self._connection))
             link = await self._connection.pool.get(address, Purpose.SUBSCRIBE)
             async with link.open(SUBSCRIBE) as exchange:
                 try:
@@ -246,20 +189,6 @@ class Reading:
             if stood and asyncio.get_running_loop().time() - began > _STEADY_AFTER:
                 self._attempts = 0
             return failure
-
-    def _broker(self) -> BrokerInfo:
-        plan = self.plan
-        metadata = self._connection.metadata.snapshot
-        info = metadata.partition(plan.stream, plan.partition)
-        if plan.from_isr_replica and info is not None:
-            replicas = [metadata.brokers[name] for name in info.isr if name in metadata.brokers]
-            if replicas:
-                return random.choice(replicas)  # noqa: S311 - for spreading load
-        leader = metadata.leader(plan.stream, plan.partition)
-        if leader is None:
-            text = "the partition has no leader whose address is known"
-            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
-        return leader
 
     def _accepted(self, address: str) -> None:
         plan, position = self.plan, self.position
@@ -391,14 +320,3 @@ _ORDERLY: Final = {
     # The start was computed here, or lies behind the end of a read-only partition (W22).
     StreamEnd.STOP_BEFORE_START: EndReason.STOP_REACHED,
 }
-
-
-def _computed_start(start: StartAt, state: PartitionInfo | None) -> StartAt:
-    """Turn positions that move (new, latest, ago) into ones that stay when asked again."""
-    if start.position is StartPosition.NEW_ONLY and state is not None:
-        return StartAt.offset(state.newest_offset + 1)
-    if start.position is StartPosition.LATEST and state is not None:
-        return StartAt.offset(max(state.newest_offset, 0))
-    if start.delta is not None:
-        return StartAt.time(time.time_ns() - int(start.delta.total_seconds() * _NS))
-    return start
