@@ -14,6 +14,9 @@ _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(0
     ord("\t"): "\\t",
 }
 
+_WIDE: Final = 1000
+"""Columns of a table that goes to a file or a program: nothing is cut off there."""
+
 
 def say(text: str) -> None:
     """Tell the person at the terminal something."""
@@ -43,12 +46,14 @@ def write_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[objec
     from rich.console import Console  # noqa: PLC0415 (not needed for JSON)
     from rich.table import Table  # noqa: PLC0415
 
-    table = Table(title=title, title_justify="left")
+    write_line(one_line(title))
+    table = Table()
     for column in columns:
         table.add_column(column)
     for row in rows:
         table.add_row(*(one_line(str(cell)) for cell in row))
-    Console(markup=False, highlight=False).print(table)
+    width = None if sys.stdout.isatty() else _WIDE
+    Console(markup=False, highlight=False, width=width).print(table)
 
 
 def one_line(text: str) -> str:

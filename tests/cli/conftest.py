@@ -1,0 +1,116 @@
+"""The command line as its users run it: a process of its own, against a broker of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from liftbridge_aio.cli import main
+
+BOUND = 20.0
+"""Seconds after which a command has failed."""
+
+COMMAND = (sys.executable, "-W", "error", "-m", "liftbridge_aio")
+
+
+class Result(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def environment(servers: str | None) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("LIFTBRIDGE_")}
+    return kept | {"COLUMNS": "200"} | ({} if servers is None else {"LIFTBRIDGE_SERVERS": servers})
+
+
+@pytest.fixture(scope="session")
+def broker_address() -> Iterator[str]:
+    """A broker started from the command line; all tests share it, each with its own streams."""
+    with subprocess.Popen(
+        [*COMMAND, "broker", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment(None),
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(BOUND) == 0
+
+
+@pytest.fixture
+def run(
+    broker_address: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Run:
+    """Runs a command to its end, in this process because that is quicker; checks the exit code."""
+
+    def run(*words: str, code: int = 0, stdin: str = "", servers: str = broker_address) -> Result:
+        for name in [name for name in os.environ if name.startswith("LIFTBRIDGE_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("LIFTBRIDGE_SERVERS", servers)
+        monkeypatch.setenv("COLUMNS", "200")
+        lines = tmp_path / "stdin"
+        lines.write_text(stdin)
+        with lines.open() as file, monkeypatch.context() as patch:
+            patch.setattr("sys.stdin", file)
+            result = Result(main(words), *capsys.readouterr())
+        assert result.code == code, result.err
+        return result
+
+    return run
+
+
+@pytest.fixture
+def start(broker_address: str) -> Iterator[Start]:
+    """Starts commands that run until they are stopped; whatever is left is ended."""
+    processes = []
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*COMMAND, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(broker_address),
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=BOUND)
+
+
+def end(process: subprocess.Popen[str]) -> Result:
+    """Wait for a started command; it must not have shown how it is made."""
+    out, err = process.communicate(timeout=BOUND)
+    assert "Traceback" not in err
+    assert "Warning" not in err
+    return Result(process.returncode, out, err)
+
+
+@pytest.fixture
+def stream(request: pytest.FixtureRequest) -> str:
+    """A name for a stream that no other test uses."""
+    return str(request.node.name)

@@ -1,0 +1,198 @@
+"""Each command against the embedded broker: what it does, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from cli.conftest import Run, Start, end
+
+from liftbridge_aio.cli.stream_flags import StreamFlags
+from liftbridge_aio.options import StreamOptions
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_what_is_published_is_read_back_with_every_field(run: Run, stream: str) -> None:
+    run("streams", "create", stream, "--partitions", "2")
+    acks = objects(
+        run(
+            *("publish", stream, "one", "two", "--json", "--partition", "1"),
+            *("--key", "k", "--header", "a=1", "--header", "b=x=y", "--ack-policy", "all"),
+        ).out
+    )
+    assert [ack["offset"] for ack in acks] == [0, 1]
+    assert {ack["msg_subject"] for ack in acks} == {f"{stream}.1"}
+    assert {ack["ack_policy"] for ack in acks} == {"all"}
+
+    read = run(
+        *("subscribe", stream, "--partition", "1", "--start", "earliest", "--stop", "latest"),
+        "--json",
+    )
+    messages = objects(read.out)
+    assert [message["value"] for message in messages] == ["one", "two"]
+    first = messages[0]
+    assert (first["offset"], first["partition"], first["key"]) == (0, 1, "k")
+    assert first["headers"]["a"] == "1"
+    assert first["headers"]["b"] == "x=y"
+    assert datetime.fromisoformat(first["time"]).tzinfo == UTC
+    assert abs(first["timestamp"] / 1e9 - datetime.now(UTC).timestamp()) < 60
+
+
+def test_commands_work_as_processes_of_their_own(start: Start, stream: str) -> None:
+    assert end(start("streams", "create", stream)).code == 0
+    assert end(start("publish", stream, "a")) == (0, f"0\t{stream}\n", "")
+    assert end(start("subscribe", stream, "--start", "0", "--count", "1")) == (0, "0\t\ta\n", "")
+    assert end(start("cursor", "set", "reader", stream, "0")) == (0, "", "")
+    assert end(start("cursor", "get", "reader", stream)) == (0, "0\n", "")
+
+
+def test_lines_of_stdin_are_published_one_by_one(run: Run, stream: str) -> None:
+    lines = [f"line {number}" for number in range(300)]
+    published = run("publish", stream, "-", "--create", stdin="\n".join(lines))
+    assert [line.split("\t") for line in published.out.splitlines()] == [
+        [str(offset), stream] for offset in range(300)
+    ]
+    read = run("subscribe", stream, "--start", "0", "--stop", "299")
+    assert read.out.splitlines() == [f"{offset}\t\t{line}" for offset, line in enumerate(lines)]
+
+
+def test_the_key_chooses_the_partition(run: Run, stream: str) -> None:
+    run("streams", "create", stream, "--partitions", "3")
+    ack = objects(run("publish", stream, "value", "--key", "hello", "--json").out)[0]
+    assert ack["msg_subject"] == f"{stream}.{zlib.crc32(b'hello') % 3}"
+
+
+def test_bytes_that_are_no_text_stay_whole_in_json_and_harmless_in_lines(
+    run: Run, stream: str
+) -> None:
+    value = b"\x1b[2J\xff\n\t"
+    run("publish", stream, value.decode("utf-8", "surrogateescape"), "--create")
+    everything = ("subscribe", stream, "--start", "earliest", "--stop", "latest")
+    message = objects(run(*everything, "--json").out)[0]
+    assert base64.b64decode(message["value_base64"]) == value
+    assert run(*everything).out == "0\t\t\\x1b[2J\\xff\\n\\t\n"
+
+
+def test_subscribing_ends_after_the_count(run: Run, stream: str) -> None:
+    run("publish", stream, "a", "b", "c", "--create")
+    read = run("subscribe", stream, "--start", "-1h", "--count", "2")
+    assert read.out == "0\t\ta\n1\t\tb\n"
+    assert run("subscribe", stream, "--start", "latest", "--count", "1").out == "2\t\tc\n"
+
+
+def test_expected_offsets_count_up_and_a_wrong_one_fails(run: Run, stream: str) -> None:
+    run("streams", "create", stream, "--optimistic-concurrency-control")
+    run("publish", stream, "a", "b", "--expected-offset", "0")
+    failed = run("publish", stream, "c", "--expected-offset", "1", code=1)
+    assert failed.out == ""
+    assert stream in failed.err
+    assert len(failed.err.splitlines()) == 1
+    assert run("publish", stream, "c", "--expected-offset", "2").out == f"2\t{stream}\n"
+
+
+def test_without_acks_there_is_nothing_to_write(run: Run, stream: str) -> None:
+    published = run("publish", stream, "a", "--create", "--ack-policy", "none", "--json")
+    assert published.out == ""
+    assert run("subscribe", stream, "--start", "0", "--count", "1").out == "0\t\ta\n"
+
+
+def test_a_stream_is_created_listed_described_and_deleted(run: Run, stream: str) -> None:
+    created = run(
+        *("streams", "create", stream, "--subject", f"{stream}.subject", "--partitions", "2"),
+        *("--retention-max-age", "7d", "--min-isr", "1", "--no-compact-enabled", "--json"),
+    )
+    assert json.loads(created.out) == {
+        "name": stream,
+        "subject": f"{stream}.subject",
+        "partitions": 2,
+    }
+    again = run("streams", "create", stream, code=1)
+    assert stream in again.err
+    run("streams", "create", stream, "--subject", f"{stream}.subject", "--exist-ok")
+
+    listed = json.loads(run("streams", "list", "--json").out)
+    assert {"subject": f"{stream}.subject", "partitions": [0, 1]}.items() <= next(
+        entry for entry in listed if entry["name"] == stream
+    ).items()
+    assert stream in run("streams", "list").out
+
+    run("publish", stream, "a", "--partition", "1")
+    described = json.loads(run("streams", "describe", stream, "--json").out)
+    assert [(p["id"], p["high_watermark"]) for p in described["partitions"]] == [(0, -1), (1, 0)]
+    assert f"{stream} on subject {stream}.subject" in run("streams", "describe", stream).out
+
+    run("streams", "delete", stream)
+    assert stream in run("streams", "describe", stream, code=1).err
+    assert stream in run("streams", "delete", stream, code=1).err
+
+
+def test_every_option_of_streams_is_a_flag() -> None:
+    assert [field.name for field in fields(StreamFlags)] == [
+        field.name for field in fields(StreamOptions)
+    ]
+    flags = StreamFlags(retention_max_age="1h30m", cleaner_interval="500ms", min_isr=2)
+    assert flags.options() == StreamOptions(
+        retention_max_age=5400.0, cleaner_interval=0.5, min_isr=2
+    )
+
+
+def test_a_cursor_is_stored_and_read(run: Run, stream: str) -> None:
+    run("streams", "create", stream, "--partitions", "2")
+    before = run("cursor", "get", "reader", stream)
+    assert before.out == ""
+    assert "no cursor" in before.err
+    run("cursor", "set", "reader", stream, "41", "--partition", "1")
+    assert run("cursor", "get", "reader", stream, "--partition", "1").out == "41\n"
+    cursor = {"cursor_id": "reader", "stream": stream, "partition": 0, "offset": None}
+    assert json.loads(run("cursor", "get", "reader", stream, "--json").out) == cursor
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("publish", "stream"), "nothing to publish"),
+        (("publish", "stream", "value", "--header", "novalue"), "name=value"),
+        (("publish", "stream", "value", "--ack-policy", "maybe"), "--ack-policy"),
+        (("subscribe", "stream", "--start", "yesterday"), "new, latest, earliest"),
+        (("subscribe", "stream", "--start", "2026-11-21T09:00"), "time zone"),
+        (("subscribe", "stream", "--timeout", "soon"), "is no duration"),
+        (("streams", "list", "--servers", "host:port"), "is no address"),
+        (("streams", "create", "stream", "--retention-max-age", "long"), "is no duration"),
+        (("broker", "--port", "70000"), "port must be"),
+        (("nonsense",), "nonsense"),
+        (("streams", "list", "--nonsense"), "--nonsense"),
+    ],
+)
+def test_wrong_usage_is_said_on_stderr_with_exit_code_2(
+    run: Run, words: tuple[str, ...], what: str
+) -> None:
+    result = run(*words, code=2)
+    assert what in result.err
+    assert result.out == ""
+
+
+def test_an_unknown_stream_is_one_line_on_stderr(run: Run, stream: str) -> None:
+    result = run("subscribe", stream, "--timeout", "1s", code=1)
+    assert result.out == ""
+    assert stream in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_no_server_is_one_line_on_stderr(run: Run, unused_tcp_port: int) -> None:
+    address = f"127.0.0.1:{unused_tcp_port}"
+    result = run("streams", "list", "--timeout", "2s", servers=address, code=1)
+    assert address in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_help_needs_neither_client_nor_broker(run: Run) -> None:
+    for words in ((), ("--help",), ("streams", "create", "--help")):
+        assert "Usage" in run(*words, servers="nowhere").out
