@@ -237,10 +237,6 @@ class Link:
             self._lose("the connection was closed")
         elif self.state is LinkState.NEW:
             self.state = LinkState.LOST
-        else:
-            return
-        # Not at once: grpclib is in the middle of closing, and comes by here again.
-        self._loop.call_soon(self._channel.close)
 
     def _lose(self, reason: str) -> None:
         self.state = LinkState.LOST
