@@ -9,6 +9,8 @@
 `liftbridge_aio.broker.EmbeddedBroker` is a server to try it on.
 """
 
+import logging
+
 from .client import Client, ClientStatistics
 from .errors import (
     AckTimeout,
@@ -135,3 +137,5 @@ __all__ = [
     "by_key",
     "round_robin",
 ]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from .client_face import ClientFace
-from .errors import LiftbridgeError, PublishManyFailed, PublishNotSent
+from .errors import LiftbridgeError, PublishManyFailed, PublishNotSent, RequestTimeout
 from .model import Ack, AckPolicy, Partitioner, Record
 from .options import Duration, seconds
 
@@ -144,7 +144,7 @@ class ClientPublishing(ClientFace):
             ack_policy: as for `publish`.
             ack_timeout: as for `publish`.
             retry: as for `publish`.
-            timeout: seconds for each message.
+            timeout: seconds for everything; None is publish_timeout + ack_timeout for each.
 
         Returns:
             The acks in the order of the records; None for each with ack policy NONE.
@@ -154,6 +154,8 @@ class ClientPublishing(ClientFace):
                 first error.
         """
         remaining = iter(records)
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + seconds(timeout, "timeout")
         futures: list[asyncio.Future[Ack | None]] = []
         unsent: list[LiftbridgeError] = []
         try:
@@ -170,7 +172,7 @@ class ClientPublishing(ClientFace):
                         ack_policy,
                         ack_timeout,
                         retry=retry,
-                        timeout=timeout,
+                        timeout=None if deadline is None else max(deadline - loop.time(), 0),
                     )
                 )
         except LiftbridgeError as error:
@@ -193,20 +195,33 @@ class ClientPublishing(ClientFace):
             raise summary from failed[0]
         return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
 
-    async def flush(self) -> None:
+    async def flush(self, *, timeout: Duration | None = None) -> None:
         """Wait until every publish so far is settled.
 
         With ack policy NONE settled means that the server has taken the message out of the
         connection, not that it is stored. Cancelling abandons the wait.
 
+        Args:
+            timeout: seconds for everything; None waits as long as the messages may take.
+
         Raises:
-            LiftbridgeError: the first error since the last flush that nobody has seen.
+            LiftbridgeError: the first error since the last flush that nobody has seen; a note on
+                it says how many more there were.
+            RequestTimeout: not all were settled in time.
         """
         parts = self._living
-        retrying = parts.retrying.unsettled
-        if retrying:
-            await asyncio.wait(retrying)
-        await parts.publisher.flush()
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        try:
+            async with asyncio.timeout(limit):
+                retrying = parts.retrying.unsettled
+                if retrying:
+                    await asyncio.wait(retrying)
+                await parts.publisher.flush()
+        except TimeoutError as error:
+            if isinstance(error, LiftbridgeError):
+                raise
+            text = f"not every publish was settled within {limit:g} s"
+            raise RequestTimeout(text) from None
 
     async def publish_to_subject(
         self,

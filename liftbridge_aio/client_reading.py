@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .client_face import ClientFace
 from .errors import InvalidRequest
@@ -13,6 +13,8 @@ from .reading_plan import ReadingPlan
 if TYPE_CHECKING:
     from .subscription import Subscription
 
+_NEW_ONLY: Final = StartAt.new_only()
+
 
 class ClientReading(ClientFace):
     """Subscriptions, and the positions that readers store."""
@@ -21,7 +23,7 @@ class ClientReading(ClientFace):
         self,
         stream: str,
         partition: int = 0,
-        start: StartAt | None = None,
+        start: StartAt = _NEW_ONLY,
         stop: StopAt | None = None,
         *,
         resubscribe_timeout: Duration | Unset | None = UNSET,
@@ -37,7 +39,7 @@ class ClientReading(ClientFace):
         Args:
             stream: what to read.
             partition: which of its partitions.
-            start: where to begin; None is `StartAt.new_only()`.
+            start: where to begin.
             stop: where to end; None goes on for ever.
             resubscribe_timeout: seconds to try to resume after a break, None for ever; left out:
                 the client's value.
@@ -54,7 +56,7 @@ class ClientReading(ClientFace):
         plan = ReadingPlan(
             stream=stream,
             partition=partition,
-            start=start if start is not None else StartAt.new_only(),
+            start=start,
             stop=stop,
             resubscribe_timeout=(
                 self.options.resubscribe_timeout
