@@ -17,7 +17,7 @@ from .client_publishing import ClientPublishing
 from .client_reading import ClientReading
 from .errors import ClientClosed, InvalidRequest
 from .model import format_address, parse_address
-from .options import ClientOptions, Duration, seconds
+from .options import ClientOptions, Duration, timer_seconds
 
 if TYPE_CHECKING:
     from .client_parts import ClientParts
@@ -150,10 +150,10 @@ class Client(ClientPublishing, ClientReading, ClientAdministration):
             return
         connection = parts.connection
         try:
-            await parts.publisher.close(seconds(self.options.close_timeout))
+            await parts.publisher.close(timer_seconds(self.options.close_timeout))
         finally:
             connection.pool.close()
-            await connection.supervisor.stop(seconds(self.options.close_timeout))
+            await connection.supervisor.stop(timer_seconds(self.options.close_timeout))
 
     def __del__(self) -> None:
         if getattr(self, "_parts", None) is not None and not self._closed:

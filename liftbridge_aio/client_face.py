@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .errors import ClientClosed
-from .options import ClientOptions, Duration, seconds
+from .options import ClientOptions, Duration, timer_seconds
 
 if TYPE_CHECKING:
     from .client_parts import ClientParts
@@ -27,4 +27,4 @@ class ClientFace:
         return self._parts
 
     def _seconds(self, timeout: Duration | None) -> float:
-        return seconds(self.options.call_timeout if timeout is None else timeout, "timeout")
+        return timer_seconds(self.options.call_timeout if timeout is None else timeout, "timeout")

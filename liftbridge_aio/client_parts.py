@@ -12,7 +12,7 @@ from .net.pool import LinkPool
 from .net.reporter import Reporter
 from .net.router import Router
 from .net.supervisor import Supervisor
-from .options import ClientOptions, seconds
+from .options import ClientOptions, timer_seconds
 from .publish_retry import ReadBack, RetryingPublisher
 from .publisher import Publisher
 from .read_budget import ReadBudget
@@ -50,7 +50,7 @@ async def assemble(
     pool = LinkPool(supervisor, options, reporter, lambda: budget.share)
     router = Router(seeds, options, supervisor, pool, reporter, lambda: metadata.snapshot)
     metadata.attach(router)
-    not_found_timeout = seconds(options.not_found_timeout)
+    not_found_timeout = timer_seconds(options.not_found_timeout)
     connection = Connection(supervisor, reporter, pool, router, metadata, not_found_timeout)
     await supervisor.start()
     publisher = Publisher(connection, options)

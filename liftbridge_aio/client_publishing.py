@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .client_face import ClientFace
 from .errors import LiftbridgeError, PublishManyFailed, PublishNotSent, RequestTimeout
 from .model import Ack, AckPolicy, Partitioner, Record
-from .options import Duration, seconds
+from .options import Duration, timer_seconds
 
 if TYPE_CHECKING:
     from .publish_retry import PublishArguments
@@ -155,7 +155,7 @@ class ClientPublishing(ClientFace):
         """
         remaining = iter(records)
         loop = asyncio.get_running_loop()
-        deadline = None if timeout is None else loop.time() + seconds(timeout, "timeout")
+        deadline = None if timeout is None else loop.time() + timer_seconds(timeout, "timeout")
         futures: list[asyncio.Future[Ack | None]] = []
         unsent: list[LiftbridgeError] = []
         try:
@@ -210,7 +210,7 @@ class ClientPublishing(ClientFace):
             RequestTimeout: not all were settled in time.
         """
         parts = self._living
-        limit = None if timeout is None else seconds(timeout, "timeout")
+        limit = None if timeout is None else timer_seconds(timeout, "timeout")
         try:
             async with asyncio.timeout(limit):
                 retrying = parts.retrying.unsettled
@@ -267,5 +267,7 @@ class ClientPublishing(ClientFace):
             ack_policy=ack_policy,
             ack_inbox=ack_inbox,
             correlation_id=correlation_id,
-            timeout=seconds(self.options.ack_timeout if timeout is None else timeout, "timeout"),
+            timeout=timer_seconds(
+                self.options.ack_timeout if timeout is None else timeout, "timeout"
+            ),
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from .client_face import ClientFace
 from .errors import InvalidRequest
 from .model import Message, StartAt, StopAt
-from .options import UNSET, Duration, Unset, seconds
+from .options import UNSET, Duration, Unset, timer_seconds
 from .reading_plan import ReadingPlan
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ClientReading(ClientFace):
             reverse=reverse,
             timeout=self._seconds(timeout),
         )
-        return parts.subscription(plan, seconds(self.options.close_timeout))
+        return parts.subscription(plan, timer_seconds(self.options.close_timeout))
 
     async def _read_one(self, stream: str, partition: int, offset: int) -> Message | None:
         reading = self.subscribe(stream, partition, StartAt.offset(offset), StopAt.offset(offset))

@@ -54,6 +54,20 @@ def seconds(duration: Duration, name: str = "duration") -> float:
     return value
 
 
+_FOR_EVER: Final = 90_000_000.0
+
+
+def timer_seconds(duration: Duration, name: str = "duration") -> float:
+    """Turn a duration into seconds that a timer can hold: "for ever" becomes nearly three years.
+
+    Event loops and the `grpc-timeout` header (eight digits) cannot carry infinity.
+
+    Raises:
+        InvalidRequest: it is negative or not a number.
+    """
+    return min(seconds(duration, name), _FOR_EVER)
+
+
 def _wrong_type(name: str, wanted: str, value: object) -> TypeError:
     return TypeError(f"{name} is {wanted}, not {value!r}")
 

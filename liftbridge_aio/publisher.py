@@ -21,7 +21,7 @@ from .errors import (
 from .model import Ack, AckPolicy, Partitioner
 from .net.connection import Connection
 from .net.publish_session import PendingPublish
-from .options import ClientOptions, Duration, seconds
+from .options import ClientOptions, Duration, timer_seconds
 from .partitioner import by_key
 from .publish_check import check_message
 from .publish_lanes import PublishLanes
@@ -61,8 +61,8 @@ class Publisher:
         self._window = PublishWindow(options.max_in_flight, options.max_in_flight_bytes)
         self._lanes = PublishLanes(connection, self._window)
         self._outcomes = self._lanes.outcomes
-        self._ack_timeout = seconds(options.ack_timeout)
-        self._publish_timeout = seconds(options.publish_timeout)
+        self._ack_timeout = timer_seconds(options.ack_timeout)
+        self._publish_timeout = timer_seconds(options.publish_timeout)
         self._id_prefix = secrets.token_hex(8)
         self._id_count = 0
         self._sweeping = asyncio.Event()
@@ -112,10 +112,12 @@ class Publisher:
         check_message(stream, value, key, headers, partition, ack_policy, expected_offset)
         now = self._loop.time()
         wait = self._publish_timeout
-        patience = self._ack_timeout if ack_timeout is None else seconds(ack_timeout, "ack_timeout")
+        patience = (
+            self._ack_timeout if ack_timeout is None else timer_seconds(ack_timeout, "ack_timeout")
+        )
         settle_by = now + wait + patience
         if timeout is not None:
-            settle_by = now + seconds(timeout, "timeout")
+            settle_by = now + timer_seconds(timeout, "timeout")
         send_by = min(now + wait, settle_by) if timeout is None else settle_by
         if partition is None:
             partition = await self._choose(stream, key, value, partitioner, send_by)

@@ -27,7 +27,7 @@ from .model import (
 )
 from .net.connection import Connection
 from .net.link import Purpose
-from .options import seconds
+from .options import timer_seconds
 from .position import Position, ReversePosition, Verdict
 from .read_budget import ReadBudget
 from .reading_plan import ReadingPlan
@@ -290,7 +290,7 @@ class Reading:
         if self._never_started:
             return self.plan.timeout
         timeout = self.plan.resubscribe_timeout
-        return float("inf") if timeout is None else seconds(timeout)
+        return float("inf") if timeout is None else timer_seconds(timeout)
 
     def _gone(self, failure: CallFailure) -> LiftbridgeError:
         if not self._never_started:

@@ -12,7 +12,7 @@ from typing import Final
 from liftbridge_aio.cluster_view import merge
 from liftbridge_aio.errors import LiftbridgeError, StreamNotFound
 from liftbridge_aio.model import Metadata, PartitionInfo, StreamInfo
-from liftbridge_aio.options import ClientOptions, seconds
+from liftbridge_aio.options import ClientOptions, timer_seconds
 from liftbridge_aio.telemetry import MetadataRefreshed
 from liftbridge_aio.wire import proto
 from liftbridge_aio.wire.convert import metadata_from_wire, partition_from_wire
@@ -32,8 +32,8 @@ class MetadataCache:
 
     def __init__(self, options: ClientOptions, supervisor: Supervisor, reporter: Reporter) -> None:
         self.snapshot = Metadata()
-        self._call_timeout = seconds(options.call_timeout)
-        self._not_found_timeout = seconds(options.not_found_timeout)
+        self._call_timeout = timer_seconds(options.call_timeout)
+        self._not_found_timeout = timer_seconds(options.not_found_timeout)
         self._supervisor = supervisor
         self._reporter = reporter
         self._router: Router

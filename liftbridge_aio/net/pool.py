@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from liftbridge_aio.options import ClientOptions, seconds
+from liftbridge_aio.options import ClientOptions, timer_seconds
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.telemetry import Connected, Lost
 
@@ -33,9 +33,9 @@ class LinkPool:
         self._supervisor = supervisor
         self._reporter = reporter
         self._subscribe_window = subscribe_window
-        self._connect_timeout = seconds(options.connect_timeout)
-        self._health_interval = seconds(options.health_interval)
-        self._health_timeout = seconds(options.health_timeout)
+        self._connect_timeout = timer_seconds(options.connect_timeout)
+        self._health_interval = timer_seconds(options.health_interval)
+        self._health_timeout = timer_seconds(options.health_timeout)
         self._max_receive_bytes = options.max_receive_bytes
         self._links: dict[tuple[str, Purpose], Link] = {}
         self._connecting: dict[tuple[str, Purpose], asyncio.Future[Link]] = {}
