@@ -28,9 +28,10 @@ _TOO_LARGE: Final = ("exceeds max replication size", "maximum payload exceeded")
 def stream_unknown(code: int, text: str) -> bool:
     """Tell whether the broker does not know the stream, which may change within moments.
 
-    A partition that does not exist is final: partitions are made with their stream.
+    A partition that does not exist is final: partitions are made with their stream. What follows
+    the colon is the user's own name, in which anything may stand.
     """
-    return code == PublishCode.NOT_FOUND and "partition" not in text
+    return code == PublishCode.NOT_FOUND and "partition" not in text.partition(":")[0]
 
 
 def publish_error(code: int, text: str) -> LiftbridgeError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .errors import InvalidRequest
 from .model import StartAt, StartPosition, StopAt, StopPosition
-from .options import Duration
+from .options import Duration, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,10 @@ class ReadingPlan:
 
         Raises:
             InvalidRequest: the plan makes no sense.
+            TypeError: resubscribe_timeout is no duration.
         """
+        if self.resubscribe_timeout is not None:
+            seconds(self.resubscribe_timeout, "resubscribe_timeout")
         problem = self._problem()
         if problem is not None:
             raise InvalidRequest(problem, stream=self.stream, partition=self.partition)

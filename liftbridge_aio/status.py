@@ -176,16 +176,20 @@ def _untraced_error(call: str, failure: CallFailure) -> LiftbridgeError:
     if code is Code.INVALID_ARGUMENT and "reserved" in failure.text:
         return errors.StreamReserved(text)
     if code is Code.NOT_FOUND:
-        return _not_found(text)
+        return _not_found(text, failure.text)
     simple = _BY_CODE.get(code)
     return errors.ServerError(text) if simple is None else simple(text)
 
 
-def _not_found(text: str) -> LiftbridgeError:
-    if "commit log was deleted" in text:
+def _not_found(text: str, said: str) -> LiftbridgeError:
+    if "commit log was deleted" in said:
         return errors.StreamDeleted(text)
-    if "partition" in text:
+    # What follows the colon is the user's own name, in which anything may stand.
+    what = said.partition(":")[0]
+    if "partition" in what:
         return errors.PartitionNotFound(text)
+    if "group" in what:
+        return errors.NotFound(text)
     return errors.StreamNotFound(text)
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar, TypeVarTuple, Unpack
 import anyio
 from anyio.abc import TaskGroup
 
-from liftbridge_aio.errors import ClientClosed
+from liftbridge_aio.errors import ClientClosed, ConnectionFailed, LiftbridgeError
 
 logger = logging.getLogger("liftbridge_aio.tasks")
 
@@ -26,12 +26,13 @@ Ts = TypeVarTuple("Ts")
 class Child:
     """A running child of the supervisor."""
 
-    __slots__ = ("_done", "_scope", "name")
+    __slots__ = ("_done", "_ending", "_scope", "name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, ending: Callable[[], bool]) -> None:
         self.name = name
         self._scope = anyio.CancelScope()
         self._done = asyncio.Event()
+        self._ending = ending
 
     def cancel(self) -> None:
         """Ask the child to end; returns at once. Harmless if it has ended."""
@@ -51,6 +52,11 @@ class Child:
         try:
             with self._scope:
                 await function()
+        except asyncio.CancelledError:
+            # Passed on, a cancellation that came from elsewhere would end the whole group; grpclib
+            # for one cancels tasks that wait on a broken call. The task ends here in any case.
+            if not self._ending():
+                logger.warning("the task %s was cancelled from outside", self.name, exc_info=True)
         except Exception:
             # The child's own code hands its errors to whoever reads or publishes next; what
             # arrives here is a bug, and must neither vanish nor take the user's body down.
@@ -72,6 +78,11 @@ class Supervisor:
     def running(self) -> bool:
         """Whether children can be spawned."""
         return self._group is not None and not self._stopping.is_set()
+
+    @property
+    def _ending(self) -> bool:
+        """Whether children are cancelled because everything ends."""
+        return self._stopping.is_set() or self._task is None or self._task.cancelling() > 0
 
     async def start(self) -> None:
         """Start the owner task and wait until its group is open.
@@ -108,7 +119,7 @@ class Supervisor:
         if self._group is None or self._stopping.is_set():
             text = f"{self.name} is not connected"
             raise ClientClosed(text)
-        child = Child(f"{self.name}:{name}")
+        child = Child(f"{self.name}:{name}", lambda: self._ending)
         self._group.start_soon(child.run, lambda: function(*args), name=child.name)
         return child
 
@@ -122,6 +133,7 @@ class Supervisor:
 
         Raises:
             ClientClosed: the supervisor is not running, or stopped meanwhile.
+            ConnectionFailed: something else cancelled the child, as grpclib does at times.
         """
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -136,8 +148,7 @@ class Supervisor:
                     result.set_result(value)
             finally:
                 if not result.done():
-                    text = f"{self.name} was closed in the middle of {name}"
-                    result.set_exception(ClientClosed(text))
+                    result.set_exception(self._broken_off(name))
 
         child = self.spawn(work, name=name)
         try:
@@ -147,6 +158,11 @@ class Supervisor:
             # Whatever the child says after this is of no interest to anybody.
             if result.done() and not result.cancelled():
                 result.exception()
+
+    def _broken_off(self, name: str) -> LiftbridgeError:
+        if self._ending:
+            return ClientClosed(f"{self.name} was closed in the middle of {name}")
+        return ConnectionFailed(f"{name} was broken off: its task was cancelled from outside")
 
     async def stop(self, timeout: float) -> bool:
         """Cancel all children and wait for them, at most `timeout` seconds.
