@@ -15,11 +15,11 @@ from .errors import (
     StreamReserved,
 )
 from .model import RESERVED_STREAMS
+from .names import group_problem, stream_name_problem, subject_problem
 from .net.connection import Connection
 from .net.link import Purpose
 from .options import StreamOptions
 from .status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
-from .subject_publishing import valid_subject
 from .wire import proto
 from .wire.convert import create_stream_request
 from .wire.rpc import (
@@ -53,10 +53,10 @@ class StreamAdministration:
     ) -> None:
         """Create a stream; see `Client.create_stream`. Cancelling may leave it created."""
         _check_name(name, forbid_reserved=True)
-        problem = None
-        if not valid_subject(subject):
-            problem = f"{subject!r} is no NATS subject"
-        elif not 1 <= partitions <= _INT32_MAX:
+        problem = subject_problem(subject) or group_problem(group or "")
+        if problem is not None:
+            raise InvalidRequest(problem, stream=name)
+        if not 1 <= partitions <= _INT32_MAX:
             # A negative number crashes the server (W30); 0 would silently mean 1.
             problem = f"partitions must be at least 1, not {partitions}"
         elif replication_factor != -1 and not 1 <= replication_factor <= _INT32_MAX:
@@ -202,8 +202,9 @@ async def _subscribe_and_leave(
 
 
 def _check_name(name: str, *, forbid_reserved: bool = False) -> None:
-    if not name:
-        raise InvalidRequest("a stream name must not be empty")
+    problem = stream_name_problem(name)
+    if problem is not None:
+        raise InvalidRequest(problem, stream=name or None)
     if forbid_reserved and name in RESERVED_STREAMS:
         raise StreamReserved("internal streams belong to the server", stream=name)
 

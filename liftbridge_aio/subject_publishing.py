@@ -13,6 +13,7 @@ from .errors import (
     RequestTimeout,
 )
 from .model import RESERVED_HEADERS, Ack, AckError, AckPolicy
+from .names import subject_problem
 from .net.connection import Connection
 from .publish_status import PublishCode, publish_error
 from .wire import proto
@@ -33,8 +34,9 @@ async def publish_to_subject(
     timeout: float,
 ) -> Ack | None:
     """Publish to a NATS subject; see `Client.publish_to_subject`."""
-    if not valid_subject(subject) or "*" in subject or ">" in subject:
-        text = f"{subject!r} is no NATS subject to publish to"
+    problem = subject_problem(subject)
+    if problem is not None or "*" in subject or ">" in subject:
+        text = f"{subject!r} is no subject to publish to: {problem or 'it has wildcards'}"
         raise InvalidRequest(text)
     if not (_is_bytes(value) and (key is None or _is_bytes(key))):
         raise InvalidRequest("keys and values are bytes; encode them first")
@@ -77,11 +79,6 @@ _NACK_CODES: Final = {
     AckError.TOO_LARGE: PublishCode.BAD_REQUEST,
     AckError.ENCRYPTION: PublishCode.ENCRYPTION_FAILED,
 }
-
-
-def valid_subject(subject: str) -> bool:
-    """Tell whether a server takes this as a NATS subject: tokens with dots between, no blanks."""
-    return not any(blank in subject for blank in " \t\r\n") and all(subject.split("."))
 
 
 def _is_bytes(value: object) -> bool:
