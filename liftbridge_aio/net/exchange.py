@@ -113,9 +113,13 @@ class Exchange:
             CallFailure: the call or the connection broke.
         """
         with self._translated():
-            self._sent = True
             last = len(messages) - 1
             for number, message in enumerate(messages):
+                # A lost connection shows here some rounds of the event loop before grpclib says
+                # so, and writing on would fill the log with asyncio's warnings.
+                if self._call._stream.connection.is_closing():  # noqa: SLF001 - pinned by a test
+                    raise CallFailure(Code.UNAVAILABLE, "the connection broke", self._reach)
+                self._sent = True
                 await self._call.send_message(message, end=end and number == last)
 
     async def receive(self) -> bytes | None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
-from faults.support import QUICK, Recorder
+from faults.support import QUICK, Crashable, Options, Recorder
 from servers.build import pinned_version
 from servers.node import LiftbridgeNode, Server
 
 from liftbridge_aio import Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.testing import CuttingProxy
-
-Options = Callable[..., ClientOptions]
 
 
 @pytest.fixture
@@ -60,19 +58,6 @@ async def direct(server: Server) -> AsyncIterator[Client]:
     """A client beside the proxy, to see what the server has."""
     async with Client(server.address, options=ClientOptions(backoff=QUICK)) as client:
         yield client
-
-
-class Crashable(Protocol):
-    """A server of the test's own that can be killed and started again, data and port kept."""
-
-    kind: str
-
-    @property
-    def address(self) -> str: ...
-
-    async def crash(self) -> None: ...
-
-    async def start(self) -> None: ...
 
 
 class CrashableBroker:

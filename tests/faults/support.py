@@ -1,4 +1,4 @@
-"""What the tests of faults share: a hook that remembers, waits with a bound, cancelling by steps."""
+"""What the tests of faults share: a hook that remembers, bounded waits, cancelling by steps."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from liftbridge_aio import (
     Ack,
     Client,
+    ClientOptions,
     Hook,
     LiftbridgeError,
     Message,
@@ -33,6 +34,22 @@ BOUND: Final = 15.0
 """Seconds after which a wait has failed, unless a test knows better."""
 QUICK: Final = Backoff(initial=0.005, maximum=0.05)
 """Waits between tries that suit servers on the same machine."""
+
+
+Options = Callable[..., ClientOptions]
+
+
+class Crashable(Protocol):
+    """A server of the test's own that can be killed and started again, data and port kept."""
+
+    kind: str
+
+    @property
+    def address(self) -> str: ...
+
+    async def crash(self) -> None: ...
+
+    async def start(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -68,7 +85,7 @@ class Recorder(Hook):
 async def eventually(condition: Callable[[], object], bound: float = BOUND) -> None:
     """Wait until `condition` holds; TimeoutError after `bound` seconds."""
     async with asyncio.timeout(bound):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.002)
 
 

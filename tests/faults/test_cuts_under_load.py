@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from functools import partial
 
 from faults.support import BOUND, Recorder, eventually, read_all
 
@@ -37,9 +38,13 @@ async def cut_while(
     proxy: CuttingProxy, acked: Counter[bytes], publishing: asyncio.Task[None]
 ) -> None:
     for _ in range(CUTS):
-        seen = acked.total()
-        await eventually(lambda seen=seen: publishing.done() or acked.total() >= seen + BETWEEN)
+        enough = acked.total() + BETWEEN
+        await eventually(partial(_reached, publishing, acked, enough))
         await proxy.cut()
+
+
+def _reached(task: asyncio.Task[None], done: Counter[bytes], count: int) -> bool:
+    return task.done() or done.total() >= count
 
 
 async def test_pipelined_publishing_and_tailing(
@@ -177,24 +182,23 @@ async def test_calls_survive_cuts_or_say_so(
     """Reads and idempotent calls are repeated by the client: users see no error at all."""
     await client.create_stream(stream_name, partitions=3)
     done = asyncio.Event()
-    rounds = 0
+    rounds: Counter[bytes] = Counter()
 
     async def call() -> None:
-        nonlocal rounds
         while not done.is_set():
+            number = rounds.total()
             await client.fetch_metadata([stream_name])
             assert (await client.fetch_partition_metadata(stream_name, 2)).newest_offset == -1
-            await client.set_cursor("reader", stream_name, 1, rounds)
-            assert await client.fetch_cursor("reader", stream_name, 1) == rounds
+            await client.set_cursor("reader", stream_name, 1, number)
+            assert await client.fetch_cursor("reader", stream_name, 1) == number
             await client.ping()
-            rounds += 1
+            rounds[b"round"] += 1
 
     calling = asyncio.create_task(call())
     for _ in range(CUTS):
-        before = rounds
-        await eventually(lambda before=before: calling.done() or rounds > before)
+        await eventually(partial(_reached, calling, rounds, rounds.total() + 1))
         await proxy.cut()
     done.set()
     async with asyncio.timeout(BOUND):
         await calling
-    assert rounds >= CUTS
+    assert rounds.total() >= CUTS

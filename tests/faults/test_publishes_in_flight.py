@@ -1,0 +1,201 @@
+"""10,000 publishes are on their way when something breaks: each of them ends, and in time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+from faults.support import (
+    BOUND,
+    QUICK,
+    Crashable,
+    Options,
+    Outcomes,
+    Recorder,
+    eventually,
+    in_flight,
+    outcomes_of,
+    read_all,
+)
+from servers.node import Server
+
+from liftbridge_aio import (
+    Ack,
+    AckTimeout,
+    Client,
+    ClientOptions,
+    PublishOutcomeUnknown,
+    PublishTimeout,
+)
+from liftbridge_aio.testing import CuttingProxy
+
+MANY = 10_000
+SOME = 2_000
+"""Where many would show nothing more."""
+SLACK = 1.5
+"""Seconds that a loaded machine may be late."""
+
+Futures = list[asyncio.Future[Ack | None]]
+
+
+async def submit(client: Client, stream: str, count: int = MANY) -> Futures:
+    """Publish numbers from 0 up; all of them are in flight when this returns."""
+    await client.publish(stream, b"first")  # so that the broker is known to know the stream
+    futures = [await client.publish_async(stream, b"%d" % number) for number in range(count)]
+    assert in_flight(client) == count
+    return futures
+
+
+def acked_so_far(client: Client) -> int:
+    figures = client.statistics().publisher
+    return 0 if figures is None else figures.acked
+
+
+def reached(client: Client, acked: int) -> bool:
+    return acked_so_far(client) >= acked or not in_flight(client)
+
+
+async def check_against_the_log(client: Client, stream: str, outcomes: Outcomes) -> None:
+    """What is stored agrees with what the futures said, and stands in the order of publishing."""
+    stored = [message.value for message in await read_all(client, stream)]
+    for number, ack in outcomes.acked.items():
+        assert stored[ack.offset] == b"%d" % number
+    times = Counter(stored)
+    assert max(times[value] for value in times if value.isdigit()) == 1
+    assert not [number for number in outcomes.refused if b"%d" % number in times]
+    numbers = [int(value) for value in stored if value.isdigit()]
+    assert numbers == sorted(numbers)
+    assert len(numbers) >= len(outcomes.acked)
+
+
+async def works_again(client: Client, stream: str) -> None:
+    """The window is empty and new messages go through."""
+    assert in_flight(client) == 0
+    async with asyncio.timeout(BOUND):
+        while True:
+            # The last fault may not have been noticed yet.
+            with contextlib.suppress(PublishOutcomeUnknown):
+                await client.publish(stream, b"last")
+                break
+    assert in_flight(client) == 0
+
+
+async def test_a_cut(proxy: CuttingProxy, client: Client, stream_name: str) -> None:
+    """What was written and not answered is unknown at once; what was not written goes out later."""
+    await client.create_stream(stream_name)
+    futures = await submit(client, stream_name)
+    await eventually(lambda: acked_so_far(client) > 100)
+    await proxy.cut()
+    outcomes = await outcomes_of(futures, BOUND)
+    assert outcomes.count == MANY
+    assert outcomes.acked
+    assert outcomes.unknown
+    assert not outcomes.refused
+    await works_again(client, stream_name)
+    await check_against_the_log(client, stream_name, outcomes)
+
+
+async def test_many_cuts(proxy: CuttingProxy, client: Client, stream_name: str) -> None:
+    """Cut again whenever a hundred more are acked."""
+    await client.create_stream(stream_name)
+    futures = await submit(client, stream_name, SOME)
+    while in_flight(client):
+        goal = acked_so_far(client) + 100
+        await eventually(partial(reached, client, goal))
+        await proxy.cut()
+    outcomes = await outcomes_of(futures, BOUND)
+    assert outcomes.count == SOME
+    assert not outcomes.refused
+    await works_again(client, stream_name)
+    await check_against_the_log(client, stream_name, outcomes)
+
+
+@pytest.fixture
+async def impatient(proxy: CuttingProxy, options: Options) -> AsyncIterator[Client]:
+    """A client behind the proxy that gives its publishes about two seconds."""
+    chosen = options(ack_timeout=1.0, publish_timeout=1.0)
+    async with Client(proxy.address, options=chosen) as client:
+        yield client
+
+
+async def test_a_half_open_link(
+    server: Server, proxy: CuttingProxy, impatient: Client, direct: Client, stream_name: str
+) -> None:
+    """Nothing breaks, nothing comes back: the deadlines end it, written or not.
+
+    The real server's flow-control window holds most messages back, the embedded broker's none.
+    """
+    await impatient.create_stream(stream_name)
+    await impatient.publish(stream_name, b"zeroth")
+    proxy.freeze()
+    began = asyncio.get_running_loop().time()
+    futures = [await impatient.publish_async(stream_name, b"%d" % number) for number in range(MANY)]
+    outcomes = await outcomes_of(futures, 1.0 + 1.0 + SLACK)
+    took = asyncio.get_running_loop().time() - began
+    assert outcomes.count == MANY
+    assert bool(outcomes.refused) is (server.kind != "embedded")
+    assert took >= 1.0
+    assert not outcomes.acked
+    assert {type(error) for error in outcomes.unknown.values()} == {AckTimeout}
+    assert {type(error) for error in outcomes.refused.values()} <= {PublishTimeout}
+    proxy.thaw()
+    await works_again(impatient, stream_name)
+    await check_against_the_log(direct, stream_name, outcomes)
+
+
+async def test_a_half_open_link_that_is_found_out(
+    proxy: CuttingProxy, options: Options, direct: Client, stream_name: str, recorder: Recorder
+) -> None:
+    """The health probe gives the link up, and with it what was written, long before deadlines."""
+    await direct.create_stream(stream_name)
+    chosen = options(health_interval=0.3, health_timeout=0.2, publish_timeout=20.0)
+    async with Client(proxy.address, options=chosen) as client:
+        await client.publish(stream_name, b"zeroth")
+        proxy.freeze()
+        futures = [
+            await client.publish_async(stream_name, b"%d" % number) for number in range(SOME)
+        ]
+        await eventually(lambda: [event for event in recorder.down if event.purpose == "publish"])
+        proxy.thaw()
+        outcomes = await outcomes_of(futures, BOUND)
+        assert outcomes.count == SOME
+        assert outcomes.unknown
+        assert not outcomes.refused
+        await works_again(client, stream_name)
+        await check_against_the_log(client, stream_name, outcomes)
+
+
+async def test_a_killed_server_that_comes_back(crashable: Crashable, stream_name: str) -> None:
+    async with Client(crashable.address, options=ClientOptions(backoff=QUICK)) as client:
+        await client.create_stream(stream_name)
+        futures = await submit(client, stream_name)
+        await eventually(lambda: acked_so_far(client) > 100)
+        await crashable.crash()
+        await crashable.start()
+        outcomes = await outcomes_of(futures, BOUND)
+        assert outcomes.count == MANY
+        assert outcomes.acked
+        assert outcomes.unknown
+        assert not outcomes.refused
+        await works_again(client, stream_name)
+        await check_against_the_log(client, stream_name, outcomes)
+
+
+async def test_a_killed_server_that_stays_away(crashable: Crashable, stream_name: str) -> None:
+    options = ClientOptions(backoff=QUICK, ack_timeout=1.0, publish_timeout=1.0)
+    async with Client(crashable.address, options=options) as client:
+        await client.create_stream(stream_name)
+        futures = await submit(client, stream_name, SOME)
+        await eventually(lambda: acked_so_far(client) > 100)
+        await crashable.crash()
+        outcomes = await outcomes_of(futures, 1.0 + 1.0 + SLACK)
+        assert outcomes.count == SOME
+        assert outcomes.unknown
+        assert {type(error) for error in outcomes.refused.values()} <= {PublishTimeout}
+        await crashable.start()
+        await works_again(client, stream_name)
+        await check_against_the_log(client, stream_name, outcomes)
