@@ -94,8 +94,7 @@ class Partition:
         None: nothing, because it asked for nothing, because the log is read-only (the real server
         is silent as well), or because it waits for replicas that do not exist.
         """
-        if self._messages_received.latest != now:
-            self._messages_received = _after_event(self._messages_received, now)
+        self._messages_received = _after_event(self._messages_received, now)
         if incoming.size > max_message_bytes:
             return self._ack(subject, incoming, now, error=AckError.TOO_LARGE, commit_timestamp=0)
         message = Message(

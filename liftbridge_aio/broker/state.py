@@ -201,12 +201,10 @@ class ClusterState:
         """
         stream = self._streams[name]
         awake = stream.partitions.values() if stream.resume_all else [stream.partitions[number]]
-        resumed = [partition for partition in awake if partition.is_paused]
-        for partition in resumed:
-            partition.resume(now)
-            self._listen(stream, partition)
-        if resumed:
-            stream.resume_all = False
+        for partition in awake:
+            if partition.is_paused:
+                partition.resume(now)
+                self._listen(stream, partition)
 
     def publish(
         self,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from contract.raw import Wire
 
+from contract.raw import Wire
 from liftbridge_aio.broker import EmbeddedBroker
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import h2.config
 import h2.connection
 import h2.events
 import pytest
-from contract.raw import End, Wire, message
 from grpclib.client import Channel, Stream
 from grpclib.config import Configuration
 from grpclib.const import Cardinality, Status
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from contract.raw import End, Wire, message
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.wire import proto, rpc
 from liftbridge_aio.wire.rpc import Rpc
@@ -190,20 +190,23 @@ async def test_a_publisher_that_reads_no_acks_can_still_publish(
     count = 2_000  # their acks are several times the window
     await wire.create("s")
     window = Configuration(http2_connection_window_size=2**16, http2_stream_window_size=2**16)
-    async with unread_call(broker, rpc.PUBLISH_ASYNC, window) as session:
+    channel = Channel(broker.host, broker.port, config=window)
+    async with unread_call(channel, rpc.PUBLISH_ASYNC) as session:
         for number in range(count):
             await session.send_message(message("s", b"x", correlation_id=str(number)))
         await wire.stored("s", count)
 
         acks = [await session.recv_message() for _ in range(count)]
 
+    channel.close()
     assert [ack.correlation_id for ack in acks if ack] == [str(number) for number in range(count)]
 
 
 async def test_an_unread_subscription_starves_nobody(broker: EmbeddedBroker, wire: Wire) -> None:
     await wire.create("s")
     await wire.publish("s", *[bytes(900_000)] * 10)
-    async with unread_call(broker, rpc.SUBSCRIBE) as unread:
+    channel = Channel(broker.host, broker.port)
+    async with unread_call(channel, rpc.SUBSCRIBE) as unread:
         earliest = proto.StartPosition.EARLIEST
         request = proto.SubscribeRequest(stream="s", start_position=earliest)
         await unread.send_message(request, end=True)
@@ -212,19 +215,31 @@ async def test_an_unread_subscription_starves_nobody(broker: EmbeddedBroker, wir
         async with wire.subscribe("s") as subscription:
             await wire.publish("s", b"others go on")
             assert (await subscription.next()).value == b"others go on"
+    channel.close()
+
+
+async def test_calls_that_send_more_than_is_read_starve_nobody(broker: EmbeddedBroker) -> None:
+    """The broker reads one request of a Subscribe; the rest stays in the windows."""
+    wire = Wire(broker.host, broker.port)
+    await wire.create("s")
+    async with AsyncExitStack() as calls:
+        for _ in range(3):
+            call = await calls.enter_async_context(unread_call(wire._channel, rpc.SUBSCRIBE))
+            await call.send_message(proto.SubscribeRequest(stream="s"))
+            for _ in range(3):
+                await call.send_message(proto.SubscribeRequest(stream="x" * 2**20))
+
+        assert await wire.publish("s", b"others go on")
+    wire.close()
 
 
 @asynccontextmanager
 async def unread_call(
-    broker: EmbeddedBroker, procedure: Rpc[Any, Any], config: Configuration | None = None
+    channel: Channel, procedure: Rpc[Any, Any]
 ) -> AsyncIterator[Stream[Any, Any]]:
-    """A call on a connection of its own, of which nothing is read unless asked for."""
-    channel = Channel(broker.host, broker.port, config=config)
-    cardinality = (
-        Cardinality.STREAM_STREAM if procedure.streams_requests else Cardinality.UNARY_STREAM
-    )
-    call = channel.request(procedure.path, cardinality, procedure.request, procedure.reply)
+    """A call of which nothing is read unless asked for, and which may send what it likes."""
+    kind = Cardinality.STREAM_STREAM
+    call = channel.request(procedure.path, kind, procedure.request, procedure.reply)
     async with call as stream:
         yield stream
         await stream.cancel()
-    channel.close()

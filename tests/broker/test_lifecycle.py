@@ -7,11 +7,13 @@ import socket
 import time
 
 import pytest
-from contract.raw import End, Wire, eventually
+from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.const import Status
+from grpclib.exceptions import GRPCError
 from h2.connection import H2Connection
 from h2.settings import SettingCodes
 
+from contract.raw import End, Wire, eventually, message
 from liftbridge_aio.broker import BrokerState, EmbeddedBroker
 from liftbridge_aio.wire import proto, rpc
 
@@ -79,19 +81,25 @@ async def test_a_client_that_reads_nothing_does_not_hold_it_up(broker: EmbeddedB
     await wire.create("s")
     for _ in range(8):
         await wire.publish("s", bytes(900_000))
-    deaf = socket.create_connection((broker.host, broker.port))
+    deaf = socket.socket()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.connect((broker.host, broker.port))
     deaf.sendall(subscribe_without_reading("s"))
+    listener = broker._listener
+    assert listener is not None
 
-    async def subscribed() -> bool:
-        return broker.statistics().subscriptions == 1
+    async def stuck() -> bool:
+        waiting = [one.transport.get_write_buffer_size() for one in listener.connections]
+        return any(size > 0 for size in waiting)
 
-    await eventually(subscribed)
+    await eventually(stuck)
 
     started = time.monotonic()
     await broker.aclose()
 
     assert time.monotonic() - started < 1.0
     assert broker.statistics().subscriptions == 0
+    assert not listener.connections
     deaf.close()
     wire.close()
 
@@ -99,8 +107,8 @@ async def test_a_client_that_reads_nothing_does_not_hold_it_up(broker: EmbeddedB
 def subscribe_without_reading(stream: str) -> bytes:
     """A Subscribe by hand, with windows so large that the server fills all buffers."""
     connection = H2Connection()
-    connection.local_settings[SettingCodes.INITIAL_WINDOW_SIZE] = 2**31 - 1
     connection.initiate_connection()
+    connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
     connection.increment_flow_control_window(2**30)
     headers = {
         ":method": "POST",
@@ -235,3 +243,47 @@ async def test_its_repr_and_statistics_say_what_goes_on(broker: EmbeddedBroker, 
     assert statistics.connections == 1
     text = f"<EmbeddedBroker running at {broker.address}, 2 streams, 1 connections>"
     assert repr(broker) == text
+
+
+async def test_an_idle_subscription_costs_nothing(broker: EmbeddedBroker, wire: Wire) -> None:
+    await wire.create("s")
+    async with wire.subscribe("s"):
+        used = time.process_time()
+        await asyncio.sleep(0.3)
+        assert time.process_time() - used < 0.15
+        assert broker.statistics().subscriptions == 1
+
+
+async def test_a_session_with_all_its_acks_ends_at_once(wire: Wire) -> None:
+    await wire.create("s")
+    async with wire.publish_session() as session:
+        await session.send(message("s"), message("s"))
+        started = time.monotonic()
+        await session.half_close()
+
+        replies, end = await session.rest()
+
+    assert len(replies) == 2
+    assert end == End(Status.OK)
+    assert time.monotonic() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/proto.API/JoinConsumerGroup", "unknown method JoinConsumerGroup for service proto.API"),
+        ("/other.API/Publish", "unknown service other.API"),
+        ("/Publish", 'malformed method name: "/Publish"'),
+    ],
+)
+async def test_what_it_does_not_serve(broker: EmbeddedBroker, path: str, text: str) -> None:
+    channel = Channel(broker.host, broker.port)
+    method = UnaryUnaryMethod[proto.DeleteStreamRequest, proto.DeleteStreamResponse](
+        channel, path, proto.DeleteStreamRequest, proto.DeleteStreamResponse
+    )
+
+    with pytest.raises(GRPCError) as refused:
+        await method(proto.DeleteStreamRequest())
+
+    assert (refused.value.status, refused.value.message) == (Status.UNIMPLEMENTED, text)
+    channel.close()
