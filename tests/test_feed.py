@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from waiting import until
 
 from liftbridge_aio.errors import ConcurrentRead, SubscriptionLost
 from liftbridge_aio.feed import Feed
 from liftbridge_aio.model import EndReason, Message
+from waiting import until
 
 CAPACITY = 10_000
 SIZE = 2_000

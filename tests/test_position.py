@@ -204,9 +204,26 @@ def test_a_reading_whose_stop_lies_before_its_start_is_finished_at_once(
     assert position.finished is finished
 
 
+@pytest.mark.parametrize(
+    ("position", "empty"),
+    [
+        (Position(stop_offset=-1), True),
+        (Position(stop_offset=0), False),
+        (Position(), False),
+        (ReversePosition(-1), True),
+        (ReversePosition(0), False),
+    ],
+)
+def test_a_reading_of_nothing_at_all_is_empty(
+    position: Position | ReversePosition, empty: bool
+) -> None:
+    assert position.empty is empty
+
+
 @pytest.mark.parametrize("stop", [None, 0])
 def test_a_reverse_reading_ends_with_offset_zero(stop: int | None) -> None:
     position = ReversePosition(1, stop_offset=stop)
     steps = [(position.judge(offset, 0), position.finished) for offset in (1, 0)]
     assert steps == [(Verdict.DELIVER, False), (Verdict.DELIVER_LAST, True)]
+    assert not position.empty
     assert position.next == 0

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from waiting import until
 
 from liftbridge_aio.publish_window import PublishWindow
+from waiting import until
 
 sizes = st.integers(1, 12)
 

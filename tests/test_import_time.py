@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FRONT_DOOR = "from liftbridge_aio import Client"
+HEAVY = {
+    "anyio",
+    "betterproto2",
+    "cyclopts",
+    "google.protobuf",
+    "grpclib",
+    "h2",
+    "nats",
+    "rich",
+}
+MOST = 0.150  # seconds over an empty interpreter
+
+TIMED = f"""
+import time
+began = time.perf_counter()
+{FRONT_DOOR}
+print(time.perf_counter() - began)
+"""
+
+
+def run(code: str, bytecode: Path) -> str:
+    """Run code in a fresh interpreter that keeps its bytecode, as installed packages do."""
+    environment = dict(os.environ)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPYCACHEPREFIX"] = str(bytecode)
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=30,
+    )
+    return result.stdout
+
+
+def test_the_front_door_imports_nothing_heavy(tmp_path: Path) -> None:
+    loaded = set(run(f"import sys\n{FRONT_DOOR}\nprint(*sys.modules)", tmp_path).split())
+    assert "liftbridge_aio.client" in loaded
+    assert not HEAVY & loaded
+
+
+def test_the_front_door_opens_quickly(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    # The quickest of a few runs: what other processes take away is no matter of ours.
+    took = min(float(run(TIMED, tmp_path)) for _ in range(5))
+    record_property("import_seconds", took)
+    print(f"importing the client takes {took * 1000:.0f} ms")  # noqa: T201 - shown with -rP
+    assert took < MOST, f"importing the client takes {took * 1000:.0f} ms"

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from liftbridge_aio.errors import MalformedData
+from liftbridge_aio.model import Ack, AckError, AckPolicy, Message
+from liftbridge_aio.wire import proto
+from liftbridge_aio.wire.codec import (
+    PublishReply,
+    ack_from_wire,
+    decode_message,
+    decode_publish_response,
+    encode_publish_request,
+)
+from wire.proto_file import LIFTBRIDGE
+
+WireAck = LIFTBRIDGE.message("Ack")
+WireMessage = LIFTBRIDGE.message("Message")
+WireRequest = LIFTBRIDGE.message("PublishRequest")
+WireResponse = LIFTBRIDGE.message("PublishResponse")
+
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+texts = st.text(max_size=12)
+blobs = st.binary(max_size=40)
+headers = st.dictionaries(texts, blobs, max_size=4)
+policies = st.sampled_from(AckPolicy)
+
+wire_acks = st.builds(
+    WireAck,
+    stream=texts,
+    partitionSubject=texts,
+    msgSubject=texts,
+    offset=int64,
+    ackInbox=texts,
+    correlationId=texts,
+    ackPolicy=policies,
+    receptionTimestamp=int64,
+    commitTimestamp=int64,
+    ackError=st.sampled_from(AckError),
+)
+wire_messages = st.builds(
+    WireMessage,
+    stream=texts,
+    partition=int32,
+    offset=int64,
+    key=blobs,
+    value=blobs,
+    timestamp=int64,
+    headers=headers,
+    subject=texts,
+    replySubject=texts,
+    ackInbox=texts,
+    correlationId=texts,
+    ackPolicy=policies,
+)
+
+
+def ours(ack: Any) -> Ack:
+    return Ack(
+        ack.stream,
+        ack.partitionSubject,
+        ack.msgSubject,
+        ack.offset,
+        ack.ackInbox,
+        ack.correlationId,
+        AckPolicy(ack.ackPolicy),
+        ack.receptionTimestamp,
+        ack.commitTimestamp,
+        AckError(ack.ackError),
+    )
+
+
+# Against protobuf's own runtime
+
+
+@settings(deadline=None)  # the first call builds the classes
+@given(
+    stream=texts,
+    partition=int32,
+    value=blobs,
+    key=st.none() | blobs,
+    headers=st.none() | headers,
+    policy=policies,
+    correlation_id=texts,
+    expected_offset=st.none() | int64,
+)
+def test_protobuf_reads_the_requests_that_are_written_here(
+    stream: str,
+    partition: int,
+    value: bytes,
+    key: bytes | None,
+    headers: dict[str, bytes] | None,
+    policy: AckPolicy,
+    correlation_id: str,
+    expected_offset: int | None,
+) -> None:
+    data = encode_publish_request(
+        stream,
+        partition,
+        value,
+        key=key,
+        headers=headers,
+        ack_policy=policy,
+        correlation_id=correlation_id,
+        expected_offset=expected_offset,
+    )
+    assert WireRequest.FromString(data) == WireRequest(
+        stream=stream,
+        partition=partition,
+        value=value,
+        key=key or b"",
+        headers=headers or {},
+        ackPolicy=policy,
+        correlationId=correlation_id,
+        expectedOffset=-1 if expected_offset is None else expected_offset,
+    )
+
+
+@given(wire_messages)
+def test_messages_are_read_as_protobuf_writes_them(wire: Any) -> None:
+    assert decode_message(wire.SerializeToString()) == Message(
+        wire.stream,
+        wire.partition,
+        wire.offset,
+        wire.key,
+        wire.value,
+        wire.timestamp,
+        dict(wire.headers),
+        wire.subject,
+        wire.replySubject,
+    )
+
+
+@given(wire_acks, texts)
+def test_acks_are_read_as_protobuf_writes_them(wire: Any, correlation_id: str) -> None:
+    response = WireResponse(ack=wire, correlationId=correlation_id)
+    assert decode_publish_response(response.SerializeToString()) == PublishReply(
+        wire.correlationId or correlation_id, ours(wire)
+    )
+
+
+@given(st.none() | wire_acks, st.integers(0, 7), texts, texts)
+def test_an_error_beats_the_ack_that_comes_with_it(
+    wire: Any, code: int, text: str, correlation_id: str
+) -> None:
+    response = WireResponse(
+        ack=wire, asyncError={"code": code, "message": text}, correlationId=correlation_id
+    )
+    assert decode_publish_response(response.SerializeToString()) == PublishReply(
+        correlation_id, None, code, text
+    )
+
+
+def test_an_empty_error_is_an_error_with_code_zero() -> None:
+    response = WireResponse(ack=WireAck(), correlationId="1")
+    response.asyncError.SetInParent()
+    reply = decode_publish_response(response.SerializeToString())
+    assert reply == PublishReply("1", None, 0, "")
+
+
+def test_codes_of_future_servers_are_kept_or_count_as_unknown() -> None:
+    refusal = WireResponse(asyncError={"code": 99})
+    assert decode_publish_response(refusal.SerializeToString()).error_code == 99
+    nack = WireResponse(ack={"ackError": 99, "ackPolicy": 99})
+    ack = decode_publish_response(nack.SerializeToString()).ack
+    assert ack is not None
+    assert ack.ack_error is AckError.UNKNOWN
+    assert ack.ack_policy is AckPolicy.LEADER
+
+
+def test_fields_of_future_servers_are_passed_over() -> None:
+    data = WireMessage(offset=3).SerializeToString() + b"\xf8\x07\x01"
+    assert decode_message(data) == Message("", 0, 3, b"", b"", 0)
+
+
+# Garbage
+
+
+def test_a_response_with_neither_ack_nor_error_is_malformed() -> None:
+    with pytest.raises(MalformedData, match="neither"):
+        decode_publish_response(WireResponse(correlationId="1").SerializeToString())
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, wires: st.SearchStrategy[Any]) -> bytes:
+    """The bytes of a message with some of them changed, lost or added."""
+    data = bytearray(draw(wires).SerializeToString())
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(data)))
+        data[place : place + draw(st.integers(0, 2))] = draw(st.binary(max_size=2))
+    return bytes(data)
+
+
+@given(st.binary(max_size=30) | spoilt(wire_messages))
+@example(b"\x0a\x01\x00")  # offset as bytes
+@example(b"\x20\x01\x2d\x00\x00\x00\x00")  # stream as a fixed number
+@example(b"\x4a\x04\x08\x01\x12\x00")  # the name of a header as a number
+@example(b"\x2a\x01\xff")  # a stream that is not UTF-8
+@example(b"\x28\x05")  # stream as a number
+def test_garbage_is_malformed_or_a_sound_message(data: bytes) -> None:
+    try:
+        message = decode_message(data)
+    except MalformedData:
+        return
+    numbers = (message.partition, message.offset, message.timestamp)
+    texts = (message.stream, message.subject, message.reply_subject, *message.headers)
+    blobs = (message.key, message.value, *message.headers.values())
+    assert [type(number) for number in numbers] == [int] * 3
+    assert {type(text) for text in texts} == {str}
+    assert {type(blob) for blob in blobs} == {bytes}
+
+
+responses = st.builds(
+    lambda ack, error: WireResponse(ack=ack, asyncError=error, correlationId="7"),
+    st.none() | wire_acks,
+    st.none() | st.just({"code": 3, "message": "no"}),
+)
+
+
+@given(st.binary(max_size=30) | spoilt(responses))
+@example(b"\x12\x02\x0a\x00")  # the code of an error as bytes
+@example(b"\x12\x02\x10\x01")  # the text of an error as a number
+@example(b"\x10\x01")  # the error itself as a number
+@example(b"\x08\x01")  # the ack itself as a number
+@example(b"\x0a\x02\x52\x00")  # the error of an ack as bytes
+@example(b"\x0a\x02\x22\x00")  # the offset of an ack as bytes
+@example(b"\x0a\x02\x0a\x00\x18\x05")  # the correlation id as a number
+def test_garbage_is_malformed_or_a_sound_answer(data: bytes) -> None:
+    try:
+        reply = decode_publish_response(data)
+    except MalformedData:
+        return
+    assert type(reply.correlation_id) is str
+    assert type(reply.error_text) is str
+    if reply.ack is None:
+        assert type(reply.error_code) is int
+        return
+    ack = reply.ack
+    numbers = (ack.offset, ack.reception_timestamp, ack.commit_timestamp)
+    texts = (ack.stream, ack.partition_subject, ack.msg_subject, ack.ack_inbox, ack.correlation_id)
+    assert [type(number) for number in numbers] == [int] * 3
+    assert {type(text) for text in texts} == {str}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x0a\x01\x00", b"\x2a\x01\xff", b"\x28\x05", b"\x4a\x04\x08\x01\x12\x00"],
+)
+def test_fields_of_wrong_types_are_malformed_messages(data: bytes) -> None:
+    with pytest.raises(MalformedData):
+        decode_message(data)
+
+
+@pytest.mark.parametrize("field", ["stream", "offset", "ack_error", "commit_timestamp"])
+def test_fields_of_wrong_types_are_malformed_acks(field: str) -> None:
+    wire = proto.Ack()
+    setattr(wire, field, [])
+    with pytest.raises(MalformedData):
+        ack_from_wire(wire)
