@@ -12,6 +12,7 @@ from grpclib.client import Channel, Handler
 from grpclib.config import Configuration
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import H2Protocol
+from h2.config import H2Configuration
 from h2.settings import SettingCodes
 
 from liftbridge_aio.model import parse_address
@@ -25,6 +26,10 @@ logger = logging.getLogger("liftbridge_aio.net")
 
 _WIDEST_WINDOW: Final = 2**31 - 1
 """For the connection: one unread stream must not starve the others (only streams are limited)."""
+
+_TYPE_OFFSET: Final = 3
+"""Where a frame of HTTP/2 says what it is."""
+_SETTINGS_TYPE: Final = 4
 
 HEALTH_SERVICE: Final = "proto.API"
 """The name under which servers report the health of the Liftbridge API."""
@@ -56,14 +61,39 @@ class _Handler(Handler):
         self._on_close()
 
 
+class _Protocol(H2Protocol):
+    """Recognises servers of something else: those of HTTP/2 begin with a frame of settings."""
+
+    def __init__(self, handler: Handler, config: Configuration, h2_config: H2Configuration) -> None:
+        super().__init__(handler, config, h2_config)
+        self._head = b""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether what came first was no HTTP/2."""
+        return len(self._head) == _TYPE_OFFSET + 1 and self._head[_TYPE_OFFSET] != _SETTINGS_TYPE
+
+    def data_received(self, data: bytes) -> None:
+        if len(self._head) <= _TYPE_OFFSET:
+            self._head = (self._head + data)[: _TYPE_OFFSET + 1]
+        super().data_received(data)
+
+
 class _OneConnectionChannel(Channel):
     """A channel that connects once: grpclib would silently redial in the middle of a call."""
 
     spent = False
     on_close: Callable[[], None]
+    first_protocol: _Protocol | None = None
 
     def _protocol_factory(self) -> H2Protocol:
-        return H2Protocol(_Handler(self.on_close), self._config, self._h2_config)
+        self.first_protocol = _Protocol(_Handler(self.on_close), self._config, self._h2_config)
+        return self.first_protocol
+
+    @property
+    def foreign(self) -> bool:
+        """Whether something answered that does not speak HTTP/2."""
+        return self.first_protocol is not None and self.first_protocol.foreign
 
     async def __connect__(self) -> H2Protocol:
         if self.spent:
@@ -134,6 +164,7 @@ class Link:
                 self.close()
         if self.state is not LinkState.NEW:
             self._channel.forget_connection()
+            self._raise_if_foreign()
             text = f"{self.address} closed the connection at once"
             raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
         self.state = LinkState.UP
@@ -155,6 +186,7 @@ class Link:
             CallFailure: the link is down.
         """
         if self.state is not LinkState.UP:
+            self._raise_if_foreign()
             text = f"the link to {self.address} is {self.state.value}"
             raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
         return Exchange(
@@ -169,8 +201,20 @@ class Link:
         Raises:
             CallFailure: it did not succeed.
         """
+        try:
+            data = await self._exchange(rpc, bytes(request), timeout)
+        except CallFailure as failure:
+            self._raise_if_foreign(failure)
+            raise
+        try:
+            return rpc.reply.parse(data)
+        except Exception as error:
+            text = f"the answer to {rpc.name} cannot be read: {error!r}"
+            raise CallFailure(Code.INTERNAL, text) from error
+
+    async def _exchange(self, rpc: Rpc[Any, Any], request: bytes, timeout: float | None) -> bytes:
         async with self.open(rpc, timeout) as exchange:
-            await exchange.send([bytes(request)], end=True)
+            await exchange.send([request], end=True)
             data = await exchange.receive()
             if data is None:
                 raise CallFailure(Code.INTERNAL, "the server answered without a message")
@@ -178,11 +222,14 @@ class Link:
             trailing = await exchange.receive()
             if trailing is not None:
                 raise CallFailure(Code.INTERNAL, "the server answered with two messages")
-        try:
-            return rpc.reply.parse(data)
-        except Exception as error:
-            text = f"the answer to {rpc.name} cannot be read: {error!r}"
-            raise CallFailure(Code.INTERNAL, text) from error
+        return data
+
+    def _raise_if_foreign(self, cause: CallFailure | None = None) -> None:
+        if self._channel.foreign:
+            text = f"{self.address} does not speak HTTP/2"
+            raise CallFailure(
+                Code.UNAVAILABLE, text, Reach.NOT_SENT, wrong_protocol=True
+            ) from cause
 
     async def check_health(self, timeout: float) -> None:
         """Ask the server for a sign of life; any answer is one. Cancelling resets the call.
