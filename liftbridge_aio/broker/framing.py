@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import anyio
 from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
@@ -36,6 +37,18 @@ class MessageCodec(CodecBase):
     def decode(self, data: bytes, message_type: Any) -> Any:
         """Not called: requests come in through `receive`."""
         raise NotImplementedError
+
+
+async def send(stream: Stream[RequestT, ReplyT], reply: ReplyT) -> None:
+    """Send one message of a call that sends many.
+
+    Waits while the client gives no credit; cancelling then leaves the message cut off.
+    """
+    if stream._stream.connection.is_closing():  # noqa: SLF001 - as in receive
+        # asyncio knows of a lost connection some rounds of the event loop before grpclib does, and
+        # warns of each write in between. grpclib cancels the call when it knows.
+        await anyio.sleep_forever()
+    await stream.send_message(reply)
 
 
 async def receive(

@@ -16,7 +16,7 @@ from liftbridge_aio.wire import proto
 
 from . import messages
 from .errors import PublishCode, PublishRefused
-from .framing import receive
+from .framing import receive, send
 from .state import ClusterState
 
 HALF_CLOSE_WAIT: Final = 5.0
@@ -102,7 +102,7 @@ class PublishSession:
         sent = 0
         while True:
             while self._outbox:
-                await stream.send_message(self._outbox.popleft())
+                await send(stream, self._outbox.popleft())
                 sent += 1
                 if sent % _TURN == 0:
                     self._drained.set()

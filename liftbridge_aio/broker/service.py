@@ -22,7 +22,7 @@ from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
 from . import messages
 from .cursors import CursorStore
 from .errors import BrokerError, Code, PublishRefused
-from .framing import receive_only
+from .framing import receive_only, send
 from .incoming import Incoming
 from .procedures import Answer, AnyStream, Procedures
 from .publish_session import PublishSession
@@ -286,7 +286,7 @@ class LiftbridgeService:
                 if not batch:
                     await changed.wait()
                 for message in batch:
-                    await stream.send_message(messages.stored_message(message))
+                    await send(stream, messages.stored_message(message))
                 self.counters.messages_delivered += len(batch)
                 await asyncio.sleep(0)  # sending need not wait for anything
         finally:
