@@ -267,6 +267,7 @@ class ClientPublishing(ClientFace):
             ack_policy=ack_policy,
             ack_inbox=ack_inbox,
             correlation_id=correlation_id,
+            max_message_bytes=self.options.max_message_bytes,
             timeout=timer_seconds(
                 self.options.ack_timeout if timeout is None else timeout, "timeout"
             ),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from .errors import InvalidRequest
+from .errors import InvalidRequest, MessageTooLarge
 from .model import RESERVED_HEADERS, AckPolicy
+
+_SERVER_OVERHEAD_BYTES: Final = 256
+"""Room for what the server adds before it compares with its limit: subject, inbox, frame."""
 
 
 def _is_bytes(value: object) -> bool:
@@ -44,12 +48,29 @@ def check_message(
     elif expected_offset is not None and ack_policy is AckPolicy.NONE:
         problem = "without an ack nobody learns whether the expected offset was the right one"
     elif headers:
-        problem = _header_problem(headers)
+        problem = header_problem(headers)
     if problem is not None:
         raise InvalidRequest(problem, stream=stream or None, partition=partition)
 
 
-def _header_problem(headers: Mapping[str, bytes]) -> str | None:
+def check_size(
+    size: int, limit: int, *, stream: str | None = None, partition: int | None = None
+) -> None:
+    """Check the size of an encoded message.
+
+    Raises:
+        MessageTooLarge: with what the server adds it exceeds `limit` bytes.
+    """
+    if size + _SERVER_OVERHEAD_BYTES > limit:
+        text = (
+            f"a message of {size} bytes, with {_SERVER_OVERHEAD_BYTES} for what the server adds,"
+            f" exceeds max_message_bytes ({limit})"
+        )
+        raise MessageTooLarge(text, stream=stream, partition=partition)
+
+
+def header_problem(headers: Mapping[str, bytes]) -> str | None:
+    """Say what is wrong about the headers of a message, None if nothing is."""
     for name, content in headers.items():
         if not _is_text(name) or not _is_bytes(content):
             return f"headers map names to bytes, not {name!r} to {type(content).__name__}"

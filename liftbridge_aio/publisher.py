@@ -13,7 +13,6 @@ from .errors import (
     ClientClosed,
     DuplicateCorrelationId,
     InvalidRequest,
-    MessageTooLarge,
     PublishNotSent,
     PublishOutcomeUnknown,
     PublishTimeout,
@@ -23,7 +22,7 @@ from .net.connection import Connection
 from .net.publish_session import PendingPublish
 from .options import ClientOptions, Duration, timer_seconds
 from .partitioner import by_key
-from .publish_check import check_message
+from .publish_check import check_message, check_size
 from .publish_lanes import PublishLanes
 from .publish_window import PublishWindow
 from .status import CallFailure
@@ -31,8 +30,6 @@ from .wire.codec import encode_publish_request
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
-_SERVER_OVERHEAD_BYTES: Final = 256
-"""Room for what the server adds before it compares with its limit: subject, inbox, frame."""
 _SLOWEST_SWEEP: Final = 0.25
 _QUICKEST_SWEEP: Final = 0.01
 
@@ -134,12 +131,8 @@ class Publisher:
             correlation_id=correlation_id,
             expected_offset=expected_offset,
         )
-        if len(payload) + _SERVER_OVERHEAD_BYTES > self._options.max_message_bytes:
-            text = (
-                f"a message of {len(payload)} bytes, with {_SERVER_OVERHEAD_BYTES} for what the"
-                f" server adds, exceeds max_message_bytes ({self._options.max_message_bytes})"
-            )
-            raise MessageTooLarge(text, stream=stream, partition=partition)
+        limit = self._options.max_message_bytes
+        check_size(len(payload), limit, stream=stream, partition=partition)
         if not self._window.try_enter(len(payload)):
             await self._enter_window(len(payload), send_by, stream, partition)
         pending = PendingPublish(

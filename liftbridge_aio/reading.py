@@ -67,6 +67,11 @@ class Reading:
         self._lost_since: float | None = None
         self._attempts = 0
 
+    @property
+    def accepted(self) -> bool:
+        """Whether the server has accepted the subscription at least once."""
+        return not self._never_started
+
     async def run(self) -> None:
         """Read until the end, whatever that is. Cancelling ends the feed as closed."""
         if self._budget.join():

@@ -171,7 +171,9 @@ def _untraced_error(call: str, failure: CallFailure) -> LiftbridgeError:
         return errors.CursorsUnavailable(text)
     if "encryption" in failure.text and code in {Code.FAILED_PRECONDITION, Code.INTERNAL}:
         return errors.EncryptionFailed(text)
-    if code is Code.RESOURCE_EXHAUSTED and "max_receive_bytes" in failure.text:
+    if "maximum payload exceeded" in failure.text or (
+        code is Code.RESOURCE_EXHAUSTED and "max_receive_bytes" in failure.text
+    ):
         return errors.MessageTooLarge(text)
     if code is Code.INVALID_ARGUMENT and "reserved" in failure.text:
         return errors.StreamReserved(text)

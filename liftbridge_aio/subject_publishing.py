@@ -12,9 +12,10 @@ from .errors import (
     PublishOutcomeUnknown,
     RequestTimeout,
 )
-from .model import RESERVED_HEADERS, Ack, AckError, AckPolicy
+from .model import Ack, AckError, AckPolicy
 from .names import subject_problem
 from .net.connection import Connection
+from .publish_check import check_size, header_problem
 from .publish_status import PublishCode, publish_error
 from .wire import proto
 from .wire.codec import ack_from_wire
@@ -31,6 +32,7 @@ async def publish_to_subject(
     ack_policy: AckPolicy,
     ack_inbox: str | None,
     correlation_id: str | None,
+    max_message_bytes: int,
     timeout: float,
 ) -> Ack | None:
     """Publish to a NATS subject; see `Client.publish_to_subject`."""
@@ -40,9 +42,9 @@ async def publish_to_subject(
         raise InvalidRequest(text)
     if not (_is_bytes(value) and (key is None or _is_bytes(key))):
         raise InvalidRequest("keys and values are bytes; encode them first")
-    if headers and not RESERVED_HEADERS.isdisjoint(headers):
-        text = f"the server writes the headers {sorted(RESERVED_HEADERS)} itself (W5)"
-        raise InvalidRequest(text)
+    problem = header_problem(headers) if headers else None
+    if problem is not None:
+        raise InvalidRequest(problem)
     request = proto.PublishToSubjectRequest(
         subject=subject,
         value=value,
@@ -52,6 +54,7 @@ async def publish_to_subject(
         ack_inbox=ack_inbox or "",
         correlation_id=correlation_id or "",
     )
+    check_size(len(bytes(request)), max_message_bytes)
     try:
         # The deadline goes along: without one the server neither waits nor acks.
         reply = await connection.router.call_any(PUBLISH_TO_SUBJECT, request, timeout)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import anyio
 
+from .errors import ClientClosed
 from .model import EndReason, Message
 from .reading import Reading
 
@@ -117,11 +118,15 @@ class Subscription:
         Raises:
             StreamNotFound: no broker knows the stream.
             PartitionNotFound: the stream has no such partition.
+            ClientClosed: the client, or this, was closed meanwhile.
             LiftbridgeError: it was not accepted, or no server answered.
         """
         self._entered = True
         try:
             await self._start()
+            if not self._reading.accepted and self._feed.reason is EndReason.CLOSED:
+                text = "closed before the server had accepted the subscription"
+                raise ClientClosed(text, stream=self.stream, partition=self.partition)
         except BaseException:
             self._entered = False
             self._drop()
