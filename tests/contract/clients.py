@@ -6,7 +6,6 @@ import asyncio
 from typing import Final
 
 from contract.raw import BOUND, eventually
-
 from liftbridge_aio import Client, Hook, Message, StartAt, StopAt
 from liftbridge_aio.subscription import Subscription
 from liftbridge_aio.telemetry import (

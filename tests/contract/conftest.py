@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from contract.raw import Wire
-from servers.node import LiftbridgeNode, Server
 
+from contract.raw import Wire
 from liftbridge_aio import Client
+from servers.node import LiftbridgeNode, Server
 
 
 @pytest.fixture

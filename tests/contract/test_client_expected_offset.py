@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from contract.clients import Watcher, read_out, values
-from servers.node import Server
 
+from contract.clients import Watcher, read_out, values
 from liftbridge_aio import (
     Ack,
     AckPolicy,
@@ -22,6 +21,7 @@ from liftbridge_aio import (
     StreamOptions,
 )
 from liftbridge_aio.testing import CuttingProxy
+from servers.node import Server
 
 CONTROLLED = StreamOptions(optimistic_concurrency_control=True)
 SOON = Retry(attempts=10, backoff=Backoff(initial=0.01, maximum=0.05))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from contract.clients import EARLIEST, LATEST, Watcher, read_out, stored, values
 from contract.raw import BOUND, eventually
-from servers.node import Server
-
 from liftbridge_aio import (
     Ack,
     AckPolicy,
@@ -25,6 +24,7 @@ from liftbridge_aio import (
     StreamNotFound,
 )
 from liftbridge_aio.testing import CuttingProxy
+from servers.node import Server
 
 NONE = AckPolicy.NONE
 

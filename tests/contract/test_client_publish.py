@@ -6,10 +6,9 @@ import time
 from typing import Any
 
 import pytest
+
 from contract.clients import read_out, stored, values
 from contract.raw import Wire
-from servers.node import Server
-
 from liftbridge_aio import (
     Ack,
     AckError,
@@ -25,6 +24,7 @@ from liftbridge_aio import (
     by_key,
     round_robin,
 )
+from servers.node import Server
 
 WITH_ACK = [AckPolicy.LEADER, AckPolicy.ALL]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from contract.clients import EARLIEST, LATEST, Watcher, rest, stored, take, values
 from contract.raw import Wire, eventually
-from servers.node import Server
-
 from liftbridge_aio import (
     Client,
     ClientOptions,
@@ -22,6 +21,7 @@ from liftbridge_aio import (
     StreamNotFound,
     UnsupportedByServer,
 )
+from servers.node import Server
 
 LETTERS = [b"a", b"b", b"c"]
 

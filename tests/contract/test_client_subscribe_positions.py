@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+
 from contract.clients import EARLIEST, LATEST, rest, stored, take, values
 from contract.raw import BOUND, Wire
-
 from liftbridge_aio import (
     AckPolicy,
     Client,

@@ -7,11 +7,11 @@ import gc
 import warnings
 
 import pytest
+
 from contract.clients import EARLIEST, LATEST, rest, take, values
 from contract.raw import BOUND, eventually
-from servers.node import Server
-
 from liftbridge_aio import Client, ClientOptions, ConcurrentRead, EndReason, Hook, Message, StartAt
+from servers.node import Server
 
 LETTERS = [b"a", b"b", b"c"]
 

@@ -1,0 +1,267 @@
+"""Timeouts and cancellation around calls of the client: none leaks, none is swallowed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import anyio
+import pytest
+
+from contract.clients import EARLIEST, read_out, rest, values
+from contract.raw import BOUND
+from liftbridge_aio import (
+    Backoff,
+    Client,
+    ClientOptions,
+    LiftbridgeError,
+    PublishOutcomeUnknown,
+    SubscriptionLost,
+)
+from liftbridge_aio.testing import CuttingProxy
+from servers.node import Server
+
+Call = Callable[[Client, str], Awaitable[object]]
+
+CALLS = [
+    pytest.param(lambda client, name: client.publish(name, b""), id="publish"),
+    pytest.param(lambda client, name: client.publish_many(name, [b""] * 3), id="publish_many"),
+    pytest.param(lambda client, name: client.publish_to_subject(name, b""), id="subject"),
+    pytest.param(lambda client, name: client.subscribe(name).__aenter__(), id="subscribe"),
+    pytest.param(lambda client, name: anext(client.subscribe(name)), id="anext"),
+    pytest.param(lambda client, name: client.set_cursor("id", name, 0, 1), id="set_cursor"),
+    pytest.param(lambda client, name: client.fetch_cursor("id", name, 0), id="fetch_cursor"),
+    pytest.param(lambda client, name: client.create_stream(name + "2"), id="create"),
+    pytest.param(lambda client, name: client.pause_stream(name), id="pause"),
+    pytest.param(lambda client, name: client.resume_stream(name), id="resume"),
+    pytest.param(lambda client, _: client.fetch_metadata(), id="metadata"),
+    pytest.param(lambda client, name: client.fetch_partition_metadata(name, 0), id="partition"),
+    pytest.param(lambda client, _: client.ping(), id="ping"),
+    pytest.param(lambda client, _: client.wait_ready(), id="wait_ready"),
+]
+
+
+@pytest.fixture
+async def proxy(server: Server) -> AsyncIterator[CuttingProxy]:
+    async with CuttingProxy(server.address) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def hasty(proxy: CuttingProxy, stream_name: str) -> AsyncIterator[Client]:
+    """A client behind the proxy that gives up soon, all its links up, and a stream."""
+    options = ClientOptions(
+        connect_timeout=0.3,
+        call_timeout=0.3,
+        ack_timeout=0.3,
+        publish_timeout=0.3,
+        resubscribe_timeout=0.3,
+        close_timeout=0.3,
+        backoff=Backoff(initial=0.01, maximum=0.05),
+        address_map=lambda _: proxy.address,
+    )
+    client = Client(proxy.address, options=options)
+    await client.wait_ready(timeout=BOUND)
+    await client.create_stream(stream_name, timeout=BOUND)
+    await client.publish(stream_name, b"", timeout=BOUND)
+    await client.fetch_cursor("id", stream_name, 0, timeout=BOUND)
+    yield client
+    await client.aclose()
+
+
+def cancelling() -> int:
+    """How many cancellations the current task has been asked for and not yet given back."""
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling()
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_call_that_times_out_leaves_its_task_in_peace(
+    hasty: Client, proxy: CuttingProxy, stream_name: str, call: Call
+) -> None:
+    proxy.freeze()
+    async with asyncio.timeout(5) as bound:
+        with pytest.raises(LiftbridgeError) as failed:
+            await call(hasty, stream_name)
+        assert cancelling() == 0
+        await asyncio.sleep(0)
+    assert not bound.expired()
+    assert failed.value.__class__.__module__ == "liftbridge_aio.errors"
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_call_whose_link_breaks_leaves_its_task_in_peace(
+    hasty: Client, proxy: CuttingProxy, stream_name: str, call: Call
+) -> None:
+    proxy.freeze()
+
+    async def break_it() -> None:
+        await asyncio.sleep(0.02)  # the call is on its way
+        await proxy.refuse()
+        await proxy.cut()
+
+    breaking = asyncio.create_task(break_it())
+    async with asyncio.timeout(5):
+        with pytest.raises(LiftbridgeError):
+            await call(hasty, stream_name)
+        assert cancelling() == 0
+        await asyncio.sleep(0)
+    await breaking
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_an_outer_timeout_is_a_timeout_of_the_outer_one(
+    hasty: Client, proxy: CuttingProxy, stream_name: str, call: Call
+) -> None:
+    proxy.freeze()
+    with pytest.raises(TimeoutError) as failed:
+        async with asyncio.timeout(0.05):
+            await call(hasty, stream_name)
+    assert not isinstance(failed.value, LiftbridgeError)
+    assert cancelling() == 0
+
+    with anyio.move_on_after(0.05) as scope:
+        await call(hasty, stream_name)
+    assert scope.cancelled_caught
+    assert cancelling() == 0
+
+    with pytest.raises(TimeoutError), anyio.fail_after(0.05):
+        await call(hasty, stream_name)
+    assert cancelling() == 0
+
+    proxy.thaw()
+    async with asyncio.timeout(BOUND):
+        assert await hasty.ping(timeout=BOUND) > 0
+
+
+async def test_a_reading_that_cannot_be_resumed_leaves_its_task_in_peace(
+    hasty: Client, proxy: CuttingProxy, stream_name: str
+) -> None:
+    async with asyncio.timeout(5):
+        subscription = hasty.subscribe(stream_name, start=EARLIEST, timeout=BOUND)
+        assert (await anext(subscription)).offset == 0
+        await proxy.refuse()
+        await proxy.cut()
+        with pytest.raises(SubscriptionLost) as lost:
+            await anext(subscription)
+        assert cancelling() == 0
+        await asyncio.sleep(0)
+    assert lost.value.last_offset == 0
+    assert (lost.value.stream, lost.value.partition) == (stream_name, 0)
+
+
+async def test_in_a_task_group_an_error_of_the_client_is_the_one_that_shows(
+    hasty: Client, proxy: CuttingProxy, stream_name: str
+) -> None:
+    proxy.freeze()
+
+    async def publish() -> None:
+        await hasty.publish(stream_name, b"")
+
+    async def wait() -> None:
+        await asyncio.sleep(BOUND)
+
+    with pytest.raises(ExceptionGroup) as failed:  # noqa: PT012 - a group has children
+        async with asyncio.TaskGroup() as group:
+            group.create_task(publish())
+            group.create_task(wait())
+    [error] = failed.value.exceptions
+    assert isinstance(error, PublishOutcomeUnknown)
+
+
+async def test_in_an_anyio_group_an_error_of_the_client_is_the_one_that_shows(
+    hasty: Client, proxy: CuttingProxy, stream_name: str
+) -> None:
+    proxy.freeze()
+
+    async def publish() -> None:
+        await hasty.publish(stream_name, b"")
+
+    with pytest.raises(ExceptionGroup) as failed:  # noqa: PT012 - a group has children
+        async with anyio.create_task_group() as group:
+            group.start_soon(publish)
+            group.start_soon(anyio.sleep, BOUND)
+    [error] = failed.value.exceptions
+    assert isinstance(error, PublishOutcomeUnknown)
+    assert cancelling() == 0
+
+
+async def test_a_failing_group_ends_the_readings_in_it(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name)
+    entered = asyncio.Event()
+
+    async def read() -> None:
+        async with client.subscribe(stream_name) as subscription:
+            entered.set()
+            await rest(subscription)
+
+    async def fail() -> None:
+        await entered.wait()
+        raise ValueError
+
+    with pytest.raises(ExceptionGroup) as failed:  # noqa: PT012 - a group has children
+        async with asyncio.TaskGroup() as group:
+            group.create_task(read())
+            group.create_task(fail())
+    assert [type(error) for error in failed.value.exceptions] == [ValueError]
+    assert client.statistics().subscriptions == 0
+    assert await client.publish(stream_name, b"") is not None
+
+
+async def test_a_cancelled_publish_is_taken_back_or_stored_once(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    kept = []
+    for n in range(60):
+        publishing = asyncio.create_task(client.publish(stream_name, b"%d" % n))
+        for _ in range(n % 12):
+            await asyncio.sleep(0)
+        if not publishing.cancel():
+            kept.append(b"%d" % n)
+        await asyncio.gather(publishing, return_exceptions=True)
+    await client.publish(stream_name, b"last")
+
+    found = values(await read_out(client, stream_name))
+    assert len(set(found)) == len(found)
+    assert found == [*sorted(found[:-1], key=int), b"last"]
+    assert set(kept) <= set(found)
+    assert b"0" not in found  # cancelled before it had begun
+    figures = client.statistics().publisher
+    assert figures is not None
+    assert (figures.in_flight, figures.in_flight_bytes) == (0, 0)
+
+
+async def test_cancelling_one_of_those_who_share_a_question_leaves_the_others(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, partitions=3)
+    tasks = [
+        asyncio.create_task(client.publish(stream_name, b"", key=b"%d" % n)) for n in range(20)
+    ]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    async with asyncio.timeout(BOUND):
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(outcomes[0], asyncio.CancelledError)
+    assert not any(isinstance(outcome, BaseException) for outcome in outcomes[1:])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="uvloop does not run there")
+async def test_all_of_it_works_on_uvloop(server: Server, stream_name: str) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def scenario() -> list[bytes]:
+        async with asyncio.timeout(BOUND), Client(server.address) as client:
+            await client.create_stream(stream_name)
+            async with client.subscribe(stream_name) as subscription:
+                await client.publish_many(stream_name, [b"0", b"1"])
+                return [(await anext(subscription)).value for _ in range(2)]
+
+    def run() -> list[bytes]:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(scenario())
+
+    assert await asyncio.to_thread(run) == [b"0", b"1"]
