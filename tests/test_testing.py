@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -220,6 +222,23 @@ async def test_closing_twice_from_another_task_leaves_no_task_and_no_connection(
         await asyncio.open_connection(*parse_address(proxy.address))
     await eventually(lambda: echo.ended == 1)
     assert asyncio.all_tasks() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fills the queue of a port as Linux does")
+async def test_closing_does_not_wait_for_a_target_that_never_answers() -> None:
+    with contextlib.ExitStack() as sockets:
+        target = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):  # more than the queue holds: the next one waits for ever
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(target.getsockname())
+        before = asyncio.all_tasks()
+        async with CuttingProxy(f"127.0.0.1:{target.getsockname()[1]}") as proxy:
+            _, writer = await asyncio.open_connection(*parse_address(proxy.address))
+            await eventually(lambda: proxy.statistics().open_connections == 1)
+            await asyncio.wait_for(proxy.aclose(), BOUND)
+        writer.close()
+        assert asyncio.all_tasks() == before
 
 
 async def test_a_proxy_that_was_never_entered_closes_and_one_cannot_be_entered_twice(

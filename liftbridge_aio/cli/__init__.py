@@ -7,7 +7,6 @@ Commands import the client and the broker when they run, so that help is quick.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
@@ -69,16 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        _write_no_more()
         return ExitCode.BROKEN_PIPE
     except (LiftbridgeError, OSError) as error:
         say(f"error: {' '.join(str(error).split()) or type(error).__name__}")
         return ExitCode.FAILED
     return result if isinstance(result, int) else ExitCode.DONE
-
-
-def _write_no_more() -> None:
-    """Let the interpreter's last flush go nowhere, or it would complain."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
