@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from .errors import (
@@ -65,6 +67,7 @@ class Reading:
         self._never_started = True
         self._not_found_since: float | None = None
         self._lost_since: float | None = None
+        self._began = asyncio.get_running_loop().time()
         self._attempts = 0
 
     @property
@@ -80,8 +83,8 @@ class Reading:
             await self._begin()
             while not self.feed.ended:
                 failure = await self._read_once()
-                if failure is not None and not self.feed.ended:
-                    await self._recover(failure)
+                while failure is not None and not self.feed.ended:
+                    failure = await self._recover(failure)
         except ClientClosed:
             self.feed.end(EndReason.CLOSED)
         except LiftbridgeError as error:
@@ -113,6 +116,7 @@ class Reading:
 
     async def _begin(self) -> None:
         plan = self.plan
+        self._began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(plan.timeout):
                 await self._resolve()
@@ -165,16 +169,13 @@ class Reading:
         began = asyncio.get_running_loop().time()
         try:
             address = self._connection.router.address_of(broker_for(plan, self._connection))
-            link = await self._connection.pool.get(address, Purpose.SUBSCRIBE)
-            async with link.open(SUBSCRIBE) as exchange:
-                try:
-                    async with asyncio.timeout(plan.timeout):
-                        await exchange.send([bytes(self._request())], end=True)
-                        # The first message is empty whatever its bytes say: the handshake (W16).
-                        handshake = await exchange.receive()
-                except TimeoutError as error:
-                    text = f"{address} did not accept the subscription within {plan.timeout:g} s"
-                    raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from error
+            async with AsyncExitStack() as stack:
+                async with self._in_time(f"{address} did not accept the subscription"):
+                    link = await self._connection.pool.get(address, Purpose.SUBSCRIBE)
+                    exchange = await stack.enter_async_context(link.open(SUBSCRIBE))
+                    await exchange.send([bytes(self._request())], end=True)
+                    # The first message is empty whatever its bytes say: the handshake (W16).
+                    handshake = await exchange.receive()
                 if handshake is None:
                     raise CallFailure(Code.UNAVAILABLE, "the server ended the subscription at once")
                 link.received()
@@ -194,6 +195,25 @@ class Reading:
             if stood and asyncio.get_running_loop().time() - began > _STEADY_AFTER:
                 self._attempts = 0
             return failure
+
+    @asynccontextmanager
+    async def _in_time(self, complaint: str) -> AsyncIterator[None]:
+        """Bound a part of starting or resuming by what is left for the whole.
+
+        Raises:
+            CallFailure: the time is up.
+        """
+        now = asyncio.get_running_loop().time()
+        limit = self.plan.timeout
+        since = self._began if self._never_started else self._lost_since
+        if since is not None:
+            limit = min(limit, since + self._patience() - now)
+        try:
+            async with asyncio.timeout(limit):
+                yield
+        except TimeoutError as error:
+            text = f"{complaint} in time"
+            raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from error
 
     def _accepted(self, address: str) -> None:
         plan, position = self.plan, self.position
@@ -237,22 +257,26 @@ class Reading:
 
     # What to do when it ends
 
-    async def _recover(self, failure: CallFailure) -> None:
-        """End the feed, raise, or return to try again."""
+    async def _recover(self, failure: CallFailure) -> CallFailure | None:
+        """End the feed, raise, or wait until another try makes sense.
+
+        Returns:
+            What failed while waiting, to be recovered from in turn; None if nothing did.
+        """
         plan = self.plan
         end = stream_end(failure, reverse=plan.reverse)
         if plan.reverse and end is StreamEnd.STOP_REACHED and not self.position.finished:
             # Read backwards, a read-only partition stops at its newest message; go on below.
-            return
+            return None
         reason = _ORDERLY.get(end)
         if reason is not None:
             # An unbounded reading of a read-only partition ends with the words of a stop (W21).
             bounded = plan.stop is not None
             self._end(reason if bounded else EndReason.READONLY)
-            return
+            return None
         if end is StreamEnd.REVERSE_DONE:
             self._end(EndReason.STOP_REACHED)
-            return
+            return None
         if end is StreamEnd.DELETED:
             raise StreamDeleted("the stream was deleted") from failure
         if end is StreamEnd.PAUSED:
@@ -267,7 +291,7 @@ class Reading:
             if partition is not None and partition.paused and not plan.resume:
                 raise PartitionPaused("the partition is paused") from failure
         await self._wait_before_next_try(end, failure)
-        await self._renew_metadata()
+        return await self._renew_metadata()
 
     async def _wait_before_next_try(self, end: StreamEnd, failure: CallFailure) -> None:
         now = asyncio.get_running_loop().time()
@@ -283,7 +307,8 @@ class Reading:
         else:
             self._not_found_since = None
         timeout = self._patience()
-        if now + delay - self._lost_since > timeout:
+        since = self._began if self._never_started else self._lost_since
+        if now + delay - since > timeout:
             if self._never_started:
                 raise error_from(SUBSCRIBE.name, failure) from failure
             text = f"could not be resumed within {timeout:g} s: {failure.text}"
@@ -304,18 +329,27 @@ class Reading:
             return StreamNotFound("no broker knows the stream")
         return error_from(SUBSCRIBE.name, failure)
 
-    async def _renew_metadata(self) -> None:
-        """Learn who leads now, and see whether it is still the same stream."""
+    async def _renew_metadata(self) -> CallFailure | None:
+        """Learn who leads now, and that it is still the same stream.
+
+        Without that the reading must not go on: a stream of the same name may have been created
+        anew meanwhile, and its offsets would look like a continuation.
+        """
         stream = self.plan.stream
         try:
-            snapshot = await self._connection.metadata.refresh([stream])
+            async with self._in_time(f"metadata of {stream} could not be fetched"):
+                snapshot = await self._connection.metadata.refresh([stream])
         except (ConnectionFailed, RequestTimeout) as error:
-            logger.debug("metadata of %s could not be refreshed: %s", stream, error)
-            return
+            return CallFailure(Code.UNAVAILABLE, str(error), Reach.UNKNOWN)
+        except CallFailure as failure:
+            return failure
         info = snapshot.streams.get(stream)
-        if info is not None and info.creation_timestamp != self._creation_timestamp:
+        if info is None:
+            return CallFailure(Code.NOT_FOUND, "no broker knows the stream")
+        if info.creation_timestamp != self._creation_timestamp:
             text = "the stream was deleted and created again"
             raise StreamReset(text, offset=self.position.next)
+        return None
 
 
 _ORDERLY: Final = {

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from faults.support import QUICK, Crashable, Options, Recorder
-from servers.build import pinned_version
-from servers.node import LiftbridgeNode, Server
 
+from faults.support import QUICK, Crashable, Options, Recorder
 from liftbridge_aio import Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.testing import CuttingProxy
+from servers.build import pinned_version
+from servers.node import LiftbridgeNode, Server
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from collections import Counter
 from functools import partial
 
 from faults.support import BOUND, Recorder, eventually, read_all
-
 from liftbridge_aio import (
     Client,
     IncorrectOffset,

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
+
 from faults.support import (
     BOUND,
     QUICK,
@@ -21,8 +22,6 @@ from faults.support import (
     outcomes_of,
     read_all,
 )
-from servers.node import Server
-
 from liftbridge_aio import (
     Ack,
     AckTimeout,
@@ -32,6 +31,7 @@ from liftbridge_aio import (
     PublishTimeout,
 )
 from liftbridge_aio.testing import CuttingProxy
+from servers.node import Server
 
 MANY = 10_000
 SOME = 2_000
