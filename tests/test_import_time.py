@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -54,8 +55,12 @@ def test_the_front_door_imports_nothing_heavy(tmp_path: Path) -> None:
 def test_the_front_door_opens_quickly(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    # Processor time, and the quickest of a few runs: how busy the machine is, is no matter of ours.
-    took = min(float(run(TIMED, tmp_path)) for _ in range(5))
+    # Processor time of the quickest run: how busy the machine is, is no matter of ours.
+    took = math.inf
+    for _ in range(15):
+        took = min(took, float(run(TIMED, tmp_path)))
+        if took < 0.7 * MOST:
+            break
     record_property("import_seconds", took)
     print(f"importing the client takes {took * 1000:.0f} ms")  # noqa: T201 - shown with -rP
     assert took < MOST, f"importing the client takes {took * 1000:.0f} ms"
