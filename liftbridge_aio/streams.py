@@ -59,6 +59,9 @@ class StreamAdministration:
         if not 1 <= partitions <= _INT32_MAX:
             # A negative number crashes the server (W30); 0 would silently mean 1.
             problem = f"partitions must be at least 1, not {partitions}"
+        elif partitions > 1 and subject.endswith(".>"):
+            # Partition n listens on "<subject>.<n>", and NATS hangs up on the server for that.
+            problem = f"a subject that ends in '>' is for one partition, not {partitions}"
         elif replication_factor != -1 and not 1 <= replication_factor <= _INT32_MAX:
             problem = f"replication_factor is at least 1, or -1 for all, not {replication_factor}"
         if problem is not None:
