@@ -230,7 +230,7 @@ async def test_closing_does_not_wait_for_a_target_that_never_answers() -> None:
         target = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(3):  # more than the queue holds: the next one waits for ever
             waiting = sockets.enter_context(socket.socket())
-            waiting.setblocking(False)
+            waiting.settimeout(0)
             waiting.connect_ex(target.getsockname())
         before = asyncio.all_tasks()
         async with CuttingProxy(f"127.0.0.1:{target.getsockname()[1]}") as proxy:

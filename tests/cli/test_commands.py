@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from cli.conftest import Run, Start, end
 
+from cli.conftest import Run, Start, end
 from liftbridge_aio.cli.stream_flags import StreamFlags
 from liftbridge_aio.options import StreamOptions
 

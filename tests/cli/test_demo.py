@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from cli.conftest import Run, Start, end
-
 from liftbridge_aio.cli.demo_checks import (
     check_acked,
     check_exactly_once,

@@ -9,8 +9,8 @@ import socket
 from typing import IO
 
 import pytest
-from cli.conftest import BOUND, Run, Start, end
 
+from cli.conftest import BOUND, Run, Start, end
 from liftbridge_aio.model import parse_address
 
 
