@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from liftbridge_aio.cluster_view import merge
-from liftbridge_aio.errors import LiftbridgeError, StreamNotFound
+from liftbridge_aio.errors import ClientClosed, LiftbridgeError, StreamNotFound
 from liftbridge_aio.model import Metadata, PartitionInfo, StreamInfo
 from liftbridge_aio.options import ClientOptions, timer_seconds
 from liftbridge_aio.telemetry import MetadataRefreshed
@@ -119,7 +119,10 @@ class MetadataCache:
             flight.set_result(snapshot)
         finally:
             del self._flights[key]
-            flight.cancel()  # does nothing unless the client was closed meanwhile
+            if not flight.done():
+                # A cancelled future would look like a cancellation of whoever waits for it.
+                flight.set_exception(ClientClosed("the client was closed while it asked"))
+                flight.exception()  # nobody may be waiting any more
 
     async def stream(self, name: str, *, renew: bool = False) -> StreamInfo:
         """Return what is known of a stream, asking for it if need be.

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from liftbridge_aio.errors import ClientClosed
 from liftbridge_aio.options import ClientOptions, timer_seconds
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.telemetry import Connected, Lost
@@ -88,10 +89,15 @@ class LinkPool:
             attempt.set_exception(failure)
             attempt.exception()  # nobody may be waiting any more
         else:
+            try:
+                watcher = self._supervisor.spawn(
+                    self._watch, link, name=f"watch:{purpose.value}:{address}"
+                )
+            except ClientClosed:
+                link.close()  # nobody else would: the pool was closed before this link stood
+                return
             self._links[key] = link
-            self._watchers[link] = self._supervisor.spawn(
-                self._watch, link, name=f"watch:{purpose.value}:{address}"
-            )
+            self._watchers[link] = watcher
             logger.debug("connected %r", link)
             self._reporter.connected(Connected(address, purpose.value))
             attempt.set_result(link)
