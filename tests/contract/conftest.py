@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
 from contract.raw import Wire
-from liftbridge_aio import Client
+from liftbridge_aio import Client, ClientClosed, NotFound
 from servers.node import LiftbridgeNode, Server
 
 
@@ -20,10 +21,16 @@ async def wire(server: Server) -> AsyncIterator[Wire]:
 
 
 @pytest.fixture
-async def client(server: Server) -> AsyncIterator[Client]:
-    """A client of each server in turn."""
+async def client(server: Server, stream_name: str) -> AsyncIterator[Client]:
+    """A client of each server in turn.
+
+    The stream of the test is deleted in the end: every client that connects learns of all streams
+    that there are.
+    """
     async with Client(server.address) as client:
         yield client
+        with suppress(NotFound, ClientClosed):
+            await client.delete_stream(stream_name)
 
 
 @pytest.fixture
