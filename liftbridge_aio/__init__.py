@@ -10,6 +10,7 @@
 """
 
 import logging
+from typing import TYPE_CHECKING, Any
 
 from .client import Client, ClientStatistics
 from .errors import (
@@ -17,6 +18,7 @@ from .errors import (
     ClientClosed,
     ConcurrentRead,
     ConnectionFailed,
+    ConnectTimeout,
     CursorsUnavailable,
     DuplicateCorrelationId,
     EncryptionFailed,
@@ -50,6 +52,7 @@ from .errors import (
     SubscriptionLost,
     UnsupportedByServer,
     UsageError,
+    WrongType,
 )
 from .model import (
     Ack,
@@ -73,6 +76,9 @@ from .partitioner import by_key, round_robin
 from .retry import Backoff, Retry
 from .telemetry import Hook
 
+if TYPE_CHECKING:
+    from .subscription import Subscription
+
 __all__ = [
     "Ack",
     "AckError",
@@ -85,6 +91,7 @@ __all__ = [
     "ClientOptions",
     "ClientStatistics",
     "ConcurrentRead",
+    "ConnectTimeout",
     "ConnectionFailed",
     "CursorsUnavailable",
     "DuplicateCorrelationId",
@@ -130,12 +137,24 @@ __all__ = [
     "StreamOptions",
     "StreamReserved",
     "StreamReset",
+    "Subscription",
     "SubscriptionError",
     "SubscriptionLost",
     "UnsupportedByServer",
     "UsageError",
+    "WrongType",
     "by_key",
     "round_robin",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Subscription":
+        # Imports the network, so it is imported when somebody asks for it.
+        from .subscription import Subscription  # noqa: PLC0415
+
+        return Subscription
+    text = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(text)

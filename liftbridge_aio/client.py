@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from .client_administration import ClientAdministration
 from .client_publishing import ClientPublishing
@@ -22,6 +22,10 @@ from .options import ClientOptions, Duration, timer_seconds
 if TYPE_CHECKING:
     from .client_parts import ClientParts
     from .publisher import PublisherStatistics
+
+
+_LEAST_STOP_TIMEOUT: Final = 1.0
+"""Seconds that tasks always get to end, however long the acks took."""
 
 
 class ClientStatistics(NamedTuple):
@@ -117,6 +121,8 @@ class Client(ClientPublishing, ClientReading, ClientAdministration):
             ClientClosed: it was closed before.
         """
         await self._start()
+        if self.metadata.last_updated is not None:
+            return
         try:
             await self._living.connection.metadata.fetch(
                 timeout=self._seconds(timeout), patient=False
@@ -149,11 +155,14 @@ class Client(ClientPublishing, ClientReading, ClientAdministration):
         if parts is None:
             return
         connection = parts.connection
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timer_seconds(self.options.close_timeout)
         try:
-            await parts.publisher.close(timer_seconds(self.options.close_timeout))
+            await parts.retrying.settle(deadline - loop.time())
+            await parts.publisher.close(deadline - loop.time())
         finally:
             connection.pool.close()
-            await connection.supervisor.stop(timer_seconds(self.options.close_timeout))
+            await connection.supervisor.stop(max(deadline - loop.time(), _LEAST_STOP_TIMEOUT))
 
     def __del__(self) -> None:
         if getattr(self, "_parts", None) is not None and not self._closed:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from .client_face import ClientFace
-from .errors import RequestTimeout
+from .errors import InvalidRequest, RequestTimeout
 from .model import Metadata, PartitionInfo
 from .options import Duration, StreamOptions
 
@@ -167,6 +167,8 @@ class ClientAdministration(ClientFace):
             ConnectionFailed: no server answered.
             RequestTimeout: not in time.
         """
+        if streams is not None and not streams:
+            raise InvalidRequest("an empty list of streams would mean all; leave it out for all")
         return await self._living.connection.metadata.fetch(streams, groups, self._seconds(timeout))
 
     async def fetch_partition_metadata(

@@ -213,9 +213,7 @@ class ClientPublishing(ClientFace):
         limit = None if timeout is None else timer_seconds(timeout, "timeout")
         try:
             async with asyncio.timeout(limit):
-                retrying = parts.retrying.unsettled
-                if retrying:
-                    await asyncio.wait(retrying)
+                await parts.retrying.settle()
                 await parts.publisher.flush()
         except TimeoutError as error:
             if isinstance(error, LiftbridgeError):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import TYPE_CHECKING, Final
 
+from .arguments import INT32_MAX, INT64_MAX, check_text, check_whole_number
 from .client_face import ClientFace
-from .errors import InvalidRequest
+from .errors import InvalidRequest, LiftbridgeError, RequestTimeout
 from .model import Message, StartAt, StopAt
 from .options import UNSET, Duration, Unset, timer_seconds
 from .reading_plan import ReadingPlan
@@ -67,14 +70,30 @@ class ClientReading(ClientFace):
             from_isr_replica=from_isr_replica,
             reverse=reverse,
             timeout=self._seconds(timeout),
+            now=time.time_ns(),
         )
         return parts.subscription(plan, timer_seconds(self.options.close_timeout))
 
     async def _read_one(self, stream: str, partition: int, offset: int) -> Message | None:
-        reading = self.subscribe(stream, partition, StartAt.offset(offset), StopAt.offset(offset))
-        async with reading:
-            async for message in reading:
-                return message
+        """Read the message at an offset; None where there is none. Bounded by call_timeout."""
+        limit = self._seconds(None)
+        parts = self._living
+        try:
+            async with asyncio.timeout(limit):
+                state = await parts.connection.metadata.partition(stream, partition, limit)
+                if offset > state.newest_offset:
+                    return None  # and reading would wait for it
+                reading = self.subscribe(
+                    stream, partition, StartAt.offset(offset), StopAt.offset(offset)
+                )
+                async with reading:
+                    async for message in reading:
+                        return message
+        except TimeoutError as error:
+            if isinstance(error, LiftbridgeError):
+                raise
+            text = f"the message could not be read within {limit:g} s"
+            raise RequestTimeout(text, stream=stream, partition=partition, offset=offset) from None
         return None
 
     async def set_cursor(
@@ -105,9 +124,7 @@ class ClientReading(ClientFace):
             LiftbridgeError: no server answered in time.
         """
         _check_cursor(cursor_id, stream, partition)
-        if not 0 <= offset < 2**63:
-            text = f"a cursor stores an offset from 0 up, not {offset}"
-            raise InvalidRequest(text, stream=stream, partition=partition)
+        check_whole_number(offset, "an offset", 0, INT64_MAX)
         await self._living.cursors.set(cursor_id, stream, partition, offset, self._seconds(timeout))
 
     async def fetch_cursor(
@@ -127,6 +144,9 @@ class ClientReading(ClientFace):
 
 
 def _check_cursor(cursor_id: str, stream: str, partition: int) -> None:
-    if not cursor_id or not stream or partition < 0:
-        text = "a cursor needs an id, a stream and a partition from 0 up"
+    check_text(cursor_id, "the id of a cursor")
+    check_text(stream, "a stream name")
+    check_whole_number(partition, "a partition", 0, INT32_MAX)
+    if not cursor_id or not stream:
+        text = "a cursor needs an id and the name of a stream"
         raise InvalidRequest(text, stream=stream or None, partition=partition)

@@ -7,10 +7,12 @@ overtaken by a newer one before its turn comes is not written at all.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from .cursor_key import cursors_partition
-from .errors import CursorsUnavailable, StreamNotFound
+from .errors import CursorsUnavailable, LiftbridgeError, RequestTimeout, StreamNotFound
 from .model import CURSORS_STREAM
 from .net.connection import Connection
 from .wire import proto
@@ -56,7 +58,7 @@ class Cursors:
         writer.wanted = offset
         writer.users += 1
         try:
-            async with writer.turn:
+            async with _bounded(timeout, stream, partition), writer.turn:
                 if writer.written >= mine:
                     return
                 writing, position = writer.version, writer.wanted
@@ -93,15 +95,16 @@ class Cursors:
             LiftbridgeError: no server answered in time.
         """
         connection = self._connection
-        reply = await connection.router.call_leader(
-            FETCH_CURSOR,
-            proto.FetchCursorRequest(stream=stream, partition=partition, cursor_id=cursor_id),
-            timeout,
-            led=(CURSORS_STREAM, await self._home(cursor_id, stream, partition)),
-            refresh=connection.metadata.refresh,
-            stream=stream,
-            partition=partition,
-        )
+        async with _bounded(timeout, stream, partition):
+            reply = await connection.router.call_leader(
+                FETCH_CURSOR,
+                proto.FetchCursorRequest(stream=stream, partition=partition, cursor_id=cursor_id),
+                timeout,
+                led=(CURSORS_STREAM, await self._home(cursor_id, stream, partition)),
+                refresh=connection.metadata.refresh,
+                stream=stream,
+                partition=partition,
+            )
         return reply.offset if reply.offset >= 0 else None
 
     async def _home(self, cursor_id: str, stream: str, partition: int) -> int:
@@ -111,3 +114,16 @@ class Cursors:
             text = "the server has no __cursors stream"
             raise CursorsUnavailable(text, stream=stream, partition=partition) from error
         return cursors_partition(cursor_id, stream, partition, len(info.partitions))
+
+
+@asynccontextmanager
+async def _bounded(timeout: float, stream: str, partition: int) -> AsyncIterator[None]:
+    """Bound the whole of a call, the wait for its turn included."""
+    try:
+        async with asyncio.timeout(timeout):
+            yield
+    except TimeoutError as error:
+        if isinstance(error, LiftbridgeError):
+            raise
+        text = f"the cursor was not reached within {timeout:g} s"
+        raise RequestTimeout(text, stream=stream, partition=partition) from None

@@ -2,6 +2,7 @@
 
     LiftbridgeError
     ├── InvalidRequest (ValueError)       refused before sending, or by the server as invalid
+    │   ├── WrongType (TypeError)         an argument of the wrong type
     │   ├── MessageTooLarge               larger than client or server allow
     │   ├── StreamReserved                an internal stream that nobody may create or delete
     │   └── DuplicateCorrelationId        the same id is already in flight
@@ -10,6 +11,7 @@
     │   ├── ClientClosed                  the client is closed or was never connected
     │   └── ConcurrentRead                two readers on one subscription
     ├── ConnectionFailed                  no server could be reached, or the link was lost
+    │   ├── ConnectTimeout (TimeoutError) no server could be reached in time
     │   └── NotLiftbridge                 something else answers at that address
     ├── RequestTimeout (TimeoutError)     a call took longer than its timeout
     ├── ServerError                       an answer of the server that has no type of its own
@@ -35,7 +37,7 @@
     │   ├── PublishRefused                any other refusal by the server
     │   └── PublishManyFailed             some of many; has the outcome of each
     └── SubscriptionError
-        ├── SubscriptionLost              could not be resumed in time
+        ├── SubscriptionLost (TimeoutError)  could not be resumed in time
         └── StreamReset                   the log was truncated or created anew
 
 Each names what is known of the stream, partition and offset, and says what to do. Exceptions that
@@ -119,6 +121,10 @@ class InvalidRequest(LiftbridgeError, ValueError):
     """The request makes no sense; nothing was sent, or the server refused it as invalid."""
 
 
+class WrongType(InvalidRequest, TypeError):
+    """An argument has the wrong type; nothing was sent."""
+
+
 class MessageTooLarge(InvalidRequest):
     """The message is larger than the client's or the server's limit; it was not stored."""
 
@@ -163,6 +169,10 @@ class ConnectionFailed(LiftbridgeError):
     hint = "check the addresses and that the servers run"
     reached_server: bool = False
     """Whether a request was sent, so that the server may have acted on it."""
+
+
+class ConnectTimeout(ConnectionFailed, TimeoutError):
+    """No server could be reached before the time of the call was up."""
 
 
 class NotLiftbridge(ConnectionFailed):
@@ -306,7 +316,7 @@ class SubscriptionError(LiftbridgeError):
     """A subscription that ended otherwise than it should."""
 
 
-class SubscriptionLost(SubscriptionError):
+class SubscriptionLost(SubscriptionError, TimeoutError):
     """The subscription broke and could not be resumed within resubscribe_timeout.
 
     Everything up to `offset` (`last_offset`) was delivered.

@@ -51,7 +51,7 @@ class Feed:
         self._wake_reader()
 
     async def room(self) -> None:
-        """Wait until the reader has taken half of what is there. Cancelling is harmless."""
+        """Wait until at most half of the capacity is taken. Cancelling is harmless."""
         while self.full:
             self._writer = asyncio.get_running_loop().create_future()
             try:

@@ -16,10 +16,10 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Protocol, Self
 
+from .arguments import INT64_MAX, check_type, check_whole_number
 from .errors import InvalidRequest
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_INT64_MAX: Final = 2**63 - 1
 
 CURSORS_STREAM: Final = "__cursors"
 """The internal stream in which servers keep cursors."""
@@ -204,6 +204,7 @@ class StartAt:
         Raises:
             InvalidRequest: `delta` is negative.
         """
+        check_type(delta, timedelta, "ago() takes a timedelta")
         if delta < timedelta(0):
             text = f"ago() takes a time span into the past, not {delta!r}"
             raise InvalidRequest(text)
@@ -255,17 +256,14 @@ class StopAt:
 
 
 def _checked_offset(offset: int) -> int:
-    if not 0 <= offset <= _INT64_MAX:
-        text = f"an offset is a number from 0 to {_INT64_MAX}, not {offset}"
-        raise InvalidRequest(text)
+    check_whole_number(offset, "an offset", 0, INT64_MAX)
     return offset
 
 
 def _instant(moment: datetime | int) -> int:
     timestamp = ns_from_datetime(moment) if isinstance(moment, datetime) else moment
-    if not 0 <= timestamp <= _INT64_MAX:
-        text = f"a log holds times from 1970 to 2262, as Unix nanoseconds, not {moment!r}"
-        raise InvalidRequest(text)
+    # A log holds times from 1970 to 2262.
+    check_whole_number(timestamp, "a time in Unix nanoseconds", 0, INT64_MAX)
     return timestamp
 
 

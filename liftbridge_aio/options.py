@@ -14,7 +14,8 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, Self
 
-from .errors import InvalidRequest
+from .arguments import check_whole_number
+from .errors import InvalidRequest, WrongType
 from .model import Partitioner
 from .retry import DEFAULT_BACKOFF, Backoff
 from .telemetry import NO_HOOK, Hook
@@ -43,7 +44,7 @@ def seconds(duration: Duration, name: str = "duration") -> float:
 
     Raises:
         InvalidRequest: it is negative or "not a number".
-        TypeError: it is neither a number nor a timedelta.
+        WrongType: it is neither a number nor a timedelta.
     """
     if not isinstance(duration, int | float | timedelta):
         raise _wrong_type(name, "a number of seconds or a timedelta", duration)
@@ -68,8 +69,8 @@ def timer_seconds(duration: Duration, name: str = "duration") -> float:
     return min(seconds(duration, name), _FOR_EVER)
 
 
-def _wrong_type(name: str, wanted: str, value: object) -> TypeError:
-    return TypeError(f"{name} is {wanted}, not {value!r}")
+def _wrong_type(name: str, wanted: str, value: object) -> WrongType:
+    return WrongType(f"{name} is {wanted}, not {value!r}")
 
 
 def _positive(options: object, *names: str) -> None:
@@ -84,11 +85,7 @@ def _in_range(options: object, low: int, high: int, *names: str, or_none: bool =
         value = getattr(options, name)
         if value is None and or_none:
             continue
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise _wrong_type(name, "a whole number", value)
-        if not low <= value <= high:
-            text = f"{name} must be from {low} to {high}, not {value}"
-            raise InvalidRequest(text)
+        check_whole_number(value, name, low, high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +145,7 @@ class ClientOptions:
 
         Raises:
             InvalidRequest: a value makes no sense.
-            TypeError: a value has the wrong type.
+            WrongType: a value has the wrong type.
         """
         _positive(
             self,
@@ -243,7 +240,7 @@ class StreamOptions:
 
         Raises:
             InvalidRequest: a value makes no sense.
-            TypeError: a value has the wrong type.
+            WrongType: a value has the wrong type.
         """
         for low, high, names in (
             (0, _INT64_MAX, ("retention_max_bytes", "retention_max_messages")),

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from .arguments import (
+    INT32_MAX,
+    INT64_MAX,
+    check_bytes,
+    check_text,
+    check_type,
+    check_whole_number,
+)
 from .errors import InvalidRequest, MessageTooLarge
 from .model import RESERVED_HEADERS, AckPolicy
 
 _SERVER_OVERHEAD_BYTES: Final = 256
 """Room for what the server adds before it compares with its limit: subject, inbox, frame."""
-
-
-def _is_bytes(value: object) -> bool:
-    return isinstance(value, bytes)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def check_message(
@@ -34,23 +34,41 @@ def check_message(
     Raises:
         InvalidRequest: with what is wrong about them.
     """
-    problem = None
-    if not stream:
-        problem = "a stream name must not be empty"
-    elif not _is_bytes(value):
-        problem = f"a value is bytes, not {type(value).__name__}; encode it first"
-    elif key is not None and not _is_bytes(key):
-        problem = f"a key is bytes, not {type(key).__name__}; encode it first"
-    elif partition is not None and not 0 <= partition < 2**31:
-        problem = f"a partition is a number from 0 up, not {partition}"
-    elif expected_offset is not None and not 0 <= expected_offset < 2**63:
-        problem = f"an expected offset is a number from 0 up, not {expected_offset}"
-    elif expected_offset is not None and ack_policy is AckPolicy.NONE:
-        problem = "without an ack nobody learns whether the expected offset was the right one"
-    elif headers:
-        problem = header_problem(headers)
-    if problem is not None:
-        raise InvalidRequest(problem, stream=stream or None, partition=partition)
+    try:
+        check_content(value, key, headers)
+        check_text(stream, "a stream name")
+        if not stream:
+            raise InvalidRequest("a stream name must not be empty")
+        if partition is not None:
+            check_whole_number(partition, "a partition", 0, INT32_MAX)
+        if expected_offset is not None:
+            check_whole_number(expected_offset, "an expected offset", 0, INT64_MAX)
+            if ack_policy is AckPolicy.NONE:
+                text = "without an ack nobody learns whether the expected offset was the right one"
+                raise InvalidRequest(text)
+    except InvalidRequest as error:
+        error.at(stream, partition)
+        raise
+
+
+def check_content(value: bytes, key: bytes | None, headers: Mapping[str, bytes] | None) -> None:
+    """Check what a message consists of.
+
+    Raises:
+        InvalidRequest: with what is wrong about it.
+    """
+    check_bytes(value, "a value")
+    if key is not None:
+        check_bytes(key, "a key")
+    if headers is None:
+        return
+    check_type(headers, (Mapping,), "headers map names to bytes")
+    for name, content in headers.items():
+        check_text(name, "the name of a header")
+        check_bytes(content, f"the header {name!r}")
+        if name in RESERVED_HEADERS:
+            text = f"the server writes the header {name!r} into every message itself (W5)"
+            raise InvalidRequest(text)
 
 
 def check_size(
@@ -67,13 +85,3 @@ def check_size(
             f" exceeds max_message_bytes ({limit})"
         )
         raise MessageTooLarge(text, stream=stream, partition=partition)
-
-
-def header_problem(headers: Mapping[str, bytes]) -> str | None:
-    """Say what is wrong about the headers of a message, None if nothing is."""
-    for name, content in headers.items():
-        if not _is_text(name) or not _is_bytes(content):
-            return f"headers map names to bytes, not {name!r} to {type(content).__name__}"
-        if name in RESERVED_HEADERS:
-            return f"the server writes the header {name!r} into every message itself (W5)"
-    return None

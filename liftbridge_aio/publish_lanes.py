@@ -24,7 +24,7 @@ from .model import AckError, AckPolicy
 from .net.connection import Connection
 from .net.publish_session import PendingPublish, PublishSession, SessionState
 from .publish_outcomes import PublishOutcomes
-from .publish_status import publish_error, stream_unknown
+from .publish_status import PublishCode, publish_error, stream_unknown
 from .publish_window import PublishWindow
 from .session_choice import choose_broker
 from .status import CallFailure
@@ -166,12 +166,17 @@ class PublishLanes:
             self.outcomes.succeed(pending, reply.ack)
         else:
             text = reply.error_text or "the ack carries an error"
+            if code == PublishCode.NOT_FOUND:
+                # Created anew with fewer partitions, perhaps.
+                self._connection.metadata.forget(lane.stream)
             self.outcomes.fail(pending, publish_error(code or 0, text))
         if lane.returned or lane.queue:
             self._advance(lane)
 
     def _stream_unknown(self, lane: _Lane, pending: PendingPublish, reply: PublishReply) -> None:
         now = self._loop.time()
+        pending.written = False  # the broker has said that it did nothing with it
+        self._connection.metadata.forget(lane.stream)
         if lane.unknown_since is None:
             lane.unknown_since = now
         if lane.head is None:
@@ -197,7 +202,6 @@ class PublishLanes:
         if pending.future.done():
             self._head_gone(lane, pending)
         else:
-            pending.written = False
             self._session_of(lane).submit(pending)
 
     def _abandon(self, lane: _Lane, text: str) -> None:
@@ -286,8 +290,14 @@ class PublishLanes:
                     text = "no ack came in time; the leader may be gone or the partition read-only"
                     self._expired(pending, AckTimeout(text))
             elif now >= pending.send_by or pending.future.done():
-                text = "no server could be reached in time"
-                self._expired(pending, PublishTimeout(text))
+                self._expired(pending, self._unsent_error(pending, now))
+
+    def _unsent_error(self, pending: PendingPublish, now: float) -> LiftbridgeError:
+        lane = self._lanes[pending.stream, pending.partition]
+        if lane.unknown_since is not None:
+            text = f"no broker knew the stream, asked for {now - lane.unknown_since:.1f} s"
+            return StreamNotFound(text)
+        return PublishTimeout("no server could be reached in time")
 
     def _expired(self, pending: PendingPublish, error: LiftbridgeError) -> None:
         lane = self._lanes[pending.stream, pending.partition]

@@ -66,18 +66,21 @@ class PublishOutcomes:
         self.forget(pending)
         if pending.future.done():
             return
-        error.at(pending.stream, pending.partition)
+        error.at(pending.stream, pending.partition, pending.expected_offset)
         if isinstance(error, PublishError):
             error.correlation_id = pending.correlation_id
-        self._report(pending.stream, pending.partition, pending.correlation_id, error)
         pending.future.set_exception(error)
-        self._failures.append(pending.future)
+        if not pending.quiet:
+            self.report(error)
+            self.remember(pending.future)
 
     def fail_unasked(
         self, stream: str, partition: int, correlation_id: str, error: LiftbridgeError
     ) -> None:
         """Note an error of a message that nobody waits for, because it asked for no ack."""
-        self._report(stream, partition, correlation_id, error)
+        if isinstance(error, PublishError):
+            error.correlation_id = correlation_id
+        self.report(error.at(stream, partition))
         self._failures.append(error)
 
     def forget(self, pending: PendingPublish) -> bool:
@@ -92,11 +95,16 @@ class PublishOutcomes:
         self._on_settled(pending)
         return True
 
-    def _report(
-        self, stream: str, partition: int, correlation_id: str, error: LiftbridgeError
-    ) -> None:
+    def remember(self, future: asyncio.Future[Ack | None]) -> None:
+        """Keep a failed future for the next flush, which raises what nobody has seen."""
+        self._failures.append(future)
+
+    def report(self, error: LiftbridgeError) -> None:
+        """Count a failure and tell the hook."""
+        correlation_id = error.correlation_id if isinstance(error, PublishError) else ""
         self.failed += 1
-        self._reporter.publish_failed(PublishFailed(stream, partition, correlation_id, error))
+        event = PublishFailed(error.stream or "", error.partition or 0, correlation_id, error)
+        self._reporter.publish_failed(event)
 
     def raise_first_unseen(self) -> None:
         """Raise the first error since the last call that nobody has looked at.

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
-from .errors import IncorrectOffset, LiftbridgeError, PublishOutcomeUnknown
+from .errors import ClientClosed, IncorrectOffset, LiftbridgeError, PublishOutcomeUnknown
 from .model import RESERVED_HEADERS, Ack, AckPolicy, Message, Partitioner
 from .net.connection import Connection
 from .net.supervisor import Child
-from .options import Duration
+from .options import Duration, timer_seconds
 from .publisher import Publisher
 from .retry import Retry
 from .telemetry import Retried
 
 logger = logging.getLogger("liftbridge_aio.publisher")
+
+_CLOSED: Final = "the client was closed before the outcome was known"
 
 ReadBack = Callable[[str, int, int], Awaitable[Message | None]]
 """Reads the message at (stream, partition, offset); None where there is none."""
@@ -46,10 +49,13 @@ class RetryingPublisher:
         self._read_back = read_back
         self._open: set[asyncio.Future[Ack | None]] = set()
 
-    @property
-    def unsettled(self) -> tuple[asyncio.Future[Ack | None], ...]:
-        """The outcomes that are still open."""
-        return tuple(self._open)
+    async def settle(self, timeout: float | None = None) -> None:
+        """Wait until every outcome of now is settled, or `timeout` seconds.
+
+        Cancelling abandons the wait.
+        """
+        if self._open:
+            await asyncio.wait(tuple(self._open), timeout=timeout)
 
     async def submit(
         self, retry: Retry, stream: str, value: bytes, **arguments: Unpack[PublishArguments]
@@ -58,11 +64,21 @@ class RetryingPublisher:
 
         Cancelling this leaves nothing behind; cancelling the future ends the tries.
         """
-        first = await self._publisher.submit(stream, value, **arguments)
+        message = _Message(stream, value, arguments)
+        # Chosen once: a repeat must go where the first try went.
+        message.arguments["partition"] = await self._publisher.partition_of(
+            stream,
+            value,
+            key=arguments["key"],
+            partition=arguments["partition"],
+            partitioner=arguments["partitioner"],
+            timeout=arguments["timeout"],
+        )
+        first = await self._publisher.submit(stream, value, quiet=True, **message.with_time_left())
         outcome: asyncio.Future[Ack | None] = asyncio.get_running_loop().create_future()
 
         async def follow() -> None:
-            await self._follow(outcome, first, retry, stream, value, arguments)
+            await self._follow(outcome, first, retry, message)
 
         child = self._connection.supervisor.spawn(follow, name=f"publish-retry:{stream}")
         self._open.add(outcome)
@@ -78,32 +94,31 @@ class RetryingPublisher:
         outcome: asyncio.Future[Ack | None],
         attempt: asyncio.Future[Ack | None],
         retry: Retry,
-        stream: str,
-        value: bytes,
-        arguments: PublishArguments,
+        message: _Message,
     ) -> None:
         try:
-            ack = await self._try_until_known(attempt, retry, stream, value, arguments)
+            ack = await self._try_until_known(attempt, retry, message)
+        except ClientClosed:
+            self._fail(outcome, message, PublishOutcomeUnknown(_CLOSED))
         except LiftbridgeError as error:
-            if not outcome.done():
-                outcome.set_exception(error)
+            self._fail(outcome, message, error)
         else:
             if not outcome.done():
                 outcome.set_result(ack)
         finally:
-            attempt.cancel()
-            if not outcome.done():
-                outcome.set_exception(
-                    PublishOutcomeUnknown("the client was closed while it retried", stream=stream)
-                )
+            self._fail(outcome, message, PublishOutcomeUnknown(_CLOSED))
+
+    def _fail(
+        self, outcome: asyncio.Future[Ack | None], message: _Message, error: LiftbridgeError
+    ) -> None:
+        if not outcome.done():
+            error.at(message.stream, message.arguments["partition"])
+            outcome.set_exception(error)
+            self._publisher.outcomes.report(error)
+            self._publisher.outcomes.remember(outcome)
 
     async def _try_until_known(
-        self,
-        attempt: asyncio.Future[Ack | None],
-        retry: Retry,
-        stream: str,
-        value: bytes,
-        arguments: PublishArguments,
+        self, attempt: asyncio.Future[Ack | None], retry: Retry, message: _Message
     ) -> Ack | None:
         tries = 1
         while True:
@@ -113,27 +128,34 @@ class RetryingPublisher:
                 if tries == 1:
                     raise
                 # An earlier try may have taken the place itself.
-                ack = await self._own_message(error, stream, value, arguments)
+                ack = await self._own_message(error, message)
                 if ack is None:
                     raise
                 return ack
             except PublishOutcomeUnknown as error:
-                if tries >= retry.attempts:
-                    raise
                 delay = retry.backoff.delay(tries - 1, random.random())  # noqa: S311 - jitter
+                if tries >= retry.attempts or delay >= message.seconds_left:
+                    raise
                 self._connection.reporter.retried(Retried("publish", tries, delay, error))
                 await asyncio.sleep(delay)
+            finally:
+                attempt.cancel()
             tries += 1
-            attempt = await self._publisher.submit(stream, value, **arguments)
+            attempt = await self._publisher.submit(
+                message.stream, message.value, quiet=True, **message.with_time_left()
+            )
 
-    async def _own_message(
-        self, error: IncorrectOffset, stream: str, value: bytes, arguments: PublishArguments
-    ) -> Ack | None:
+    async def _own_message(self, error: IncorrectOffset, message: _Message) -> Ack | None:
         """Compare what stands at the expected offset; return its receipt if it is ours."""
-        offset, partition = arguments["expected_offset"], error.partition
+        arguments = message.arguments
+        offset, partition = arguments["expected_offset"], arguments["partition"]
         if offset is None or partition is None:
             return None
-        stored = await self._read_back(stream, partition, offset)
+        try:
+            stored = await self._read_back(message.stream, partition, offset)
+        except LiftbridgeError as failure:
+            text = f"the log has moved on, and offset {offset} could not be read back: {failure}"
+            raise PublishOutcomeUnknown(text) from failure
         if stored is None:
             return None
         headers = {
@@ -141,12 +163,12 @@ class RetryingPublisher:
             for name, content in stored.headers.items()
             if name not in RESERVED_HEADERS
         }
-        ours = (value, arguments["key"] or b"", dict(arguments["headers"] or {}))
+        ours = (message.value, arguments["key"] or b"", dict(arguments["headers"] or {}))
         if (stored.value, stored.key, headers) != ours:
             return None
-        logger.debug("found the message of an earlier try at %s/%d@%d", stream, partition, offset)
+        logger.debug("offset %d of %s holds an earlier try", offset, message.stream)
         return Ack(
-            stream,
+            message.stream,
             stored.subject.removesuffix(f".{partition}") if partition else stored.subject,
             stored.subject,
             offset,
@@ -154,3 +176,28 @@ class RetryingPublisher:
             ack_policy=arguments["ack_policy"],
             reception_timestamp=stored.timestamp,
         )
+
+
+class _Message:
+    """A message that may be sent several times within one span of time."""
+
+    def __init__(self, stream: str, value: bytes, arguments: PublishArguments) -> None:
+        self.stream = stream
+        self.value = value
+        self.arguments = arguments
+        self._loop = asyncio.get_running_loop()
+        timeout = arguments["timeout"]
+        self._deadline = (
+            math.inf if timeout is None else self._loop.time() + timer_seconds(timeout, "timeout")
+        )
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the time given for everything is up; infinite where none was given."""
+        return max(self._deadline - self._loop.time(), 0.0)
+
+    def with_time_left(self) -> PublishArguments:
+        """Return the arguments for a try, bounded by what is left of the time for everything."""
+        if self._deadline == math.inf:
+            return self.arguments
+        return {**self.arguments, "timeout": self.seconds_left}

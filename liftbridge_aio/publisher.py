@@ -8,11 +8,12 @@ import secrets
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from .arguments import check_whole_number
 from .errors import (
     AckTimeout,
     ClientClosed,
     DuplicateCorrelationId,
-    InvalidRequest,
+    LiftbridgeError,
     PublishNotSent,
     PublishOutcomeUnknown,
     PublishTimeout,
@@ -24,6 +25,7 @@ from .options import ClientOptions, Duration, timer_seconds
 from .partitioner import by_key
 from .publish_check import check_message, check_size
 from .publish_lanes import PublishLanes
+from .publish_outcomes import PublishOutcomes
 from .publish_window import PublishWindow
 from .status import CallFailure
 from .wire.codec import encode_publish_request
@@ -78,6 +80,11 @@ class Publisher:
             sum(session.stray_answers for session in self._lanes.sessions),
         )
 
+    @property
+    def outcomes(self) -> PublishOutcomes:
+        """What is not settled, and what became of the rest."""
+        return self._outcomes
+
     # Taking a message
 
     async def submit(
@@ -94,6 +101,7 @@ class Publisher:
         expected_offset: int | None = None,
         correlation_id: str | None = None,
         timeout: Duration | None = None,
+        quiet: bool = False,
     ) -> asyncio.Future[Ack | None]:
         """Register a message and return the future of its outcome.
 
@@ -117,7 +125,14 @@ class Publisher:
             settle_by = now + timer_seconds(timeout, "timeout")
         send_by = min(now + wait, settle_by) if timeout is None else settle_by
         if partition is None:
-            partition = await self._choose(stream, key, value, partitioner, send_by)
+            partition = await self.partition_of(
+                stream,
+                value,
+                key=key,
+                partition=partition,
+                partitioner=partitioner,
+                timeout=timeout,
+            )
         if correlation_id is None:
             self._id_count += 1
             correlation_id = f"{self._id_prefix}{self._id_count:x}"
@@ -145,6 +160,8 @@ class Publisher:
             patience,
             send_by,
             settle_by,
+            expected_offset,
+            quiet,
         )
         if correlation_id in self._outcomes:
             self._window.leave(len(payload))
@@ -160,30 +177,43 @@ class Publisher:
             text = "the client is closed"
             raise ClientClosed(text)
 
-    async def _choose(
+    async def partition_of(
         self,
         stream: str,
-        key: bytes | None,
         value: bytes,
+        *,
+        key: bytes | None,
+        partition: int | None,
         partitioner: Partitioner | None,
-        send_by: float,
+        timeout: Duration | None,
     ) -> int:
-        """Pick the partition: by the partitioner given, the client's, the key, else 0."""
+        """Pick the partition: as given, by a partitioner, the client's or the key, else 0.
+
+        Cancelling abandons the question for metadata, where one is needed.
+
+        Raises:
+            StreamNotFound: it depends on a stream that no broker knows.
+            PublishTimeout: it could not be learnt in time.
+            InvalidRequest: the partitioner chose one that there is not.
+        """
+        if partition is not None:
+            return partition
         chosen = partitioner or self._options.partitioner or (by_key if key is not None else None)
         if chosen is None:
             return 0
         count = self._connection.metadata.snapshot.partition_count(stream)
         if count is None:
+            limit = self._publish_timeout if timeout is None else timer_seconds(timeout, "timeout")
             try:
-                async with asyncio.timeout_at(send_by):
+                async with asyncio.timeout(limit):
                     count = len((await self._connection.metadata.stream(stream)).partitions)
-            except TimeoutError:
+            except TimeoutError as error:
+                if isinstance(error, LiftbridgeError):
+                    raise
                 text = "the number of partitions could not be learnt in time"
                 raise PublishTimeout(text, stream=stream) from None
         partition = chosen(stream, key, value, count)
-        if not 0 <= partition < count:
-            text = f"the partitioner chose partition {partition} of {count}"
-            raise InvalidRequest(text, stream=stream)
+        check_whole_number(partition, "what the partitioner returns", 0, count - 1)
         return partition
 
     async def _enter_window(self, size: int, by: float, stream: str, partition: int) -> None:
@@ -195,7 +225,8 @@ class Publisher:
             raise PublishTimeout(text, stream=stream, partition=partition) from None
         if self._closed:
             self._window.leave(size)
-            self._check_open()
+            text = "the client was closed before there was room for the message"
+            raise PublishNotSent(text, stream=stream, partition=partition)
 
     # Deadlines
 

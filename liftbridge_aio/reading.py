@@ -88,7 +88,7 @@ class Reading:
         except ClientClosed:
             self.feed.end(EndReason.CLOSED)
         except LiftbridgeError as error:
-            self.feed.fail(error.at(self.plan.stream, self.plan.partition))
+            self.feed.fail(error.at(self.plan.stream, self.plan.partition, self.position.last))
             self._report_end(error)
         except asyncio.CancelledError:
             self.feed.end(EndReason.CLOSED)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
+from .arguments import INT32_MAX, check_text, check_type, check_whole_number
 from .errors import InvalidRequest
 from .model import StartAt, StartPosition, StopAt, StopPosition
 from .options import Duration, seconds
@@ -25,14 +25,19 @@ class ReadingPlan:
     reverse: bool
     timeout: float
     """Seconds for the first handshake, everything before it included."""
+    now: int
+    """The time of asking, in Unix nanoseconds."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
 
         Raises:
             InvalidRequest: the plan makes no sense.
-            TypeError: resubscribe_timeout is no duration.
         """
+        check_text(self.stream, "a stream name")
+        check_whole_number(self.partition, "a partition", 0, INT32_MAX)
+        check_type(self.start, StartAt, "a reading starts at a StartAt")
+        check_type(self.stop, (StopAt, type(None)), "a reading stops at a StopAt or at None")
         if self.resubscribe_timeout is not None:
             seconds(self.resubscribe_timeout, "resubscribe_timeout")
         problem = self._problem()
@@ -42,8 +47,6 @@ class ReadingPlan:
     def _problem(self) -> str | None:
         if not self.stream:
             return "a stream name must not be empty"
-        if self.partition < 0:
-            return "a partition must not be negative"
         if self.reverse:
             problem = self._reverse_problem()
             if problem is not None:
@@ -51,7 +54,7 @@ class ReadingPlan:
         stop = self.stop
         if stop is None:
             return None
-        if stop.position is StopPosition.TIMESTAMP and stop.value > time.time_ns():
+        if stop.position is StopPosition.TIMESTAMP and stop.value > self.now:
             return "a stop time must lie in the past"
         if stop.position is StopPosition.OFFSET and self.start.position is StartPosition.OFFSET:
             first, last = self.start.value, stop.value

@@ -10,6 +10,7 @@ import random
 import time
 from typing import Final
 
+from .errors import PartitionPaused
 from .model import BrokerInfo, PartitionInfo, StartAt, StartPosition, StopPosition
 from .net.connection import Connection
 from .position import Position, ReversePosition
@@ -88,6 +89,8 @@ async def _resolve_reverse(
     plan: ReadingPlan, connection: Connection
 ) -> tuple[StartAt, ReversePosition]:
     state = await connection.metadata.partition(plan.stream, plan.partition, plan.timeout)
+    if state.paused and not plan.resume:
+        raise PartitionPaused("the partition is paused")
     newest = state.high_watermark
     if newest < 0:
         return plan.start, ReversePosition(-1)

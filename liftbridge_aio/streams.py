@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
+from .arguments import INT32_MAX, check_text, check_whole_number
 from .errors import (
     InvalidRequest,
     NotFound,
@@ -30,8 +31,6 @@ from .wire.rpc import (
     SUBSCRIBE,
 )
 
-_INT32_MAX: Final = 2**31 - 1
-
 
 class StreamAdministration:
     """Changes streams; the calls of `Client` of the same names say more."""
@@ -53,19 +52,18 @@ class StreamAdministration:
     ) -> None:
         """Create a stream; see `Client.create_stream`. Cancelling may leave it created."""
         _check_name(name, forbid_reserved=True)
+        check_text(subject, "a subject")
         problem = subject_problem(subject) or group_problem(group or "")
         if problem is not None:
             raise InvalidRequest(problem, stream=name)
-        if not 1 <= partitions <= _INT32_MAX:
-            # A negative number crashes the server (W30); 0 would silently mean 1.
-            problem = f"partitions must be at least 1, not {partitions}"
-        elif partitions > 1 and subject.endswith(".>"):
+        # A negative number crashes the server (W30); 0 would silently mean 1.
+        check_whole_number(partitions, "partitions", 1, INT32_MAX)
+        if replication_factor != -1:
+            check_whole_number(replication_factor, "replication_factor (or -1)", 1, INT32_MAX)
+        if partitions > 1 and subject.endswith(".>"):
             # Partition n listens on "<subject>.<n>", and NATS hangs up on the server for that.
-            problem = f"a subject that ends in '>' is for one partition, not {partitions}"
-        elif replication_factor != -1 and not 1 <= replication_factor <= _INT32_MAX:
-            problem = f"replication_factor is at least 1, or -1 for all, not {replication_factor}"
-        if problem is not None:
-            raise InvalidRequest(problem, stream=name)
+            text = f"a subject that ends in '>' is for one partition, not {partitions}"
+            raise InvalidRequest(text, stream=name)
         request = create_stream_request(
             name,
             subject,
@@ -205,6 +203,7 @@ async def _subscribe_and_leave(
 
 
 def _check_name(name: str, *, forbid_reserved: bool = False) -> None:
+    check_text(name, "a stream name")
     problem = stream_name_problem(name)
     if problem is not None:
         raise InvalidRequest(problem, stream=name or None)
@@ -220,7 +219,5 @@ def _checked(stream: str, partitions: Sequence[int] | None) -> list[int]:
         text = "an empty list of partitions would mean all to the server; leave it out for all"
         raise InvalidRequest(text, stream=stream)
     for partition in chosen:
-        if not 0 <= partition <= _INT32_MAX:
-            text = "a partition is a number from 0 up"
-            raise InvalidRequest(text, stream=stream, partition=partition)
+        check_whole_number(partition, "a partition", 0, INT32_MAX)
     return chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from .arguments import check_text
 from .errors import (
     AckTimeout,
     ConnectionFailed,
@@ -15,7 +16,7 @@ from .errors import (
 from .model import Ack, AckError, AckPolicy
 from .names import subject_problem
 from .net.connection import Connection
-from .publish_check import check_size, header_problem
+from .publish_check import check_content, check_size
 from .publish_status import PublishCode, publish_error
 from .wire import proto
 from .wire.codec import ack_from_wire
@@ -36,15 +37,12 @@ async def publish_to_subject(
     timeout: float,
 ) -> Ack | None:
     """Publish to a NATS subject; see `Client.publish_to_subject`."""
+    check_text(subject, "a subject")
     problem = subject_problem(subject)
     if problem is not None or "*" in subject or ">" in subject:
         text = f"{subject!r} is no subject to publish to: {problem or 'it has wildcards'}"
         raise InvalidRequest(text)
-    if not (_is_bytes(value) and (key is None or _is_bytes(key))):
-        raise InvalidRequest("keys and values are bytes; encode them first")
-    problem = header_problem(headers) if headers else None
-    if problem is not None:
-        raise InvalidRequest(problem)
+    check_content(value, key, headers)
     request = proto.PublishToSubjectRequest(
         subject=subject,
         value=value,
@@ -82,8 +80,3 @@ _NACK_CODES: Final = {
     AckError.TOO_LARGE: PublishCode.BAD_REQUEST,
     AckError.ENCRYPTION: PublishCode.ENCRYPTION_FAILED,
 }
-
-
-def _is_bytes(value: object) -> bool:
-    """Tell whether a caller really passed bytes, whatever the types say."""
-    return isinstance(value, bytes)

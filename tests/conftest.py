@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
+import hypothesis
 import pytest
+
 from servers.build import ServerUnavailable, build_server, pinned_version, server_path
 from servers.node import (
     ENCRYPTION_KEY_VARIABLE,
@@ -18,6 +20,10 @@ from servers.node import (
     ServerDidNotStart,
     Setting,
 )
+
+# A loaded machine may be slow; that is no failure of what is tested.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 EMBEDDED: Final = "embedded"
 PINNED: Final = pinned_version()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import secrets
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -50,6 +51,9 @@ class PendingPublish:
     """Loop time until which it must be written."""
     settle_by: float
     """Loop time until which it must be settled, whatever happens."""
+    expected_offset: int | None = None
+    quiet: bool = False
+    """Somebody else reports its failure, if it is the last word."""
     ack_by: float = 0.0
     """Loop time until which the ack must come; set by the write."""
     written: bool = False
@@ -122,6 +126,7 @@ class PublishSession:
         self._barriers: dict[str, asyncio.Future[None]] = {}
         self._barrier_marks: dict[str, int] = {}
         self._barrier_count = 0
+        self._barrier_secret = secrets.token_hex(8)  # no user picks the same by accident
         self._attempts = 0
 
     def __repr__(self) -> str:
@@ -157,7 +162,7 @@ class PublishSession:
             CallFailure: the session broke before the answer came.
         """
         self._barrier_count += 1
-        correlation_id = f"barrier-{self._barrier_count}"
+        correlation_id = f"barrier-{self._barrier_secret}-{self._barrier_count}"
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._barriers[correlation_id] = done
         never = float("inf")

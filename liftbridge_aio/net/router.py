@@ -8,7 +8,13 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from liftbridge_aio.errors import ConnectionFailed, LiftbridgeError, NotLiftbridge, RequestTimeout
+from liftbridge_aio.errors import (
+    ConnectionFailed,
+    ConnectTimeout,
+    LiftbridgeError,
+    NotLiftbridge,
+    RequestTimeout,
+)
 from liftbridge_aio.model import BrokerInfo, Metadata
 from liftbridge_aio.options import ClientOptions
 from liftbridge_aio.status import CallFailure, Code, Reach, Remedy, error_from, remedy
@@ -140,7 +146,12 @@ class Router:
                         return on_repeat
                     if advice not in {Remedy.RETRY, Remedy.REFRESH}:
                         raise tries.error(failure) from failure
-                    earlier_unknown = earlier_unknown or failure.reach is Reach.UNKNOWN
+                    # A server that answers "unavailable" may have passed the request on before.
+                    earlier_unknown = (
+                        earlier_unknown
+                        or failure.reach is Reach.UNKNOWN
+                        or failure.code is Code.UNAVAILABLE
+                    )
             if not patient:
                 raise tries.unreachable()
             await self._pause(tries)
@@ -267,7 +278,8 @@ class _Tries:
         if self._failures and all(
             failure.reach is Reach.NOT_SENT for failure in self._failures.values()
         ):
-            return self.unreachable()
+            text = f"{self.call}: no server was reached within {self._timeout:g} s{self._listed()}"
+            return ConnectTimeout(text, stream=self._stream, partition=self._partition)
         text = f"{self.call} did not succeed within {self._timeout:g} s{self._listed()}"
         return RequestTimeout(text, stream=self._stream, partition=self._partition)
 
