@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from .errors import InvalidRequest, WrongType
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+
+
+@contextmanager
+def about(stream: object, partition: object = None) -> Iterator[None]:
+    """Let refusals that are raised inside name the stream and partition, if they are any."""
+    try:
+        yield
+    except InvalidRequest as error:
+        error.at(
+            stream if stream and isinstance(stream, str) else None,
+            partition if isinstance(partition, int) else None,
+        )
+        raise
 
 
 def check_whole_number(value: object, name: str, low: int, high: int) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
-from .arguments import INT32_MAX, INT64_MAX, check_text, check_whole_number
+from .arguments import INT32_MAX, INT64_MAX, about, check_text, check_whole_number
 from .client_face import ClientFace
 from .errors import InvalidRequest, LiftbridgeError, RequestTimeout
 from .model import Message, StartAt, StopAt
@@ -124,7 +124,8 @@ class ClientReading(ClientFace):
             LiftbridgeError: no server answered in time.
         """
         _check_cursor(cursor_id, stream, partition)
-        check_whole_number(offset, "an offset", 0, INT64_MAX)
+        with about(stream, partition):
+            check_whole_number(offset, "an offset", 0, INT64_MAX)
         await self._living.cursors.set(cursor_id, stream, partition, offset, self._seconds(timeout))
 
     async def fetch_cursor(
@@ -144,9 +145,9 @@ class ClientReading(ClientFace):
 
 
 def _check_cursor(cursor_id: str, stream: str, partition: int) -> None:
-    check_text(cursor_id, "the id of a cursor")
-    check_text(stream, "a stream name")
-    check_whole_number(partition, "a partition", 0, INT32_MAX)
-    if not cursor_id or not stream:
-        text = "a cursor needs an id and the name of a stream"
-        raise InvalidRequest(text, stream=stream or None, partition=partition)
+    with about(stream, partition):
+        check_text(cursor_id, "the id of a cursor")
+        check_text(stream, "a stream name")
+        check_whole_number(partition, "a partition", 0, INT32_MAX)
+        if not cursor_id or not stream:
+            raise InvalidRequest("a cursor needs an id and the name of a stream")

@@ -8,6 +8,7 @@ from typing import Final
 from .arguments import (
     INT32_MAX,
     INT64_MAX,
+    about,
     check_bytes,
     check_text,
     check_type,
@@ -34,7 +35,7 @@ def check_message(
     Raises:
         InvalidRequest: with what is wrong about them.
     """
-    try:
+    with about(stream, partition):
         check_content(value, key, headers)
         check_text(stream, "a stream name")
         if not stream:
@@ -46,9 +47,6 @@ def check_message(
             if ack_policy is AckPolicy.NONE:
                 text = "without an ack nobody learns whether the expected offset was the right one"
                 raise InvalidRequest(text)
-    except InvalidRequest as error:
-        error.at(stream, partition)
-        raise
 
 
 def check_content(value: bytes, key: bytes | None, headers: Mapping[str, bytes] | None) -> None:

@@ -71,16 +71,14 @@ class PublishOutcomes:
             error.correlation_id = pending.correlation_id
         pending.future.set_exception(error)
         if not pending.quiet:
-            self.report(error)
+            self.report(error, pending.correlation_id)
             self.remember(pending.future)
 
     def fail_unasked(
         self, stream: str, partition: int, correlation_id: str, error: LiftbridgeError
     ) -> None:
         """Note an error of a message that nobody waits for, because it asked for no ack."""
-        if isinstance(error, PublishError):
-            error.correlation_id = correlation_id
-        self.report(error.at(stream, partition))
+        self.report(error.at(stream, partition), correlation_id)
         self._failures.append(error)
 
     def forget(self, pending: PendingPublish) -> bool:
@@ -99,9 +97,8 @@ class PublishOutcomes:
         """Keep a failed future for the next flush, which raises what nobody has seen."""
         self._failures.append(future)
 
-    def report(self, error: LiftbridgeError) -> None:
+    def report(self, error: LiftbridgeError, correlation_id: str) -> None:
         """Count a failure and tell the hook."""
-        correlation_id = error.correlation_id if isinstance(error, PublishError) else ""
         self.failed += 1
         event = PublishFailed(error.stream or "", error.partition or 0, correlation_id, error)
         self._reporter.publish_failed(event)

@@ -9,7 +9,13 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypedDict, Unpack
 
-from .errors import ClientClosed, IncorrectOffset, LiftbridgeError, PublishOutcomeUnknown
+from .errors import (
+    ClientClosed,
+    IncorrectOffset,
+    LiftbridgeError,
+    PublishError,
+    PublishOutcomeUnknown,
+)
 from .model import RESERVED_HEADERS, Ack, AckPolicy, Message, Partitioner
 from .net.connection import Connection
 from .net.supervisor import Child
@@ -114,7 +120,10 @@ class RetryingPublisher:
         if not outcome.done():
             error.at(message.stream, message.arguments["partition"])
             outcome.set_exception(error)
-            self._publisher.outcomes.report(error)
+            correlation_id = message.arguments["correlation_id"] or ""
+            if isinstance(error, PublishError):
+                correlation_id = error.correlation_id or correlation_id
+            self._publisher.outcomes.report(error, correlation_id)
             self._publisher.outcomes.remember(outcome)
 
     async def _try_until_known(

@@ -8,11 +8,12 @@ import secrets
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from .arguments import check_whole_number
+from .arguments import about, check_type
 from .errors import (
     AckTimeout,
     ClientClosed,
     DuplicateCorrelationId,
+    InvalidRequest,
     LiftbridgeError,
     PublishNotSent,
     PublishOutcomeUnknown,
@@ -213,7 +214,11 @@ class Publisher:
                 text = "the number of partitions could not be learnt in time"
                 raise PublishTimeout(text, stream=stream) from None
         partition = chosen(stream, key, value, count)
-        check_whole_number(partition, "what the partitioner returns", 0, count - 1)
+        with about(stream):
+            check_type(partition, int, "a partitioner returns a partition")
+            if not 0 <= partition < count:
+                text = f"the partitioner chose partition {partition} of {count}"
+                raise InvalidRequest(text)
         return partition
 
     async def _enter_window(self, size: int, by: float, stream: str, partition: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .arguments import INT32_MAX, check_text, check_type, check_whole_number
+from .arguments import INT32_MAX, about, check_text, check_type, check_whole_number
 from .errors import InvalidRequest
 from .model import StartAt, StartPosition, StopAt, StopPosition
 from .options import Duration, seconds
@@ -34,12 +34,13 @@ class ReadingPlan:
         Raises:
             InvalidRequest: the plan makes no sense.
         """
-        check_text(self.stream, "a stream name")
-        check_whole_number(self.partition, "a partition", 0, INT32_MAX)
-        check_type(self.start, StartAt, "a reading starts at a StartAt")
-        check_type(self.stop, (StopAt, type(None)), "a reading stops at a StopAt or at None")
-        if self.resubscribe_timeout is not None:
-            seconds(self.resubscribe_timeout, "resubscribe_timeout")
+        with about(self.stream, self.partition):
+            check_text(self.stream, "a stream name")
+            check_whole_number(self.partition, "a partition", 0, INT32_MAX)
+            check_type(self.start, StartAt, "a reading starts at a StartAt")
+            check_type(self.stop, (StopAt, type(None)), "a reading stops at a StopAt or at None")
+            if self.resubscribe_timeout is not None:
+                seconds(self.resubscribe_timeout, "resubscribe_timeout")
         problem = self._problem()
         if problem is not None:
             raise InvalidRequest(problem, stream=self.stream, partition=self.partition)

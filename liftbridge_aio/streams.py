@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
-from .arguments import INT32_MAX, check_text, check_whole_number
+from .arguments import INT32_MAX, about, check_text, check_whole_number
 from .errors import (
     InvalidRequest,
     NotFound,
@@ -52,18 +52,8 @@ class StreamAdministration:
     ) -> None:
         """Create a stream; see `Client.create_stream`. Cancelling may leave it created."""
         _check_name(name, forbid_reserved=True)
-        check_text(subject, "a subject")
-        problem = subject_problem(subject) or group_problem(group or "")
-        if problem is not None:
-            raise InvalidRequest(problem, stream=name)
-        # A negative number crashes the server (W30); 0 would silently mean 1.
-        check_whole_number(partitions, "partitions", 1, INT32_MAX)
-        if replication_factor != -1:
-            check_whole_number(replication_factor, "replication_factor (or -1)", 1, INT32_MAX)
-        if partitions > 1 and subject.endswith(".>"):
-            # Partition n listens on "<subject>.<n>", and NATS hangs up on the server for that.
-            text = f"a subject that ends in '>' is for one partition, not {partitions}"
-            raise InvalidRequest(text, stream=name)
+        with about(name):
+            _check_creation(subject, partitions, replication_factor, group)
         request = create_stream_request(
             name,
             subject,
@@ -211,6 +201,23 @@ def _check_name(name: str, *, forbid_reserved: bool = False) -> None:
         raise StreamReserved("internal streams belong to the server", stream=name)
 
 
+def _check_creation(
+    subject: str, partitions: int, replication_factor: int, group: str | None
+) -> None:
+    check_text(subject, "a subject")
+    problem = subject_problem(subject) or group_problem(group or "")
+    if problem is not None:
+        raise InvalidRequest(problem)
+    # A negative number crashes the server (W30); 0 would silently mean 1.
+    check_whole_number(partitions, "partitions", 1, INT32_MAX)
+    if replication_factor != -1:
+        check_whole_number(replication_factor, "replication_factor (or -1)", 1, INT32_MAX)
+    if partitions > 1 and subject.endswith(".>"):
+        # Partition n listens on "<subject>.<n>", and NATS hangs up on the server for that.
+        text = f"a subject that ends in '>' is for one partition, not {partitions}"
+        raise InvalidRequest(text)
+
+
 def _checked(stream: str, partitions: Sequence[int] | None) -> list[int]:
     if partitions is None:
         return []
@@ -219,5 +226,6 @@ def _checked(stream: str, partitions: Sequence[int] | None) -> list[int]:
         text = "an empty list of partitions would mean all to the server; leave it out for all"
         raise InvalidRequest(text, stream=stream)
     for partition in chosen:
-        check_whole_number(partition, "a partition", 0, INT32_MAX)
+        with about(stream, partition):
+            check_whole_number(partition, "a partition", 0, INT32_MAX)
     return chosen

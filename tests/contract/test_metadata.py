@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from contract.raw import End, Wire, eventually
 from grpclib.const import Status
-from servers.node import Server
 
+from contract.raw import End, Wire, eventually
 from liftbridge_aio.wire import health, proto, rpc
+from servers.node import Server
 
 NEVER = proto.PartitionEventTimestamps()
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 
 import nats
 import pytest
-from contract.raw import Wire, message
 from nats.aio.client import Client as NatsClient
-from servers.node import LiftbridgeNode
 
+from contract.raw import Wire, message
 from liftbridge_aio.wire import proto, rpc
+from servers.node import LiftbridgeNode
 
 MAGIC = bytes.fromhex("b90e43b4")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contract.raw import End, Wire, message
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
+from contract.raw import End, Wire, message
 from liftbridge_aio.wire import proto, rpc
 
 PAUSED = End(Status.FAILED_PRECONDITION, "The request should be sent to partition leader")

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import nats
 import pytest
-from contract.raw import End, Wire, eventually, message
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
-from servers.node import LiftbridgeNode
 
+from contract.raw import End, Wire, eventually, message
 from liftbridge_aio.wire import proto, rpc
+from servers.node import LiftbridgeNode
 
 StartRealServer = Callable[..., LiftbridgeNode]
 TOO_LARGE: Final = "message exceeds max replication size"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from contract.raw import End, Wire, message
 from grpclib.const import Status
 
+from contract.raw import End, Wire, message
 from liftbridge_aio.wire import proto, rpc
 
 LEADER, ALL, NONE = proto.AckPolicy.LEADER, proto.AckPolicy.ALL, proto.AckPolicy.NONE

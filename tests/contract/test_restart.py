@@ -6,11 +6,11 @@ import asyncio
 import zlib
 from collections.abc import Callable
 
-from contract.raw import FROM_EARLIEST, End, Wire, eventually, message
 from grpclib.const import Status
-from servers.node import LiftbridgeNode
 
+from contract.raw import FROM_EARLIEST, End, Wire, eventually, message
 from liftbridge_aio.wire import proto, rpc
+from servers.node import LiftbridgeNode
 
 StartRealServer = Callable[..., LiftbridgeNode]
 LOST = End(Status.UNAVAILABLE, "Connection lost")

@@ -11,9 +11,9 @@ from typing import Any
 
 import betterproto2
 import pytest
-from contract.raw import End, Wire
 from grpclib.const import Status
 
+from contract.raw import End, Wire
 from liftbridge_aio.wire import proto, rpc
 
 Code = proto.PublishAsyncErrorCode

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contract.raw import Wire, eventually
-
 from liftbridge_aio.wire import proto, rpc
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contract.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End, Ended, Wire
 from grpclib.const import Status
 
+from contract.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End, Ended, Wire
 from liftbridge_aio.wire import proto
 
 Start = proto.StartPosition

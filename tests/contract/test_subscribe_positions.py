@@ -6,9 +6,9 @@ import time
 from typing import Any, Final
 
 import pytest
-from contract.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End, Ended, Wire
 from grpclib.const import Status
 
+from contract.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End, Ended, Wire
 from liftbridge_aio.wire import proto
 
 Start, Stop = proto.StartPosition, proto.StopPosition

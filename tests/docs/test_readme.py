@@ -119,8 +119,8 @@ def compiled(block: Block, head: str = "") -> Any:
 
 
 def test_the_two_commands_come_first_and_word_for_word() -> None:
-    install = "python3 -m venv .venv && .venv/bin/pip install nox && .venv/bin/nox -s "
-    assert CONSOLE[:2] == [f"{install}demo", f"{install}tests"]
+    install = "python3 -m venv .venv && .venv/bin/pip install nox"
+    assert CONSOLE[:2] == [f"{install} && .venv/bin/nox -s demo", ".venv/bin/nox -s tests"]
     tasks = (ROOT / "noxfile.py").read_text()
     assert "def demo(" in tasks
     assert "def tests(" in tasks

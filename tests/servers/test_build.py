@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from servers.build import HERE, ServerUnavailable, find_go, pinned_version, server_path
 
 
