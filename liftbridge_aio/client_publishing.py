@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from .arguments import check_type
 from .client_face import ClientFace
 from .errors import LiftbridgeError, PublishManyFailed, PublishNotSent, RequestTimeout
 from .model import Ack, AckPolicy, Partitioner, Record
@@ -153,6 +154,7 @@ class ClientPublishing(ClientFace):
             PublishManyFailed: not all were acked; its `outcomes` says which, its cause is the
                 first error.
         """
+        check_type(records, (Iterable,), "publish_many takes an iterable of values and records")
         remaining = iter(records)
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timer_seconds(timeout, "timeout")
