@@ -13,6 +13,7 @@ from grpclib.config import Configuration
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import H2Protocol
 from h2.config import H2Configuration
+from h2.events import SettingsAcknowledged
 from h2.settings import SettingCodes
 
 from liftbridge_aio.model import parse_address
@@ -76,7 +77,11 @@ class _Protocol(H2Protocol):
     def data_received(self, data: bytes) -> None:
         if len(self._head) <= _TYPE_OFFSET:
             self._head = (self._head + data)[: _TYPE_OFFSET + 1]
-        super().data_received(data)
+        if self.foreign:
+            # h2 would take HTTP/1.1 for the header of a frame of 4.7 MB, and wait for the rest.
+            self.processor.close("Protocol error")
+        else:
+            super().data_received(data)
 
 
 class _OneConnectionChannel(Channel):
@@ -152,7 +157,7 @@ class Link:
         """
         try:
             async with asyncio.timeout(timeout):
-                await self._channel.__connect__()
+                protocol = await self._channel.__connect__()
         except TimeoutError as error:
             text = f"{self.address} did not accept a connection within {timeout:g} s"
             raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT) from error
@@ -167,6 +172,7 @@ class Link:
             self._raise_if_foreign()
             text = f"{self.address} closed the connection at once"
             raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+        protocol.processor.processors[SettingsAcknowledged] = self._give_credit
         self.state = LinkState.UP
         self.last_received = self._loop.time()
 
@@ -257,6 +263,19 @@ class Link:
         connection = protocol.connection
         connection._connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: size})  # noqa: SLF001
         connection.flush()
+
+    def _give_credit(self, _: SettingsAcknowledged) -> None:
+        """Let servers go on after the windows have shrunk.
+
+        h2 gives credit back only when something is read. A stream whose window has just become
+        negative, and of which everything is read, would wait for ever.
+        """
+        protocol = self._channel._protocol  # noqa: SLF001 - pinned by a test
+        if protocol is None:
+            return
+        for number in protocol.processor.streams:
+            protocol.connection._connection.acknowledge_received_data(0, number)  # noqa: SLF001
+        protocol.connection.flush()
 
     def fail(self, reason: str) -> None:
         """Give the link up: the peer is dead or talks nonsense. Everything on it ends."""

@@ -161,9 +161,9 @@ async def nothing_left_behind() -> AsyncIterator[None]:
     ours = [
         task.get_name()
         for task in asyncio.all_tasks() - before
-        if task.get_name().startswith("liftbridge_aio")
+        if task.get_name().startswith("liftbridge_aio:") or task.get_name() in {"acks", "writer"}
     ]
-    assert not ours
+    assert not ours, f"left behind: {ours}"
     await eventually(lambda: not asyncio.all_tasks() - before)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import pytest
+
 from faults.support import (
     BOUND,
     Options,
@@ -20,8 +21,6 @@ from faults.support import (
     take,
     within,
 )
-from servers.node import Server
-
 from liftbridge_aio import (
     Client,
     ClientClosed,
@@ -34,6 +33,7 @@ from liftbridge_aio import (
     StopAt,
 )
 from liftbridge_aio.testing import CuttingProxy
+from servers.node import Server
 
 ROUNDS: Final = [*range(30), 35, 40, 50, 60, 80, 100, 150, 200, 400]
 """After how many rounds of the event loop an operation is cancelled."""
