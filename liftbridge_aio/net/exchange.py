@@ -165,13 +165,10 @@ class Exchange:
         except GRPCError as error:
             raise _failure_from(error) from error
         except StreamTerminatedError as error:
-            # grpclib woke this task by cancelling it: take that back, it was no cancellation.
-            if task is not None and task.cancelling() > cancelling:
-                task.uncancel()
+            _take_back_cancellations(task, cancelling)
             raise self._failure_of_broken_call(error) from error
         except TimeoutError as error:
-            if task is not None and task.cancelling() > cancelling:
-                task.uncancel()
+            _take_back_cancellations(task, cancelling)
             text = "no answer within the timeout"
             raise CallFailure(Code.DEADLINE_EXCEEDED, text, self._reach) from error
         except (OSError, H2Error, ProtocolError, AssertionError, AttributeError) as error:
@@ -194,6 +191,12 @@ class Exchange:
         text = str(error)
         wrong_protocol = self._call.initial_metadata is None and "Protocol error" in text
         return CallFailure(Code.UNAVAILABLE, text, self._reach, wrong_protocol=wrong_protocol)
+
+
+def _take_back_cancellations(task: asyncio.Task[Any] | None, before: int) -> None:
+    """Undo what grpclib did to wake a task: it cancels it, twice where it closes the connection."""
+    while task is not None and task.cancelling() > before:
+        task.uncancel()
 
 
 def _failure_from(error: GRPCError) -> CallFailure:

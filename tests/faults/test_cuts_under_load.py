@@ -21,7 +21,7 @@ from liftbridge_aio.retry import Backoff
 from liftbridge_aio.testing import CuttingProxy
 
 CUTS = 20
-BETWEEN = 15
+BETWEEN = 10
 """Messages that must be acked between two cuts, so that each cut hits a working connection."""
 
 

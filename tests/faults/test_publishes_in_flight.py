@@ -129,14 +129,17 @@ async def test_a_half_open_link(
 
     The real server's flow-control window holds most messages back, the embedded broker's none.
     """
+    count = SOME if server.kind == "embedded" else MANY  # it is slow to digest many afterwards
     await impatient.create_stream(stream_name)
     await impatient.publish(stream_name, b"zeroth")
     proxy.freeze()
     began = asyncio.get_running_loop().time()
-    futures = [await impatient.publish_async(stream_name, b"%d" % number) for number in range(MANY)]
+    futures = [
+        await impatient.publish_async(stream_name, b"%d" % number) for number in range(count)
+    ]
     outcomes = await outcomes_of(futures, 1.0 + 1.0 + SLACK)
     took = asyncio.get_running_loop().time() - began
-    assert outcomes.count == MANY
+    assert outcomes.count == count
     assert bool(outcomes.refused) is (server.kind != "embedded")
     assert took >= 1.0
     assert not outcomes.acked

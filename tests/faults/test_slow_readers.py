@@ -44,7 +44,7 @@ async def test_what_is_not_read_stays_with_the_server(
 async def test_many_unread_subscriptions_share_one_budget(
     proxy: CuttingProxy, options: Options, direct: Client, stream_name: str
 ) -> None:
-    size, count, subscriptions, budget = KIB, 300, 200, 4 * MIB
+    size, count, subscriptions, budget = KIB, 200, 200, 4 * MIB
     await direct.create_stream(stream_name)
     await direct.publish_many(stream_name, [bytes(size)] * count)
     async with (
