@@ -120,10 +120,10 @@ class Client(ClientPublishing, ClientReading, ClientAdministration):
             RequestTimeout: not in time.
             ClientClosed: it was closed before.
         """
-        await self._start()
-        if self.metadata.last_updated is not None:
-            return
         try:
+            await self._start()
+            if self.metadata.last_updated is not None:
+                return
             await self._living.connection.metadata.fetch(
                 timeout=self._seconds(timeout), patient=False
             )

@@ -54,7 +54,7 @@ class _Lane:
     head: PendingPublish | None = None
     """The message that goes alone."""
     returned: deque[PendingPublish] = field(default_factory=deque)
-    """Sent once and not known there; they go before the queue."""
+    """Handed to a session that broke before they were written; they go before the queue."""
     queue: deque[PendingPublish] = field(default_factory=deque)
     unknown_since: float | None = None
     tries: int = 0
@@ -174,17 +174,18 @@ class PublishLanes:
             self._advance(lane)
 
     def _stream_unknown(self, lane: _Lane, pending: PendingPublish, reply: PublishReply) -> None:
+        self._connection.metadata.forget(lane.stream)
+        if lane.head is not pending:
+            # The broker knew the stream, so it was deleted. Sent again, the message could be
+            # overtaken by those behind it, should the stream be created anew.
+            if lane.state is LaneState.OPEN:
+                lane.state = LaneState.UNPROVEN
+            self.outcomes.fail(pending, publish_error(PublishCode.NOT_FOUND, reply.error_text))
+            return
         now = self._loop.time()
         pending.written = False  # the broker has said that it did nothing with it
-        self._connection.metadata.forget(lane.stream)
         if lane.unknown_since is None:
             lane.unknown_since = now
-        if lane.head is None:
-            lane.head = pending
-        elif lane.head is not pending:
-            lane.returned.append(pending)
-            return
-        lane.state = LaneState.PROVING
         lane.tries += 1
         delay = self._connection.router.delay(lane.tries)
         if now + delay - lane.unknown_since > self._connection.not_found_timeout:
@@ -243,12 +244,21 @@ class PublishLanes:
         self.outcomes.fail_unasked(stream, partition, reply.correlation_id, error)
 
     def session_lost(
-        self, session: PublishSession, unknown: list[PendingPublish], failure: CallFailure
+        self,
+        session: PublishSession,
+        unknown: list[PendingPublish],
+        unsent: list[PendingPublish],
+        unproven: int,
+        failure: CallFailure,
     ) -> None:
-        """Fail what was written and not answered: its outcome is unknown."""
-        if session.unproven:
+        """Fail what was written and not answered, and let the rest begin again, in order.
+
+        Nothing of these partitions is in flight any more, so they may go to another session; and
+        wherever they go, it is not known whether that broker knows them.
+        """
+        if unproven:
             text = (
-                f"{session.unproven} messages with ack policy NONE were written to"
+                f"{unproven} messages with ack policy NONE were written to"
                 f" {session.address} before the link broke: {failure.text}"
             )
             self.outcomes.fail_unasked("", 0, "", PublishOutcomeUnknown(text))
@@ -260,24 +270,24 @@ class PublishLanes:
             error = PublishOutcomeUnknown(text)
             error.__cause__ = failure
             self.outcomes.fail(pending, error)
-        for lane in self._lanes.values():
-            if lane.session is session and lane.state is not LaneState.OPEN and lane.head is None:
-                lane.state = LaneState.UNPROVEN
-                self._advance(lane)
-
-    def unreachable(self, session: PublishSession, unsent: list[PendingPublish]) -> None:
-        """Move what was not written to sessions with other brokers, in order."""
-        moving = [lane for lane in self._lanes.values() if lane.session is session]
-        for lane in moving:
-            lane.session = self._best_session(lane)
-            lane.state = LaneState.UNPROVEN
-            lane.head = None
-            lane.queue = deque(item for item in lane.queue if not item.future.done())
-        waiting = {id(lane): deque[PendingPublish]() for lane in moving}
+        if not self._connection.supervisor.running:
+            return  # the client is closing, and fails the rest itself
+        returned: dict[_Lane, deque[PendingPublish]] = {}
         for pending in unsent:
-            waiting[id(self._lanes[pending.stream, pending.partition])].append(pending)
-        for lane in moving:
-            lane.returned.extendleft(reversed(waiting[id(lane)]))
+            lane = self._lanes[pending.stream, pending.partition]
+            if lane.head is pending:
+                lane.head = None
+            returned.setdefault(lane, deque()).append(pending)
+        for lane in self._lanes.values():
+            if lane.session is session:
+                self._begin_again(lane, returned.get(lane, deque()))
+
+    def _begin_again(self, lane: _Lane, returned: deque[PendingPublish]) -> None:
+        lane.session = self._best_session(lane)
+        lane.returned.extendleft(reversed(returned))
+        lane.queue = deque(item for item in lane.queue if not item.future.done())
+        if lane.head is None:  # else it waits to be sent again
+            lane.state = LaneState.UNPROVEN
             self._advance(lane)
 
     # Deadlines

@@ -32,6 +32,7 @@ class PublishOutcomes:
         self._reporter = reporter
         self._on_settled = on_settled
         self._unsettled: dict[str, PendingPublish] = {}
+        self._drains: list[_Drain] = []
         self._failures: deque[asyncio.Future[Ack | None] | LiftbridgeError] = deque(
             maxlen=_UNSEEN_REMEMBERED
         )
@@ -91,7 +92,22 @@ class PublishOutcomes:
         del self._unsettled[pending.correlation_id]
         self._window.leave(len(pending.payload))
         self._on_settled(pending)
+        for drain in self._drains:
+            drain.settled(pending.correlation_id)
         return True
+
+    async def drain(self) -> None:
+        """Wait until every message of now is settled, those that nobody waits for included.
+
+        Cancelling abandons the wait.
+        """
+        if self._unsettled:
+            drain = _Drain(set(self._unsettled))
+            self._drains.append(drain)
+            try:
+                await drain.done
+            finally:
+                self._drains.remove(drain)
 
     def remember(self, future: asyncio.Future[Ack | None]) -> None:
         """Keep a failed future for the next flush, which raises what nobody has seen."""
@@ -115,6 +131,19 @@ class PublishOutcomes:
         if len(errors) > 1:
             errors[0].add_note(f"{len(errors) - 1} more publishes failed since the last flush")
         raise errors[0]
+
+
+class _Drain:
+    """The messages that somebody waits for."""
+
+    def __init__(self, remaining: set[str]) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._remaining = remaining
+
+    def settled(self, correlation_id: str) -> None:
+        self._remaining.discard(correlation_id)
+        if not self._remaining and not self.done.done():
+            self.done.set_result(None)
 
 
 def _unseen_error(failure: asyncio.Future[Ack | None] | LiftbridgeError) -> BaseException | None:

@@ -271,9 +271,7 @@ class Publisher:
         queued = self._window.queue()
         if queued:
             await asyncio.wait(queued)
-        futures = [pending.future for pending in self._outcomes.unsettled]
-        if futures:
-            await asyncio.wait(futures)
+        await self._outcomes.drain()
 
     async def close(self, timeout: float) -> None:
         """Refuse new messages, wait for what is in flight, fail the rest. Raises nothing for it.

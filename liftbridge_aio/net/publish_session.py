@@ -75,12 +75,14 @@ class SessionOwner(Protocol):
         """Take the refusal of a message with ack policy NONE."""
 
     def session_lost(
-        self, session: PublishSession, unknown: list[PendingPublish], failure: CallFailure
+        self,
+        session: PublishSession,
+        unknown: list[PendingPublish],
+        unsent: list[PendingPublish],
+        unproven: int,
+        failure: CallFailure,
     ) -> None:
-        """Take the messages that were written and not answered when the session broke."""
-
-    def unreachable(self, session: PublishSession, unsent: list[PendingPublish]) -> None:
-        """Take back what was not written, since the broker cannot be reached now."""
+        """Take back what was written and not answered, and what was not written at all."""
 
 
 class SessionState(enum.Enum):
@@ -100,6 +102,10 @@ class _Unacked:
     written: int = 0
     proven: int = 0
     recent: OrderedDict[str, tuple[str, int]] = field(default_factory=OrderedDict)
+
+    @property
+    def unproven(self) -> int:
+        return self.written - self.proven
 
     def add(self, pending: PendingPublish) -> None:
         self.written += 1
@@ -139,7 +145,7 @@ class PublishSession:
     @property
     def unproven(self) -> int:
         """Messages with ack policy NONE that the server has not been seen to take."""
-        return self._unacked.written - self._unacked.proven
+        return self._unacked.unproven
 
     def submit(self, pending: PendingPublish) -> None:
         """Queue a message for the writer."""
@@ -299,10 +305,6 @@ class PublishSession:
         self.state = SessionState.DOWN if could_not_connect else SessionState.IDLE
         self._attempts += 1
         self._give_up(failure)
-        if could_not_connect:
-            unsent = [pending for pending in self.outbox if pending.stream]
-            self.outbox.clear()
-            self._owner.unreachable(self, unsent)
         delay = self._connection.router.delay(self._attempts)
         self._connection.reporter.retried(
             Retried(PUBLISH_ASYNC.name, self._attempts, delay, failure)
@@ -320,16 +322,18 @@ class PublishSession:
             logger.debug("metadata could not be refreshed: %s", error)
 
     def _give_up(self, failure: CallFailure) -> None:
-        """Hand back what was written and not answered: its outcome is unknown."""
-        unknown = [*self.in_flight.values(), *self._sending]
+        """Hand back what is here: what was written and not answered, and what was not written."""
+        unknown = [item for item in (*self.in_flight.values(), *self._sending) if item.stream]
+        unsent = [item for item in self.outbox if item.stream]
         self.in_flight.clear()
+        self.outbox.clear()
         self._sending = []
         for barrier in self._barriers.values():
             if not barrier.done():
                 barrier.set_exception(failure)
                 barrier.exception()  # the waiting one may have gone
-        self._owner.session_lost(self, [item for item in unknown if item.stream], failure)
-        self._unacked = _Unacked()
+        unacked, self._unacked = self._unacked, _Unacked()
+        self._owner.session_lost(self, unknown, unsent, unacked.unproven, failure)
 
 
 class _Work(Protocol):
