@@ -315,3 +315,4 @@ async def test_a_timeout_around_a_call_is_the_users_own(
                 await call()
         assert type(caught.value) is TimeoutError
         assert task.cancelling() == 0
+    proxy.thaw()

@@ -11,6 +11,7 @@ from faults.support import (
     BOUND,
     QUICK,
     Options,
+    Outcomes,
     eventually,
     in_flight,
     outcomes_of,
@@ -24,6 +25,16 @@ def refusals(client: Client, stream: str, partition: int = 0) -> int:
     """How often the broker has said by now that it does not know the stream."""
     assert client._parts is not None
     return client._parts.publisher._lanes._lanes[stream, partition].tries
+
+
+def assert_in_order(outcomes: Outcomes, published: range) -> None:
+    """What was acked has offsets in the order of publishing.
+
+    Messages with an unknown outcome may be stored late, when the bytes of the old connection
+    arrive after those of the new one.
+    """
+    offsets = [outcomes.acked[n].offset for n in published if n in outcomes.acked]
+    assert offsets == sorted(set(offsets))
 
 
 def at_most(client: Client, count: int) -> bool:
@@ -68,8 +79,7 @@ async def test_cut_while_the_stream_is_not_known(
     outcomes = await outcomes_of(futures, BOUND)
     assert len(outcomes.acked) >= 299  # one may have been on its way alone
     assert not outcomes.refused
-    stored = await numbers(direct, stream_name)
-    assert stored == sorted(set(stored))
+    assert_in_order(outcomes, range(300))
 
 
 async def test_a_short_ack_timeout_does_not_count_before_the_stream_is_known(
@@ -99,7 +109,6 @@ async def test_a_stream_that_nobody_creates(
         assert in_flight(client) == 0
 
 
-@pytest.mark.xfail(strict=False, reason="a refusal overtakes what was already written after it")
 async def test_deleted_and_created_anew_under_load(
     options: Options, proxy: CuttingProxy, direct: Client, stream_name: str
 ) -> None:
@@ -131,7 +140,8 @@ async def test_with_cuts_each_partition_keeps_its_order(
     assert not outcomes.refused
     for partition in range(4):
         stored = await numbers(client, stream_name, partition)
-        assert stored == sorted(set(stored))
+        assert len(stored) == len(set(stored))
+        assert_in_order(outcomes, range(partition, 2000, 4))
         assert {n for n in outcomes.acked if n % 4 == partition} <= set(stored)
 
 

@@ -60,16 +60,19 @@ def reached(client: Client, acked: int) -> bool:
 
 
 async def check_against_the_log(client: Client, stream: str, outcomes: Outcomes) -> None:
-    """What is stored agrees with what the futures said, and stands in the order of publishing."""
+    """What is stored agrees with what the futures said, and the acked ones stand in order.
+
+    Those with an unknown outcome may be stored late: their bytes may still be on the way, in the
+    old connection, when the new one stands.
+    """
     stored = [message.value for message in await read_all(client, stream)]
     for number, ack in outcomes.acked.items():
         assert stored[ack.offset] == b"%d" % number
     times = Counter(stored)
     assert max(times[value] for value in times if value.isdigit()) == 1
     assert not [number for number in outcomes.refused if b"%d" % number in times]
-    numbers = [int(value) for value in stored if value.isdigit()]
-    assert numbers == sorted(numbers)
-    assert len(numbers) >= len(outcomes.acked)
+    offsets = [ack.offset for _, ack in sorted(outcomes.acked.items())]
+    assert offsets == sorted(offsets)
 
 
 async def works_again(client: Client, stream: str) -> None:
@@ -173,14 +176,17 @@ async def test_a_half_open_link_that_is_found_out(
 
 
 async def test_a_killed_server_that_comes_back(crashable: Crashable, stream_name: str) -> None:
-    async with Client(crashable.address, options=ClientOptions(backoff=QUICK)) as client:
+    count = MANY if crashable.kind == "embedded" else SOME  # the disk is slow
+    # A real server that has just started loses what comes before its partitions are ready.
+    options = ClientOptions(backoff=QUICK, ack_timeout=2.0)
+    async with Client(crashable.address, options=options) as client:
         await client.create_stream(stream_name)
-        futures = await submit(client, stream_name)
+        futures = await submit(client, stream_name, count)
         await eventually(lambda: acked_so_far(client) > 100)
         await crashable.crash()
         await crashable.start()
         outcomes = await outcomes_of(futures, BOUND)
-        assert outcomes.count == MANY
+        assert outcomes.count == count
         assert outcomes.acked
         assert outcomes.unknown
         assert not outcomes.refused
