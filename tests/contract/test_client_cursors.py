@@ -67,6 +67,19 @@ async def test_of_many_at_once_the_newest_stays(client: Client, stream_name: str
     assert await client.fetch_cursor("id", stream_name, 0) == 49
 
 
+async def test_positions_that_are_overtaken_are_not_written(
+    client: Client, stream_name: str
+) -> None:
+    async def written() -> int:
+        partitions = (await client.fetch_metadata(["__cursors"])).streams["__cursors"].partitions
+        infos = [await client.fetch_partition_metadata("__cursors", n) for n in partitions]
+        return sum(info.newest_offset + 1 for info in infos)
+
+    before = await written()
+    await asyncio.gather(*(client.set_cursor("id", stream_name, 0, offset) for offset in range(50)))
+    assert 1 <= await written() - before <= 2
+
+
 async def test_many_cursors_are_set_at_once(client: Client, stream_name: str) -> None:
     async with asyncio.timeout(BOUND):
         await asyncio.gather(

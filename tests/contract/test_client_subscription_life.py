@@ -170,7 +170,7 @@ async def test_a_second_reader_at_the_same_time_is_an_error(client: Client, lett
         first = asyncio.create_task(take(subscription, 1))
         await asyncio.sleep(0)  # the first one's turn
         with pytest.raises(ConcurrentRead):
-            await anext(subscription)
+            await take(subscription, 1)
         await client.publish(letters, b"new")
         assert values(await first) == [b"new"]
 
