@@ -153,7 +153,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 def __getattr__(name: str) -> Any:
     if name == "Subscription":
         # Imports the network, so it is imported when somebody asks for it.
-        from .subscription import Subscription  # noqa: PLC0415
+        from .subscription import Subscription  # noqa: PLC0415 - see above
 
         return Subscription
     text = f"module {__name__!r} has no attribute {name!r}"

@@ -63,11 +63,18 @@ def check_bytes(value: object, name: str) -> None:
 
 
 def check_text(value: object, name: str) -> None:
-    """Refuse what is not a string.
+    """Refuse what is not a string that can be written as UTF-8.
 
     Raises:
         WrongType: it is something else.
+        InvalidRequest: it holds half a character (a lone surrogate).
     """
     if not isinstance(value, str):
         text = f"{name} is a string, not {value!r}"
         raise WrongType(text)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            text = f"{name} cannot be written as UTF-8: {error.reason} in {value!r}"
+            raise InvalidRequest(text) from None

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from .addresses import format_address, parse_address
 from .client_administration import ClientAdministration
 from .client_publishing import ClientPublishing
 from .client_reading import ClientReading
 from .errors import ClientClosed, InvalidRequest
-from .model import format_address, parse_address
 from .options import ClientOptions, Duration, timer_seconds
 
 if TYPE_CHECKING:

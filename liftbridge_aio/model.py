@@ -9,13 +9,13 @@ digits); the `time` properties give an aware `datetime` for those who want one.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Protocol, Self
 
+from .addresses import format_address
 from .arguments import INT64_MAX, check_type, check_whole_number
 from .errors import InvalidRequest
 
@@ -262,8 +262,10 @@ def _checked_offset(offset: int) -> int:
 
 def _instant(moment: datetime | int) -> int:
     timestamp = ns_from_datetime(moment) if isinstance(moment, datetime) else moment
-    # A log holds times from 1970 to 2262.
-    check_whole_number(timestamp, "a time in Unix nanoseconds", 0, INT64_MAX)
+    check_type(timestamp, int, "a time is an aware datetime or Unix nanoseconds")
+    if not 0 <= timestamp <= INT64_MAX:
+        text = f"a log holds times from 1970 to 2262, as Unix nanoseconds, not {moment!r}"
+        raise InvalidRequest(text)
     return timestamp
 
 
@@ -386,38 +388,3 @@ class Partitioner(Protocol):
     ) -> int:
         """Return a partition in `range(partition_count)`."""
         ...
-
-
-_ADDRESS: Final = re.compile(
-    r"""
-    (?P<bare_ipv6> [0-9a-f]* : [0-9a-f]* : [0-9a-f:.]* (%\w+)? )
-    | ( \[ (?P<ipv6> [0-9a-f]* : [0-9a-f:.]* (%\w+)? ) \] | (?P<host> [^\s:/@\[\]]+ ) )
-      ( : (?P<port> [0-9]{1,5} ) )?
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-
-
-def format_address(host: str, port: int) -> str:
-    """Join host and port; an IPv6 host gets its brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def parse_address(address: str, default_port: int = 9292) -> tuple[str, int]:
-    """Split `host`, `host:port`, `[ipv6]:port` or a bare IPv6 address.
-
-    Raises:
-        InvalidRequest: the address has no proper host or port, or something else besides.
-    """
-    text = address.strip()
-    match = _ADDRESS.fullmatch(text)
-    if match is None:
-        message = (
-            f"{address!r} is no address; write host:port, for example 127.0.0.1:{default_port}"
-        )
-        raise InvalidRequest(message)
-    port = int(match["port"] or default_port)
-    if not 1 <= port <= 65_535:
-        message = f"the port of {address!r} is not in the range from 1 to 65535"
-        raise InvalidRequest(message)
-    return match["ipv6"] or match["bare_ipv6"] or match["host"], port

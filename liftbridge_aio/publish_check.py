@@ -17,6 +17,13 @@ from .arguments import (
 from .errors import InvalidRequest, MessageTooLarge
 from .model import RESERVED_HEADERS, AckPolicy
 
+MAX_HEADER_NAME_BYTES: Final = 2**15 - 1
+"""A v1.9.0 server ends as a process on a longer one (measured)."""
+
+MAX_HEADERS: Final = 2**16 - 1 - len(RESERVED_HEADERS)
+"""Beyond this a v1.9.0 server acks a message and stores it with most of its headers missing
+(measured); two are the server's own."""
+
 _SERVER_OVERHEAD_BYTES: Final = 256
 """Room for what the server adds before it compares with its limit: subject, inbox, frame."""
 
@@ -61,12 +68,27 @@ def check_content(value: bytes, key: bytes | None, headers: Mapping[str, bytes] 
     if headers is None:
         return
     check_type(headers, (Mapping,), "headers map names to bytes")
+    if len(headers) > MAX_HEADERS:
+        text = f"a message has at most {MAX_HEADERS} headers, not {len(headers)}"
+        raise InvalidRequest(text)
     for name, content in headers.items():
         check_text(name, "the name of a header")
+        check_header_name(name)
         check_bytes(content, f"the header {name!r}")
         if name in RESERVED_HEADERS:
             text = f"the server writes the header {name!r} into every message itself (W5)"
             raise InvalidRequest(text)
+
+
+def check_header_name(name: str) -> None:
+    """Check the name of a header.
+
+    Raises:
+        InvalidRequest: it is longer than a server can bear.
+    """
+    if len(name.encode()) > MAX_HEADER_NAME_BYTES:
+        text = f"the name of a header has at most {MAX_HEADER_NAME_BYTES} bytes"
+        raise InvalidRequest(text)
 
 
 def check_size(

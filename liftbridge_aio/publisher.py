@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from .arguments import about, check_type
+from .arguments import about, check_text, check_type
 from .errors import (
     AckTimeout,
     ClientClosed,
@@ -134,7 +134,9 @@ class Publisher:
                 partitioner=partitioner,
                 timeout=timeout,
             )
-        if correlation_id is None:
+        if correlation_id is not None:
+            check_text(correlation_id, "a correlation id")
+        else:
             self._id_count += 1
             correlation_id = f"{self._id_prefix}{self._id_count:x}"
         payload = encode_publish_request(
@@ -300,3 +302,6 @@ class Publisher:
             else:
                 text = "the client was closed before the message was written"
                 self._outcomes.fail(pending, PublishNotSent(text))
+            if not pending.future.cancelled():
+                # The warning above stands for all; asyncio would log each that nobody looks at.
+                pending.future.exception()

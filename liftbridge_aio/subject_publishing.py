@@ -38,6 +38,8 @@ async def publish_to_subject(
 ) -> Ack | None:
     """Publish to a NATS subject; see `Client.publish_to_subject`."""
     check_text(subject, "a subject")
+    check_text(ack_inbox or "", "an ack inbox")
+    check_text(correlation_id or "", "a correlation id")
     problem = subject_problem(subject)
     if problem is not None or "*" in subject or ">" in subject:
         text = f"{subject!r} is no subject to publish to: {problem or 'it has wildcards'}"

@@ -15,7 +15,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Self, cast
 
-from .model import format_address, parse_address
+from .addresses import format_address, parse_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ class _Side(asyncio.Protocol):
         transport = self.transport
         if transport is None or transport.is_closing() or self.ended:
             return
-        wanted = forwarding and self.peer._writable  # noqa: SLF001
+        wanted = forwarding and self.peer._writable  # noqa: SLF001 - two halves of one thing
         if wanted and not transport.is_reading():
             transport.resume_reading()
         elif not wanted and transport.is_reading():
@@ -295,7 +295,7 @@ class _Side(asyncio.Protocol):
         if self.ended and not self._end_passed_on:
             self._end_passed_on = True
             peer.write_eof()
-            if self.peer._end_passed_on and self.transport is not None:  # noqa: SLF001
+            if self.peer._end_passed_on and self.transport is not None:  # noqa: SLF001 - two halves of one thing
                 self.transport.close()
                 peer.close()
 
@@ -322,11 +322,11 @@ class _ClientSide(_Side):
         return self.target
 
     def count(self, size: int) -> None:
-        self.proxy._count_to_target(size)  # noqa: SLF001
+        self.proxy._count_to_target(size)  # noqa: SLF001 - two halves of one thing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._dial = self.proxy._opened(self)  # noqa: SLF001
+        self._dial = self.proxy._opened(self)  # noqa: SLF001 - two halves of one thing
         if self._dial is None:
             self.abort()
 
@@ -334,7 +334,7 @@ class _ClientSide(_Side):
         if self._dial is not None:
             self._dial.cancel()
         super().connection_lost(exc)
-        self.proxy._closed(self)  # noqa: SLF001
+        self.proxy._closed(self)  # noqa: SLF001 - two halves of one thing
         self.gone.set()
 
     def abort(self) -> None:
@@ -356,4 +356,4 @@ class _TargetSide(_Side):
         return self._client
 
     def count(self, size: int) -> None:
-        self.proxy._count_to_clients(size)  # noqa: SLF001
+        self.proxy._count_to_clients(size)  # noqa: SLF001 - two halves of one thing

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liftbridge_aio.addresses import format_address, parse_address
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import (
     Ack,
@@ -21,9 +22,7 @@ from liftbridge_aio.model import (
     StopPosition,
     StreamInfo,
     datetime_from_ns,
-    format_address,
     ns_from_datetime,
-    parse_address,
 )
 
 UTC_2026 = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
@@ -107,7 +106,7 @@ def test_what_does_not_fit_the_wire_is_refused(number: int) -> None:
 @pytest.mark.parametrize("year", [1969, 2263])
 def test_times_that_no_log_can_hold_are_refused(year: int) -> None:
     for make in (StartAt.time, StopAt.time):
-        with pytest.raises(InvalidRequest, match="Unix nanoseconds"):
+        with pytest.raises(InvalidRequest, match="1970"):
             make(datetime(year, 12, 31, tzinfo=UTC))
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from liftbridge_aio.model import parse_address
+from liftbridge_aio.addresses import parse_address
 from liftbridge_aio.testing import CuttingProxy
 
 BOUND = 5.0

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from liftbridge_aio.model import BrokerInfo, format_address
+from liftbridge_aio.addresses import format_address
+from liftbridge_aio.model import BrokerInfo
 
 from .connections import Listener
 from .cursors import CursorStore

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter
 
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.model import parse_address
+from liftbridge_aio.addresses import parse_address
 
 from .arguments import DURATION_HELP, BadArgument, parse_duration
 

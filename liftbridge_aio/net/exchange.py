@@ -35,11 +35,11 @@ class BytesCodec(CodecBase):
 
     __content_subtype__ = "proto"
 
-    def encode(self, message: bytes, message_type: type[bytes]) -> bytes:  # noqa: ARG002
+    def encode(self, message: bytes, message_type: type[bytes]) -> bytes:  # noqa: ARG002 - grpclib's face
         """Return the bytes."""
         return message
 
-    def decode(self, data: bytes, message_type: type[bytes]) -> bytes:  # noqa: ARG002
+    def decode(self, data: bytes, message_type: type[bytes]) -> bytes:  # noqa: ARG002 - grpclib's face
         """Return the bytes."""
         return data
 

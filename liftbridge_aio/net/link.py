@@ -16,7 +16,7 @@ from h2.config import H2Configuration
 from h2.events import SettingsAcknowledged
 from h2.settings import SettingCodes
 
-from liftbridge_aio.model import parse_address
+from liftbridge_aio.addresses import parse_address
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.wire import health
 from liftbridge_aio.wire.rpc import HEALTH_CHECK, ReplyT, RequestT, Rpc
@@ -165,7 +165,7 @@ class Link:
             text = f"cannot connect to {self.address}: {error}"
             raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT) from error
         finally:
-            if self.state is LinkState.NEW and not self._channel._connected:  # noqa: SLF001
+            if self.state is LinkState.NEW and not self._channel._connected:  # noqa: SLF001 - pinned
                 self.close()
         if self.state is not LinkState.NEW:
             self._channel.forget_connection()
@@ -261,7 +261,7 @@ class Link:
         if self.state is not LinkState.UP or protocol is None:
             return
         connection = protocol.connection
-        connection._connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: size})  # noqa: SLF001
+        connection._connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: size})  # noqa: SLF001 - pinned
         connection.flush()
 
     def _give_credit(self, _: SettingsAcknowledged) -> None:
@@ -274,7 +274,7 @@ class Link:
         if protocol is None:
             return
         for number in protocol.processor.streams:
-            protocol.connection._connection.acknowledge_received_data(0, number)  # noqa: SLF001
+            protocol.connection._connection.acknowledge_received_data(0, number)  # noqa: SLF001 - pinned
         protocol.connection.flush()
 
     def fail(self, reason: str) -> None:

@@ -31,6 +31,10 @@ logger = logging.getLogger("liftbridge_aio.publisher")
 
 _BATCH_MESSAGES: Final = 64
 _BATCH_BYTES: Final = 64 * 1024
+_MAX_WRITTEN_AHEAD: Final = 2048
+"""Messages that may be written and not answered at once on one session. The rest of the window
+waits unwritten: the time for an ack runs from the write, and a server that acks some thousand
+messages a second must not be overrun by ten seconds' worth of them."""
 _UNACKED_REMEMBERED: Final = 4096
 """How many messages with ack policy NONE are remembered, to name them when an error comes."""
 
@@ -155,7 +159,12 @@ class PublishSession:
     def forget(self, pending: PendingPublish) -> None:
         """Expect no answer to a message any more."""
         if self.in_flight.get(pending.correlation_id) is pending:
-            del self.in_flight[pending.correlation_id]
+            self._leave(pending)
+
+    def _leave(self, pending: PendingPublish) -> None:
+        del self.in_flight[pending.correlation_id]
+        if self.outbox and len(self.in_flight) <= _MAX_WRITTEN_AHEAD - _BATCH_MESSAGES:
+            self._work.set()
 
     async def prove(self) -> None:
         """Wait until the server has taken everything written before, ack policy NONE included.
@@ -238,7 +247,7 @@ class PublishSession:
                     self._unacked.add(item)
                     self._owner.written(item)
                 self._sending = []
-            elif not self.outbox:
+            else:
                 self._work.clear()
                 await self._work.wait()
 
@@ -248,7 +257,8 @@ class PublishSession:
         size = 0
         unacked = self._unacked.written
         outbox = self.outbox
-        while outbox and len(batch) < _BATCH_MESSAGES and size < _BATCH_BYTES:
+        room = min(_BATCH_MESSAGES, _MAX_WRITTEN_AHEAD - len(self.in_flight))
+        while outbox and len(batch) < room and size < _BATCH_BYTES:
             pending = outbox.popleft()
             if pending.future.done():
                 self._owner.taken_back(pending)
@@ -297,7 +307,7 @@ class PublishSession:
             # Another stream on the same subject stored the message too (W12).
             self.stray_answers += 1
         else:
-            del self.in_flight[reply.correlation_id]
+            self._leave(pending)
             self._owner.answered(pending, reply)
 
     async def _recover(self, failure: CallFailure) -> None:

@@ -18,12 +18,12 @@ from typing import Final
 
 from liftbridge_aio.errors import InvalidRequest, MalformedData
 from liftbridge_aio.model import (
-    RESERVED_HEADERS,
     UNCHECKED_OFFSET,
     Ack,
     AckError,
     AckPolicy,
 )
+from liftbridge_aio.publish_check import check_content
 
 from . import proto
 from .crc32c import crc32c
@@ -93,14 +93,10 @@ def encode_message(
             when it was damaged; note that it then stores the bytes as they came (W3).
 
     Raises:
-        InvalidRequest: a header has a name that the server overwrites (W5), `expected_offset` is
-            out of range, or a text cannot be written as UTF-8.
+        InvalidRequest: a header has a name that the server overwrites (W5) or cannot bear,
+            `expected_offset` is out of range, or a text cannot be written as UTF-8.
     """
-    reserved = RESERVED_HEADERS.intersection(headers or ())
-    if reserved:
-        names = ", ".join(sorted(reserved))
-        text = f"the server overwrites headers of these names, choose others: {names}"
-        raise InvalidRequest(text)
+    check_content(value, key, headers)
     if expected_offset is not None and not 0 <= expected_offset <= _INT64_MAX:
         text = f"expected_offset is an offset from 0 up, or None, not {expected_offset}"
         raise InvalidRequest(text)

@@ -11,7 +11,7 @@ from typing import IO
 import pytest
 
 from cli.conftest import BOUND, Run, Start, end
-from liftbridge_aio.model import parse_address
+from liftbridge_aio.addresses import parse_address
 
 
 def line(stdout: IO[str] | None) -> str:

@@ -18,7 +18,7 @@ from liftbridge_aio import (
     NotLiftbridge,
     RequestTimeout,
 )
-from liftbridge_aio.model import parse_address
+from liftbridge_aio.addresses import parse_address
 from servers.node import Server
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

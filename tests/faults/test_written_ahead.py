@@ -1,0 +1,35 @@
+"""The time for an ack runs from the write, so little is written ahead of the acks."""
+
+from __future__ import annotations
+
+from faults.support import BOUND, eventually, in_flight, outcomes_of, steps
+from liftbridge_aio import Client
+from liftbridge_aio.net.publish_session import PublishSession
+from liftbridge_aio.testing import CuttingProxy
+
+AHEAD = 2048
+WINDOW = 5000
+
+
+def session_of(client: Client) -> PublishSession:
+    assert client._parts is not None
+    (session,) = client._parts.publisher._lanes.sessions
+    return session
+
+
+async def test_a_server_that_stops_to_answer_is_not_written_to_without_end(
+    proxy: CuttingProxy, client: Client, direct: Client, stream_name: str
+) -> None:
+    await direct.create_stream(stream_name)
+    await client.publish(stream_name, b"first")
+    proxy.freeze()
+    futures = [await client.publish_async(stream_name, b"%d" % n) for n in range(WINDOW)]
+    session = session_of(client)
+    # A real server gives credit for some hundred of them only.
+    await eventually(lambda: len(session.in_flight) >= 500)
+    await steps(200)
+    assert len(session.in_flight) <= AHEAD
+    assert len(session.outbox) >= WINDOW - AHEAD
+    assert in_flight(client) == WINDOW
+    proxy.thaw()
+    assert len((await outcomes_of(futures, BOUND)).acked) == WINDOW
