@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .arguments import check_type
 from .client_face import ClientFace
-from .errors import LiftbridgeError, PublishManyFailed, PublishNotSent, RequestTimeout
+from .errors import ClientClosed, LiftbridgeError, PublishManyFailed, PublishNotSent, RequestTimeout
 from .model import Ack, AckPolicy, Partitioner, Record
 from .options import Duration, timer_seconds
 
@@ -178,6 +178,8 @@ class ClientPublishing(ClientFace):
                     )
                 )
         except LiftbridgeError as error:
+            if not futures and isinstance(error, ClientClosed):
+                raise
             # What follows must not overtake the record that failed.
             text = "not sent, because a record before it could not be"
             unsent = [error, *(PublishNotSent(text, stream=stream) for _ in remaining)]
