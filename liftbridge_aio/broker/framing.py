@@ -15,7 +15,8 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
 from grpclib.server import Stream
 
-from liftbridge_aio.wire.rpc import ReplyT, RequestT
+from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
+from liftbridge_aio.wire.strict import is_cut_off
 
 from .field_types import wrong_field
 
@@ -52,17 +53,22 @@ async def send(stream: Stream[RequestT, ReplyT], reply: ReplyT) -> None:
 
 
 async def receive(
-    stream: Stream[RequestT, ReplyT], message_type: type[RequestT]
+    stream: Stream[RequestT, ReplyT], procedure: Rpc[RequestT, ReplyT]
 ) -> RequestT | None:
     """Read one request; None once the client has sent its last one.
+
+    A Go server words some refusals of calls that stream differently from those of others.
 
     Cancellation loses a request that was partly read.
 
     Raises:
-        GRPCError: it is too large, compressed, cut off or no message of this type.
+        GRPCError: it is too large, compressed, cut off or not what `procedure` takes.
     """
     # grpclib offers no limit, so the frame is read below its public face.
-    data = stream._stream  # noqa: SLF001
+    data = stream._stream  # noqa: SLF001 - grpclib has no public face for the bytes
+    cut_off = GRPCError(
+        Status.INTERNAL if procedure.streams_replies else Status.UNKNOWN, "unexpected EOF"
+    )
     try:
         prefix = await data.recv_data(_PREFIX_BYTES)
         if not prefix:
@@ -76,28 +82,40 @@ async def receive(
             raise GRPCError(Status.RESOURCE_EXHAUSTED, text)
         body = await data.recv_data(size)
     except AssertionError as error:  # grpclib's word for a stream that ended too early
-        raise GRPCError(Status.INTERNAL, "unexpected EOF") from error
+        raise cut_off from error
     if len(body) < size:
-        raise GRPCError(Status.INTERNAL, "unexpected EOF")
+        raise cut_off
+    return _parse(procedure, body)
+
+
+def _parse(procedure: Rpc[RequestT, ReplyT], body: bytes) -> RequestT:
+    refusal = (
+        "grpc: failed to unmarshal the received message"
+        if procedure.streams_replies
+        else "grpc: error unmarshalling request:"
+    )
+    if is_cut_off(body):  # betterproto2 would take what is there
+        raise GRPCError(Status.INTERNAL, f"{refusal} unexpected EOF")
     try:
-        request = message_type.parse(body)
+        request = procedure.request.parse(body)
         wrong = wrong_field(request)
     except Exception as error:  # hostile bytes raise what they like
-        text = f"grpc: error unmarshalling request: {error}"
-        raise GRPCError(Status.INTERNAL, text) from error
+        raise GRPCError(Status.INTERNAL, f"{refusal} {error}") from error
     if wrong is not None:
-        text = f"grpc: error unmarshalling request: proto: wrong wireType for field {wrong}"
+        text = f"{refusal} proto: wrong wireType for field {wrong}"
         raise GRPCError(Status.INTERNAL, text)
     return request
 
 
-async def receive_only(stream: Stream[RequestT, ReplyT], message_type: type[RequestT]) -> RequestT:
+async def receive_only(
+    stream: Stream[RequestT, ReplyT], procedure: Rpc[RequestT, ReplyT]
+) -> RequestT:
     """Read the request of a call that has just one.
 
     Raises:
         GRPCError: there is none, or as `receive`.
     """
-    request = await receive(stream, message_type)
+    request = await receive(stream, procedure)
     if request is None:
-        raise GRPCError(Status.INTERNAL, "the call ended without a request")
+        raise GRPCError(Status.UNKNOWN, "EOF")
     return request

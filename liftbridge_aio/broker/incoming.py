@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from liftbridge_aio.model import UNCHECKED_OFFSET, AckPolicy
+from liftbridge_aio.publish_check import MAX_HEADER_NAME_BYTES, MAX_HEADERS
 
 from .envelope_size import envelope_size
 
@@ -24,6 +25,8 @@ class Incoming:
     expected_offset: int = UNCHECKED_OFFSET
     stream: str = ""
     """The stream that the publisher named; empty if it named only a subject."""
+    inbox_is_awaited: bool = False
+    """Whether the call itself waits for the ack, and so the server subscribes to its inbox."""
     size: int = 0
     """Bytes of the envelope; see `measure`."""
 
@@ -36,6 +39,15 @@ class Incoming:
             self.headers,
         )
         return self.size
+
+    @property
+    def header_problem(self) -> str | None:
+        """What no server could store of the headers; None where they are fine."""
+        if len(self.headers) > MAX_HEADERS:
+            return f"a message has at most {MAX_HEADERS} headers, not {len(self.headers)}"
+        if any(len(name.encode()) > MAX_HEADER_NAME_BYTES for name in self.headers):
+            return f"the name of a header has at most {MAX_HEADER_NAME_BYTES} bytes"
+        return None
 
     @property
     def wants_ack(self) -> bool:

@@ -69,7 +69,9 @@ def read_range(request: proto.SubscribeRequest) -> ReadRange:
     )
 
 
-def incoming_message(request: proto.PublishRequest, ack_inbox: str) -> Incoming:
+def incoming_message(
+    request: proto.PublishRequest, ack_inbox: str, *, inbox_is_awaited: bool = False
+) -> Incoming:
     """Read what a publisher wants stored."""
     return Incoming(
         request.key,
@@ -80,6 +82,7 @@ def incoming_message(request: proto.PublishRequest, ack_inbox: str) -> Incoming:
         int(request.ack_policy),
         request.expected_offset,
         request.stream,
+        inbox_is_awaited,
     )
 
 

@@ -12,7 +12,7 @@ import anyio
 from grpclib.exceptions import GRPCError
 from grpclib.server import Stream
 
-from liftbridge_aio.wire import proto
+from liftbridge_aio.wire import proto, rpc
 
 from . import messages
 from .errors import PublishCode, PublishRefused
@@ -66,7 +66,7 @@ class PublishSession:
 
     async def _take_all(self, stream: Stream[Any, Any]) -> None:
         taken = 0
-        while (request := await receive(stream, proto.PublishRequest)) is not None:
+        while (request := await receive(stream, rpc.PUBLISH_ASYNC)) is not None:
             self._publish(request)
             taken += 1
             if taken % _TURN == 0:

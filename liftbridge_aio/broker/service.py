@@ -15,7 +15,7 @@ import anyio
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
-from liftbridge_aio.model import BrokerInfo
+from liftbridge_aio.model import AckPolicy, BrokerInfo
 from liftbridge_aio.wire import health, proto, rpc
 from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
 
@@ -98,7 +98,7 @@ class LiftbridgeService:
         answer: Callable[[RequestT, AnyStream], Awaitable[ReplyT]],
     ) -> tuple[Rpc[RequestT, ReplyT], Answer]:
         async def handle(stream: AnyStream) -> None:
-            request = await receive_only(stream, procedure.request)
+            request = await receive_only(stream, procedure)
             try:
                 reply = await answer(request, stream)
             except BrokerError as error:
@@ -146,8 +146,8 @@ class LiftbridgeService:
         self, request: proto.FetchMetadataRequest, _stream: AnyStream
     ) -> proto.FetchMetadataResponse:
         """Describe the broker and streams; unknown ones are entries with an error (W29)."""
-        led = self._state.active_partitions
-        broker = BrokerInfo(self.broker.id, self.broker.host, self.broker.port, led, led)
+        load = self._state.partition_load
+        broker = BrokerInfo(self.broker.id, self.broker.host, self.broker.port, load, load)
         names = request.streams or [stream.name for stream in self._state.streams]
         return proto.FetchMetadataResponse(
             brokers=[messages.broker_message(broker)],
@@ -186,11 +186,15 @@ class LiftbridgeService:
         """Publish one message; waits for its ack only if the call has a deadline."""
         if not request.stream:
             raise BrokerError(Code.INVALID_ARGUMENT, "no stream provided")
-        incoming = messages.incoming_message(request, request.ack_inbox or self._inbox())
+        incoming = messages.incoming_message(
+            request,
+            request.ack_inbox or self._inbox(),
+            inbox_is_awaited=_waits_for_ack(request.ack_policy, stream),
+        )
         acks = self._state.publish(
             request.stream, request.partition, incoming, time.time_ns(), random.randrange
         )
-        if not _waits_for_ack(incoming, stream):
+        if not incoming.inbox_is_awaited:
             return proto.PublishResponse()
         if not acks:
             await _wait_for_deadline()
@@ -211,12 +215,10 @@ class LiftbridgeService:
             request.correlation_id,
             int(request.ack_policy),
             expected_offset=0,
+            inbox_is_awaited=_waits_for_ack(request.ack_policy, stream),
         )
-        if not request.subject:
-            text = "failed to publish to NATS: nats: invalid subject"
-            raise BrokerError(Code.UNKNOWN, text)
         acks = self._state.deliver(request.subject, incoming, time.time_ns(), random.randrange)
-        if not _waits_for_ack(incoming, stream):
+        if not incoming.inbox_is_awaited:
             return proto.PublishToSubjectResponse()
         if not acks:
             await _wait_for_deadline()
@@ -254,7 +256,7 @@ class LiftbridgeService:
 
     async def subscribe(self, stream: AnyStream) -> None:
         """Send a partition's messages, first an empty one that says all is well (W16)."""
-        request = await receive_only(stream, proto.SubscribeRequest)
+        request = await receive_only(stream, rpc.SUBSCRIBE)
         self.counters.subscriptions += 1
         try:
             await self._send_log(stream, request)
@@ -304,8 +306,8 @@ class LiftbridgeService:
         return f"{self._inbox_prefix}.ack.{secrets.token_hex(11)}"
 
 
-def _waits_for_ack(incoming: Incoming, stream: AnyStream) -> bool:
-    return incoming.wants_ack and stream.deadline is not None
+def _waits_for_ack(ack_policy: int, stream: AnyStream) -> bool:
+    return ack_policy != AckPolicy.NONE and stream.deadline is not None
 
 
 async def _wait_for_deadline() -> None:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from liftbridge_aio.model import RESERVED_STREAMS, Ack, AckPolicy, StreamInfo
+from liftbridge_aio.names import group_problem, stream_name_problem, subject_problem
 
 from .errors import BrokerError, Code, PublishCode, PublishRefused
 from .incoming import Incoming
@@ -83,6 +84,7 @@ class ClusterState:
         self._max_payload_bytes = max_payload_bytes
         self._streams: dict[str, Stream] = {}
         self._subjects: SubjectTable[Partition] = SubjectTable()
+        self._partition_load = 0
 
     @property
     def streams(self) -> Sequence[Stream]:
@@ -99,13 +101,14 @@ class ClusterState:
         return None if found is None else found.partitions.get(number)
 
     @property
-    def active_partitions(self) -> int:
-        """How many partitions this broker leads: all that are not paused."""
-        return sum(
-            not partition.is_paused
-            for stream in self._streams.values()
-            for partition in stream.partitions.values()
-        )
+    def partition_load(self) -> int:
+        """How many partitions metadata says that this broker keeps and leads.
+
+        It goes up when a partition is created or resumed, and down when one is paused or deleted.
+        As on a real server nobody looks whether it was paused already: then it goes down once
+        more, though never below zero.
+        """
+        return self._partition_load
 
     def create_stream(
         self, request: StreamRequest, now: int, *, encryption_key_bytes: int = 0
@@ -132,6 +135,7 @@ class ClusterState:
         last = partition_subject(request.subject, max(request.partitions - 1, 0))
         if not can_be_listened_on(last):
             raise BrokerError(Code.INVALID_ARGUMENT, "Subject is invalid")
+        _refuse_deadly_names(request)
         request.config.validate()
         if request.config.encryption and encryption_key_bytes not in (16, 32):
             text = (
@@ -157,6 +161,7 @@ class ClusterState:
         stream = self._streams[request.name] = Stream(request, now)
         for partition in stream.partitions.values():
             self._listen(stream, partition)
+        self._partition_load += len(stream.partitions)
 
     def delete_stream(self, name: str) -> None:
         """Delete a stream and everything in it; readers are told.
@@ -171,6 +176,7 @@ class ClusterState:
         for partition in stream.partitions.values():
             self._subjects.remove(partition.subject, partition)
             partition.log.delete()
+        self._take_off_load(len(stream.partitions))
 
     def pause(self, name: str, numbers: Sequence[int], resume_all: bool, now: int) -> None:
         """Pause partitions; no numbers mean all. The latest `resume_all` of a stream holds.
@@ -182,6 +188,7 @@ class ClusterState:
         for partition in partitions:
             partition.pause(now)
             self._subjects.remove(partition.subject, partition)
+        self._take_off_load(len(partitions))
         stream.resume_all = resume_all
 
     def set_readonly(self, name: str, numbers: Sequence[int], readonly: bool, now: int) -> None:
@@ -205,6 +212,7 @@ class ClusterState:
             if partition.is_paused:
                 partition.resume(now)
                 self._listen(stream, partition)
+                self._partition_load += 1
 
     def publish(
         self,
@@ -241,11 +249,24 @@ class ClusterState:
             What the publisher is told, one ack or refusal for each partition that answers.
 
         Raises:
-            PublishRefused: NATS would not take the message.
+            PublishRefused: NATS would not take the message or its inbox, or no server could store
+                its headers.
         """
+        inbox = incoming.ack_inbox
+        if incoming.inbox_is_awaited and not (
+            is_valid_subject(inbox) and can_be_listened_on(inbox)
+        ):
+            text = "failed to subscribe to ack inbox: nats: invalid subject"
+            raise PublishRefused(PublishCode.UNKNOWN, text)
+        if not subject:
+            text = "failed to publish to NATS: nats: invalid subject"
+            raise PublishRefused(PublishCode.INTERNAL, text)
         if incoming.measure(subject) > self._max_payload_bytes:
             text = "failed to publish to NATS: nats: maximum payload exceeded"
             raise PublishRefused(PublishCode.INTERNAL, text)
+        problem = incoming.header_problem
+        if problem is not None:
+            raise PublishRefused(PublishCode.BAD_REQUEST, problem)
         acks = []
         for partition in self._subjects.receivers(subject, choose):
             ack = partition.receive(subject, incoming, now, self._max_message_bytes)
@@ -267,6 +288,9 @@ class ClusterState:
             text = "stream with concurrency control must have AckPolicy set"
             raise PublishRefused(PublishCode.BAD_REQUEST, text)
 
+    def _take_off_load(self, count: int) -> None:
+        self._partition_load = max(self._partition_load - count, 0)
+
     def _listen(self, stream: Stream, partition: Partition) -> None:
         self._subjects.add(partition.subject, stream.group, partition)
 
@@ -281,6 +305,15 @@ class ClusterState:
         if not all(number in stream.partitions for number in numbers):
             raise BrokerError(Code.NOT_FOUND, "partition does not exist")
         return stream, [stream.partitions[number] for number in numbers]
+
+
+def _refuse_deadly_names(request: StreamRequest) -> None:
+    problem = stream_name_problem(request.name) or group_problem(request.group)
+    # On ">" a real server lives on, whatever else it may take in.
+    if problem is None and request.subject != ">":
+        problem = subject_problem(request.subject)
+    if problem is not None:
+        raise BrokerError(Code.INVALID_ARGUMENT, problem)
 
 
 def _refuse_reserved(name: str) -> None:

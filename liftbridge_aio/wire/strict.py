@@ -53,6 +53,24 @@ def parse_flat(message_type: type[MessageT], data: bytes) -> MessageT:
         raise MalformedData(text) from error
 
 
+def is_cut_off(data: bytes) -> bool:
+    """Tell whether the last field of a message of any type ends too early.
+
+    Fields inside of fields are not looked at.
+    """
+    try:
+        _walk(data, {})
+    except _CutOff:
+        return True
+    except MalformedData:  # something else comes first, which a parser may name better
+        return False
+    return False
+
+
+class _CutOff(MalformedData):
+    """The data ends before a field does."""
+
+
 @cache
 def _shape(message_type: type[betterproto2.Message]) -> Shape:
     shapes: Shape = {}
@@ -100,15 +118,20 @@ def _skip_value(data: bytes, position: int, wire_type: int) -> tuple[int, int]:
         raise MalformedData(text)
     if end > len(data):
         text = f"a field is cut off: {end - len(data)} bytes are missing"
-        raise MalformedData(text)
+        raise _CutOff(text)
     return position, end
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    if position < len(data) and data[position] < 0x80:  # nearly always
+        return data[position], position + 1
     value = 0
     for index, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80 and value < 2**64:
             return value, position + index + 1
-    text = "a number is cut off, or longer than 64 bits"
+    if len(data) - position < _MAX_VARINT_BYTES:
+        text = "a number is cut off"
+        raise _CutOff(text)
+    text = "a number is longer than 64 bits"
     raise MalformedData(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,6 +104,93 @@ def test_what_cannot_be_created_is_refused(request_: StreamRequest, code: Code, 
 
     assert (refused.value.code, refused.value.text) == (code, text)
     assert [one.name for one in state.streams] == ["taken"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (stream("a b", "s"), "a stream name must not hold blanks"),
+        (stream("a\0b", "s"), "a stream name must not hold blanks"),
+        (stream("a..b", "s"), "a stream name must have something before, between and after its"),
+        (stream(".", "s"), "a stream name must have something before, between and after its"),
+        (stream(">", "s"), "'>' is no stream name"),
+        (stream("ü" * 128, "s"), "a stream name has at most 255 bytes"),
+        (stream("s", "a\vb"), "a subject must not hold blanks"),
+        (stream("s", "a\0b"), "a subject must not hold blanks"),
+        (StreamRequest(name="s", subject="s", group="a b"), "the name of a group must not hold"),
+    ],
+)
+def test_names_that_would_end_a_real_server_are_refused(request_: StreamRequest, text: str) -> None:
+    state = cluster()
+
+    with pytest.raises(BrokerError) as refused:
+        state.create_stream(request_, now=2)
+
+    assert refused.value.code is Code.INVALID_ARGUMENT
+    assert refused.value.text.startswith(text)
+    assert not state.streams
+
+
+@pytest.mark.parametrize("name", ["a/b", "a*", "*", "ü", "a.b", "a.>", "x" * 255])
+def test_names_that_a_real_server_bears_are_taken(name: str) -> None:
+    state = cluster(StreamRequest(name=name, subject="s", group="a.*/ü>"))
+
+    assert len(publish(state, name)) == 1
+
+
+def test_one_partition_may_listen_on_everything() -> None:
+    state = cluster(stream("all", ">"), stream("s"))
+
+    assert [ack.stream for ack in publish(state, "s")] == ["all", "s"]
+
+
+@pytest.mark.parametrize(
+    ("count", "name_bytes", "text"),
+    [
+        (65_533, 1, None),
+        (65_534, 1, "a message has at most 65533 headers, not 65534"),
+        (1, 32_767, None),
+        (1, 32_768, "the name of a header has at most 32767 bytes"),
+    ],
+)
+def test_headers_beyond_what_can_be_stored_are_refused(
+    count: int, name_bytes: int, text: str | None
+) -> None:
+    state = ClusterState(2**21, 2**21)
+    state.create_stream(stream("s"), now=1)
+    headers = {f"{number:0{name_bytes}}": b"" for number in range(count)}
+    sent = Incoming(b"", b"", headers, "inbox", "id", AckPolicy.LEADER)
+
+    refusal: PublishRefused | None = None
+    try:
+        state.publish("s", 0, sent, 2, lambda _: 0)
+    except PublishRefused as refused:
+        refusal = refused
+
+    assert (refusal and (refusal.code, refusal.text)) == (text and (PublishCode.BAD_REQUEST, text))
+    assert partition_of(state, "s").log.next_offset == (0 if text else 1)
+
+
+def test_the_load_goes_up_and_down_as_on_a_real_server() -> None:
+    """All these numbers were measured on one, where `other` was `__cursors` and a stream."""
+    state = cluster(stream("other", partitions=4))
+    steps: list[tuple[Callable[[], object], int]] = [
+        (lambda: state.create_stream(stream("t", partitions=3), 1), 7),
+        (lambda: state.pause("t", [0], resume_all=False, now=2), 6),
+        (lambda: state.pause("t", [0], resume_all=False, now=3), 5),  # paused already
+        (lambda: state.pause("t", [], resume_all=False, now=4), 2),
+        (lambda: publish(state, "t", 1), 3),
+        (lambda: publish(state, "t", 1), 3),  # was awake
+        (lambda: state.pause("t", [1, 1], resume_all=False, now=5), 1),
+        (lambda: publish(state, "t", 1), 2),
+        (lambda: state.delete_stream("t"), 0),
+        (lambda: state.create_stream(stream("t", partitions=3), 6), 3),
+    ]
+    assert state.partition_load == 4
+
+    for number, (step, load) in enumerate(steps):
+        step()
+        assert state.partition_load == load, f"after step {number}"
 
 
 @pytest.mark.parametrize("key_bytes", [16, 32])
