@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from cyclopts import App, CycloptsError
 
-from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 
 from . import cursor, streams
 from .arguments import BadArgument
@@ -61,15 +61,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = app(words, exit_on_error=False)
         sys.stdout.flush()
-    except (CycloptsError, BadArgument) as error:
-        if isinstance(error, BadArgument):  # cyclopts has printed its own
-            say(f"error: {error}")
+    except CycloptsError:  # cyclopts has said so itself
+        return ExitCode.USAGE
+    except (BadArgument, InvalidRequest) as error:
+        _say_error(error)
         return ExitCode.USAGE
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         return ExitCode.BROKEN_PIPE
     except (LiftbridgeError, OSError) as error:
-        say(f"error: {' '.join(str(error).split()) or type(error).__name__}")
+        _say_error(error)
         return ExitCode.FAILED
     return result if isinstance(result, int) else ExitCode.DONE
+
+
+def _say_error(error: Exception) -> None:
+    say(f"error: {' '.join(str(error).split()) or type(error).__name__}")

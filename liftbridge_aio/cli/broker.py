@@ -10,10 +10,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from .arguments import BadArgument
 from .connection import AsJson
 from .output import say, write_json, write_line
+from .running import BROKER, in_event_loop
 
 
+@in_event_loop(*BROKER)
 async def broker(
     *,
     host: Annotated[str, Parameter(help="Address to listen on and to tell clients.")] = "127.0.0.1",
@@ -26,8 +29,6 @@ async def broker(
     """
     with _stop_signals() as stop:
         from liftbridge_aio.broker import EmbeddedBroker  # noqa: PLC0415 (help must not wait for it)
-
-        from .arguments import BadArgument  # noqa: PLC0415
 
         try:
             server = EmbeddedBroker(host, port)

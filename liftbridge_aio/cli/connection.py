@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.addresses import parse_address
+from liftbridge_aio.client import Client
+from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.options import ClientOptions, seconds
 
 from .arguments import DURATION_HELP, BadArgument, parse_duration
-
-if TYPE_CHECKING:
-    from liftbridge_aio.client import Client
-    from liftbridge_aio.options import ClientOptions
 
 AsJson = Annotated[
     bool, Parameter(name="--json", negative="", help="Write JSON to stdout, and nothing else.")
@@ -44,8 +42,6 @@ class Connection:
         Raises:
             BadArgument: an address or the timeout is none.
         """
-        from liftbridge_aio.client import Client  # noqa: PLC0415 (help must not wait for it)
-
         addresses = [part.strip() for part in self.servers.split(",") if part.strip()]
         if not addresses:
             message = "--servers names no server"
@@ -58,8 +54,6 @@ class Connection:
             raise BadArgument(str(error)) from None
 
     def _options(self) -> ClientOptions:
-        from liftbridge_aio.options import ClientOptions, seconds  # noqa: PLC0415
-
         options = ClientOptions.from_env()
         if self.timeout is None:
             return options

@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from .connection import DEFAULT_CONNECTION, AsJson, Connection, Partition
 from .output import say, write_json, write_line
+from .running import CLIENT, in_event_loop
 
 app = App(name="cursor", help="Store and read positions that the servers keep.")
 
@@ -15,6 +16,7 @@ CursorId = Annotated[str, Parameter(help="Name of the cursor, for example of who
 
 
 @app.command(name="set")
+@in_event_loop(*CLIENT)
 async def set_cursor(
     cursor_id: CursorId,
     stream: Annotated[str, Parameter(help="Stream it belongs to.")],
@@ -33,6 +35,7 @@ async def set_cursor(
 
 
 @app.command(name="get")
+@in_event_loop(*CLIENT)
 async def get_cursor(
     cursor_id: CursorId,
     stream: Annotated[str, Parameter(help="Stream it belongs to.")],

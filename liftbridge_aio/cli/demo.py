@@ -10,13 +10,14 @@ from cyclopts import Parameter, validators
 
 from .connection import AsJson
 from .output import say, write_json
+from .running import DEMO, TABLES, in_event_loop
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from .console import Console
     from .demo_scenario import Report
 
 
+@in_event_loop(*DEMO, *TABLES)
 async def demo(
     *,
     messages: Annotated[
@@ -36,9 +37,9 @@ async def demo(
     It publishes by key and tails all partitions while a proxy cuts every connection again and
     again, and checks that nothing is lost or repeated. The exit code is 0 only if that held.
     """
-    from rich.console import Console  # noqa: PLC0415 (help must not wait for it)
+    from .console import Console  # noqa: PLC0415 (help must not wait for it)
 
-    console = Console(stderr=as_json, highlight=False)
+    console = Console(stderr=as_json, emoji=False, highlight=False)
     console.print("[bold]liftbridge-aio demo[/]: an embedded broker and a connection that breaks")
     started = time.perf_counter()
 
@@ -66,7 +67,7 @@ def _as_json(report: Report) -> dict[str, Any]:
 
 
 def _print_results(console: Console, report: Report) -> None:
-    from rich.table import Table  # noqa: PLC0415
+    from .console import Table  # noqa: PLC0415 (help must not wait for it)
 
     figures = Table(show_header=False)
     figures.add_column()

@@ -17,6 +17,7 @@ from liftbridge_aio.retry import Retry
 from liftbridge_aio.telemetry import Hook, Resubscribed
 from liftbridge_aio.testing import CuttingProxy
 
+from .abandoning import abandon
 from .demo_checks import (
     Check,
     check_acked,
@@ -137,25 +138,26 @@ class Scenario:
             await self._publish(client, proxy)
             self._report.publish_seconds = time.perf_counter() - started
             for partition, value in enumerate(last):
-                ack = await client.publish(STREAM, value, partition=partition)
-                if ack is not None:
-                    self._acked[value] = ack
+                await client.publish(STREAM, value, partition=partition)
         self._report.delivery_seconds = time.perf_counter() - started
-        self._note_results(self._values + last)
+        self._note_results()
 
     async def _publish(self, client: Client, proxy: CuttingProxy) -> None:
         pending: deque[tuple[bytes, asyncio.Future[Ack | None]]] = deque()
-        for number, value in enumerate(self._values):
-            if number in self._cut_before:
-                await proxy.cut()
-                self._report.cuts += 1
-                self._tell(f"cut the connection: {number:,} sent, {self._progress()}")
-            key = b"customer %d" % (number % KEYS)
-            pending.append((value, await client.publish_async(STREAM, value, key=key)))
-            while pending and pending[0][1].done():
+        try:
+            for number, value in enumerate(self._values):
+                if number in self._cut_before:
+                    await proxy.cut()
+                    self._report.cuts += 1
+                    self._tell(f"cut the connection: {number:,} sent, {self._progress()}")
+                key = b"customer %d" % (number % KEYS)
+                pending.append((value, await client.publish_async(STREAM, value, key=key)))
+                while pending and pending[0][1].done():
+                    await self._settle(*pending.popleft())
+            while pending:
                 await self._settle(*pending.popleft())
-        while pending:
-            await self._settle(*pending.popleft())
+        finally:
+            abandon(future for _, future in pending)
         self._tell(f"all sent: {self._progress()}, {len(self._unknown):,} of unknown outcome")
 
     async def _settle(self, value: bytes, future: asyncio.Future[Ack | None]) -> None:
@@ -172,15 +174,15 @@ class Scenario:
         async for message in client.subscribe(
             STREAM, partition=partition, start=StartAt.earliest()
         ):
-            kept.append(message)
             if message.value == last:
                 break
+            kept.append(message)
 
     def _progress(self) -> str:
         delivered = sum(map(len, self._delivered.values()))
         return f"{len(self._acked):,} acked, {delivered:,} delivered"
 
-    def _note_results(self, published: list[bytes]) -> None:
+    def _note_results(self) -> None:
         report = self._report
         report.acked = len(self._acked)
         report.outcome_unknown = len(self._unknown)
@@ -190,7 +192,7 @@ class Scenario:
             check_offsets(self._delivered),
             check_acked(self._acked, messages),
             check_unknown(self._unknown, messages),
-            check_order(published, self._delivered),
+            check_order(self._values, self._delivered),
         ]
 
     # --- cursor ---
@@ -206,7 +208,7 @@ class Scenario:
         resumed = [
             message.offset
             async for message in client.subscribe(
-                STREAM, partition=partition, start=start, stop=StopAt.latest()
+                STREAM, partition=partition, start=start, stop=StopAt.offset(end - 1)
             )
         ]
         self._report.checks.append(check_resumed(stored, half, resumed, end))
@@ -219,7 +221,9 @@ class Scenario:
         await client.create_stream(
             LEDGER, options=StreamOptions(optimistic_concurrency_control=True)
         )
-        self._tell(f"publishing {len(values)} more, each with expected_offset and retry=")
+        self._tell(
+            f"publishing {len(values)} with expected_offset and retry=, {len(cut_at)} more cuts"
+        )
         for number, value in enumerate(values):
             future = await client.publish_async(
                 LEDGER, value, expected_offset=number, retry=Retry()

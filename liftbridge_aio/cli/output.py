@@ -42,9 +42,12 @@ def write_json(value: object) -> None:
 
 
 def write_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
-    """Write a table to stdout."""
-    from rich.console import Console  # noqa: PLC0415 (not needed for JSON)
-    from rich.table import Table  # noqa: PLC0415
+    """Write a table to stdout.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+    """
+    from .console import Console, Table  # noqa: PLC0415 (help must not wait for it)
 
     write_line(one_line(title))
     table = Table()
@@ -53,7 +56,7 @@ def write_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[objec
     for row in rows:
         table.add_row(*(one_line(str(cell)) for cell in row))
     width = None if sys.stdout.isatty() else _WIDE
-    Console(markup=False, highlight=False, width=width).print(table)
+    Console(markup=False, emoji=False, highlight=False, width=width).print(table)
 
 
 def one_line(text: str) -> str:

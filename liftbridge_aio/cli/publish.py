@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 from cyclopts import Parameter
 
-from liftbridge_aio.model import AckPolicy
+from liftbridge_aio.model import Ack, AckPolicy
 
+from .abandoning import abandon
 from .arguments import BadArgument, encode_argument, parse_headers
 from .connection import DEFAULT_CONNECTION, AsJson, Connection
 from .output import write_json, write_line
+from .running import CLIENT, in_event_loop
 from .stdin import stdin_lines
 
-if TYPE_CHECKING:
-    from liftbridge_aio.model import Ack
+_Pending: TypeAlias = "asyncio.Queue[asyncio.Future[Ack | None] | None]"
+"""Acks in the order of publishing; None ends them."""
 
 _STDIN: Final = "-"
+_BATCH: Final = 100
 
 
+@in_event_loop(*CLIENT)
 async def publish(
     stream: Annotated[str, Parameter(help="Stream to publish to.")],
     /,
@@ -59,25 +62,33 @@ async def publish(
     """
     headers = parse_headers(header)
     policy = AckPolicy[ack_policy.upper()]
-    pending: asyncio.Queue[asyncio.Future[Ack | None] | None] = asyncio.Queue()
-    async with connection.client() as client, _first_error_alone(), asyncio.TaskGroup() as group:
-        if create:
-            await client.create_stream(stream, exist_ok=True)
-        group.create_task(_report(pending, as_json=as_json))
-        count = 0
-        async for value in _messages(values):
-            future = await client.publish_async(
-                stream,
-                value,
-                key=None if key is None else encode_argument(key),
-                headers=headers,
-                partition=partition,
-                ack_policy=policy,
-                expected_offset=None if expected_offset is None else expected_offset + count,
-            )
-            pending.put_nowait(future)  # bounded by the client's in-flight window
-            count += 1
-        pending.put_nowait(None)
+    pending: _Pending = asyncio.Queue()
+    async with connection.client() as client:
+        try:
+            async with asyncio.TaskGroup() as group:
+                if create:
+                    await client.create_stream(stream, exist_ok=True)
+                group.create_task(_report(pending, as_json=as_json))
+                count = 0
+                async for value in _messages(values):
+                    future = await client.publish_async(
+                        stream,
+                        value,
+                        key=None if key is None else encode_argument(key),
+                        headers=headers,
+                        partition=partition,
+                        ack_policy=policy,
+                        expected_offset=None
+                        if expected_offset is None
+                        else expected_offset + count,
+                    )
+                    pending.put_nowait(future)  # bounded by the client's in-flight window
+                    count += 1
+                    if count % _BATCH == 0:
+                        await asyncio.sleep(0)  # so that acks come out although stdin never waits
+                pending.put_nowait(None)
+        finally:
+            abandon(_left(pending))
 
 
 async def _messages(values: Sequence[str]) -> AsyncIterator[bytes]:
@@ -92,9 +103,7 @@ async def _messages(values: Sequence[str]) -> AsyncIterator[bytes]:
         yield encode_argument(value)
 
 
-async def _report(
-    pending: asyncio.Queue[asyncio.Future[Ack | None] | None], *, as_json: bool
-) -> None:
+async def _report(pending: _Pending, *, as_json: bool) -> None:
     """Write the acks in the order of publishing, each as soon as it is there."""
     while (future := await pending.get()) is not None:
         ack = await future
@@ -109,10 +118,8 @@ async def _report(
             write_line(f"{ack.offset}\t{ack.msg_subject}")
 
 
-@asynccontextmanager
-async def _first_error_alone() -> AsyncIterator[None]:
-    """Raise the first error of a group by itself: it is all that the command has to say."""
-    try:
-        yield
-    except ExceptionGroup as group:
-        raise group.exceptions[0] from None
+def _left(pending: _Pending) -> Iterator[asyncio.Future[Ack | None]]:
+    while not pending.empty():
+        future = pending.get_nowait()
+        if future is not None:
+            yield future

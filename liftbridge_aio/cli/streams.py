@@ -8,10 +8,13 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from liftbridge_aio.client import Client
+from liftbridge_aio.errors import StreamExists, StreamNotFound
 from liftbridge_aio.model import PartitionInfo, StreamInfo
 
 from .connection import DEFAULT_CONNECTION, AsJson, Connection
 from .output import say, write_json, write_table
+from .running import CLIENT, TABLES, in_event_loop
 from .stream_flags import DEFAULT_FLAGS, StreamFlags
 
 app = App(name="streams", help="List, create, describe and delete streams.")
@@ -20,6 +23,7 @@ StreamName = Annotated[str, Parameter(help="Name of the stream.")]
 
 
 @app.command(name="list")
+@in_event_loop(*CLIENT, *TABLES)
 async def list_streams(
     *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
 ) -> None:
@@ -37,6 +41,7 @@ async def list_streams(
 
 
 @app.command
+@in_event_loop(*CLIENT)
 async def create(
     stream: StreamName,
     /,
@@ -59,22 +64,38 @@ async def create(
     """Create a stream."""
     stream_options = options.options()
     async with connection.client() as client:
-        await client.create_stream(
-            stream,
-            subject=subject,
-            partitions=partitions,
-            replication_factor=replication_factor,
-            group=group,
-            options=stream_options,
-            exist_ok=exist_ok,
-        )
+        try:
+            await client.create_stream(
+                stream,
+                subject=subject,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                group=group,
+                options=stream_options,
+            )
+            created = True
+        except StreamExists:
+            if not exist_ok:
+                raise
+            created = False
+        if not created and as_json:
+            info = await _fetch(client, stream)
+            subject, partitions = info.subject, len(info.partitions)
     if as_json:
-        write_json({"name": stream, "subject": subject or stream, "partitions": partitions})
+        write_json(
+            {
+                "name": stream,
+                "subject": subject or stream,
+                "partitions": partitions,
+                "created": created,
+            }
+        )
     else:
-        say(f"stream {stream} is there")
+        say(f"stream {stream} is created" if created else f"stream {stream} exists already")
 
 
 @app.command
+@in_event_loop(*CLIENT)
 async def delete(
     stream: StreamName, /, *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
 ) -> None:
@@ -88,18 +109,13 @@ async def delete(
 
 
 @app.command
+@in_event_loop(*CLIENT, *TABLES)
 async def describe(
     stream: StreamName, /, *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
 ) -> None:
     """Show a stream and its partitions, as their leaders know them."""
-    from liftbridge_aio.errors import StreamNotFound  # noqa: PLC0415
-
     async with connection.client() as client:
-        metadata = await client.fetch_metadata([stream])
-        info = metadata.streams.get(stream)
-        if info is None:
-            message = "stream not found"
-            raise StreamNotFound(message, stream=stream)
+        info = await _fetch(client, stream)
         partitions = await asyncio.gather(
             *(client.fetch_partition_metadata(stream, number) for number in sorted(info.partitions))
         )
@@ -120,6 +136,15 @@ async def describe(
     ]
     title = f"{info.name} on subject {info.subject}, created {_when(info)}"
     write_table(title, columns, rows)
+
+
+async def _fetch(client: Client, stream: str) -> StreamInfo:
+    metadata = await client.fetch_metadata([stream])
+    info = metadata.streams.get(stream)
+    if info is None:
+        message = "stream not found"
+        raise StreamNotFound(message, stream=stream)
+    return info
 
 
 def _overview(stream: StreamInfo) -> dict[str, Any]:

@@ -9,11 +9,13 @@ from cyclopts import Parameter, validators
 from .arguments import parse_start, parse_stop
 from .connection import DEFAULT_CONNECTION, AsJson, Connection, Partition
 from .output import json_bytes, json_headers, readable, write_json, write_line
+from .running import CLIENT, in_event_loop
 
 if TYPE_CHECKING:
     from liftbridge_aio.model import Message
 
 
+@in_event_loop(*CLIENT)
 async def subscribe(
     stream: Annotated[str, Parameter(help="Stream to read.")],
     /,

@@ -113,10 +113,13 @@ def test_a_stream_is_created_listed_described_and_deleted(run: Run, stream: str)
         "name": stream,
         "subject": f"{stream}.subject",
         "partitions": 2,
+        "created": True,
     }
     again = run("streams", "create", stream, code=1)
     assert stream in again.err
-    run("streams", "create", stream, "--subject", f"{stream}.subject", "--exist-ok")
+    existing = run("streams", "create", stream, "--exist-ok", "--json")
+    assert json.loads(existing.out) == json.loads(created.out) | {"created": False}
+    assert "exists already" in run("streams", "create", stream, "--exist-ok").err
 
     listed = json.loads(run("streams", "list", "--json").out)
     assert {"subject": f"{stream}.subject", "partitions": [0, 1]}.items() <= next(
@@ -166,6 +169,9 @@ def test_a_cursor_is_stored_and_read(run: Run, stream: str) -> None:
         (("subscribe", "stream", "--timeout", "soon"), "is no duration"),
         (("streams", "list", "--servers", "host:port"), "is no address"),
         (("streams", "create", "stream", "--retention-max-age", "long"), "is no duration"),
+        (("streams", "create", "bad name"), "blanks"),
+        (("streams", "create", "stream", "--partitions", "0"), "partitions must be"),
+        (("cursor", "set", "reader", "stream", "-1"), "offset must be"),
         (("broker", "--port", "70000"), "port must be"),
         (("nonsense",), "nonsense"),
         (("streams", "list", "--nonsense"), "--nonsense"),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 from typing import IO
 
 import pytest
 
-from cli.conftest import BOUND, Run, Start, end
+from cli.conftest import BOUND, COMMAND, Run, Start, end, environment
 from liftbridge_aio.addresses import parse_address
+from liftbridge_aio.cli.console import Console
 
 
 def line(stdout: IO[str] | None) -> str:
@@ -84,6 +89,124 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(
     reader.stdout = None
     code, _, err = end(reader)
     assert (code, err) == (141, "")
+
+
+def test_a_reader_of_acks_that_goes_away_ends_publishing_quietly(
+    start: Start, run: Run, stream: str
+) -> None:
+    run("streams", "create", stream)
+    publisher = start("publish", stream, "-")
+    assert publisher.stdin is not None
+    assert publisher.stdout is not None
+    publisher.stdin.write("a\n")
+    publisher.stdin.flush()
+    assert line(publisher.stdout) == f"0\t{stream}\n"
+    publisher.stdout.close()
+    publisher.stdout = None
+    publisher.stdin.write("a\n" * 2000)  # no more than a pipe takes unread
+    publisher.stdin.flush()
+    code, _, err = end(publisher)
+    assert (code, err) == (141, "")
+
+
+def test_an_error_in_the_middle_of_publishing_is_one_line(
+    start: Start, run: Run, stream: str
+) -> None:
+    run("streams", "create", stream, "--optimistic-concurrency-control")
+    values = ["a"] * 300
+    code, out, err = end(start("publish", stream, *values, "--expected-offset", "5"))
+    assert (code, out) == (1, "")
+    assert stream in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [("demo", "--messages", "300"), ("streams", "list")])
+def test_output_that_nobody_reads_is_exit_code_141(
+    words: tuple[str, ...], broker_address: str
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        result = subprocess.run(
+            [*COMMAND, *words],
+            check=False,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=BOUND,
+            env=environment(broker_address),
+        )
+    finally:
+        os.close(writing)
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+def test_a_table_that_nobody_reads_is_a_broken_pipe() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    file = os.fdopen(writing, "w")
+    with pytest.raises(BrokenPipeError):
+        Console(file=file).print("text")
+    with contextlib.suppress(BrokenPipeError):  # what is left unwritten
+        file.close()
+
+
+INTERRUPTED_IMPORT = """
+import runpy, signal, sys
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == "cyclopts" and "cyclopts" not in sys.modules:
+        signal.raise_signal(signal.SIGINT)
+sys.addaudithook(interrupt)
+runpy.run_module("liftbridge_aio", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_quiet() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, "streams", "list"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+
+
+IMPORTS_IN_THE_LOOP = """
+import asyncio, sys
+late = []
+def note(event, arguments):
+    if event == "import" and asyncio._get_running_loop() is not None:
+        late.append(arguments[0])
+sys.addaudithook(note)
+from liftbridge_aio.__main__ import main
+code = main()
+late = [name for name in late if not name.startswith(("concurrent.", "queue", "_queue"))]
+print(*late, file=sys.stderr, end="")
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("streams", "list"),
+        ("publish", "late-imports", "a", "--create", "--json"),
+        ("demo", "--messages", "100", "--cuts", "1"),
+    ],
+)
+def test_nothing_is_imported_while_the_event_loop_waits(
+    words: tuple[str, ...], broker_address: str
+) -> None:
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", IMPORTS_IN_THE_LOOP, *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        env=environment(broker_address),
+    )
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 async def test_a_server_that_does_not_speak_grpc_is_one_line(start: Start) -> None:
