@@ -51,6 +51,17 @@ def check_type(value: object, kind: type | tuple[type, ...], text: str) -> None:
         raise WrongType(message)
 
 
+def check_callable(value: object, name: str) -> None:
+    """Refuse what cannot be called.
+
+    Raises:
+        WrongType: it cannot.
+    """
+    if not callable(value):
+        text = f"{name} is callable, {value!r} is not"
+        raise WrongType(text)
+
+
 def check_bytes(value: object, name: str) -> None:
     """Refuse what is not bytes.
 

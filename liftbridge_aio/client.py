@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from .addresses import format_address, parse_address
+from .arguments import check_text, check_type
 from .client_administration import ClientAdministration
 from .client_publishing import ClientPublishing
 from .client_reading import ClientReading
-from .errors import ClientClosed, InvalidRequest
+from .errors import ClientClosed, InvalidRequest, UsageError
 from .options import ClientOptions, Duration, timer_seconds
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ class Client(ClientPublishing, ClientReading, ClientAdministration):
     def __init__(self, *servers: str, options: ClientOptions | None = None) -> None:
         if not servers:
             raise InvalidRequest("name at least one server, for example Client('127.0.0.1:9292')")
+        for server in servers:
+            check_text(server, "the address of a server")
+        check_type(options, (ClientOptions, type(None)), "options are ClientOptions")
         self._seeds = tuple(format_address(*parse_address(server)) for server in servers)
         self.options = options if options is not None else ClientOptions()
         self._parts: ClientParts | None = None
@@ -150,12 +154,14 @@ class Client(ClientPublishing, ClientReading, ClientAdministration):
         for them. May be called any number of times and from any task. Cancelling cuts the wait for
         acks short; the rest is done all the same.
         """
-        self._closed = True
         parts = self._parts
-        if parts is None:
+        loop = asyncio.get_running_loop()
+        if parts is not None and loop is not parts.loop and not parts.loop.is_closed():
+            raise UsageError("a client is closed in the event loop in which it was connected")
+        self._closed = True
+        if parts is None or parts.loop.is_closed():
             return
         connection = parts.connection
-        loop = asyncio.get_running_loop()
         deadline = loop.time() + timer_seconds(self.options.close_timeout)
         try:
             await parts.retrying.settle(deadline - loop.time())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from .arguments import INT32_MAX, about, check_text, check_type, check_whole_number
 from .client_face import ClientFace
 from .errors import InvalidRequest, RequestTimeout
 from .model import Metadata, PartitionInfo
@@ -46,6 +47,7 @@ class ClientAdministration(ClientFace):
             InvalidRequest: an argument makes no sense.
             LiftbridgeError: it could not be created.
         """
+        check_type(options, (StreamOptions, type(None)), "options are StreamOptions")
         await self._living.streams.create(
             name,
             name if subject is None else subject,
@@ -167,6 +169,8 @@ class ClientAdministration(ClientFace):
             ConnectionFailed: no server answered.
             RequestTimeout: not in time.
         """
+        for names in (streams, groups):
+            check_type(names, (list, tuple, set, frozenset, type(None)), "names come as a list")
         if streams is not None and not streams:
             raise InvalidRequest("an empty list of streams would mean all; leave it out for all")
         return await self._living.connection.metadata.fetch(streams, groups, self._seconds(timeout))
@@ -182,6 +186,9 @@ class ClientAdministration(ClientFace):
             LiftbridgeError: the leader could not be reached in time.
         """
         limit = self._seconds(timeout)
+        with about(stream, partition):
+            check_text(stream, "a stream name")
+            check_whole_number(partition, "a partition", 0, INT32_MAX)
         try:
             async with asyncio.timeout(limit):
                 return await self._living.connection.metadata.partition(stream, partition, limit)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from .errors import ClientClosed
+from .errors import ClientClosed, UsageError
 from .options import ClientOptions, Duration, timer_seconds
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class ClientFace:
     def _living(self) -> ClientParts:
         if self._parts is None or self._closed:
             raise ClientClosed("the client is closed" if self._closed else "not connected yet")
+        if asyncio.get_running_loop() is not self._parts.loop:
+            raise UsageError("a client belongs to the event loop in which it was connected")
         return self._parts
 
     def _seconds(self, timeout: Duration | None) -> float:

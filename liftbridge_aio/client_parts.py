@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from .subscription import Subscription
 class ClientParts(NamedTuple):
     """What exists only while a client is connected."""
 
+    loop: asyncio.AbstractEventLoop
     connection: Connection
     publisher: Publisher
     retrying: RetryingPublisher
@@ -56,4 +58,5 @@ async def assemble(
     publisher = Publisher(connection, options)
     retrying = RetryingPublisher(publisher, connection, read_back)
     cursors, streams = Cursors(connection), StreamAdministration(connection)
-    return ClientParts(connection, publisher, retrying, cursors, streams, budget)
+    loop = asyncio.get_running_loop()
+    return ClientParts(loop, connection, publisher, retrying, cursors, streams, budget)

@@ -11,10 +11,10 @@ from .client_face import ClientFace
 from .errors import ClientClosed, LiftbridgeError, PublishManyFailed, PublishNotSent, RequestTimeout
 from .model import Ack, AckPolicy, Partitioner, Record
 from .options import Duration, timer_seconds
+from .retry import Retry
 
 if TYPE_CHECKING:
     from .publish_retry import PublishArguments
-    from .retry import Retry
 
 
 class ClientPublishing(ClientFace):
@@ -108,6 +108,7 @@ class ClientPublishing(ClientFace):
         behind; cancelling the future takes the message back if it is not written yet.
         """
         parts = self._living
+        check_type(retry, (Retry, type(None)), "retry is a Retry")
         arguments: PublishArguments = {
             "key": key,
             "headers": headers,

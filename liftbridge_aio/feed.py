@@ -21,12 +21,15 @@ class Feed:
     `room`, which is what stops the server when the reader is slow.
     """
 
-    def __init__(self, capacity: Callable[[], int]) -> None:
+    def __init__(
+        self, capacity: Callable[[], int], account: Callable[[int], None] = lambda _: None
+    ) -> None:
         self.messages: deque[Message] = deque()
         self._sizes: deque[int] = deque()
         self.buffered_bytes = 0
         self.reason: EndReason | None = None
         self._capacity = capacity
+        self._account = account
         self._error: LiftbridgeError | None = None
         self._ended = False
         self._reader: asyncio.Future[None] | None = None
@@ -48,6 +51,7 @@ class Feed:
         self.messages.append(message)
         self._sizes.append(size)
         self.buffered_bytes += size
+        self._account(size)
         self._wake_reader()
 
     async def room(self) -> None:
@@ -77,6 +81,7 @@ class Feed:
         """Forget what is buffered, an error included."""
         self.messages.clear()
         self._sizes.clear()
+        self._account(-self.buffered_bytes)
         self.buffered_bytes = 0
         self._error = None
         self._wake_writer()
@@ -84,7 +89,9 @@ class Feed:
     def pop(self) -> Message:
         """Take the next message, which must be there."""
         message = self.messages.popleft()
-        self.buffered_bytes -= self._sizes.popleft()
+        size = self._sizes.popleft()
+        self.buffered_bytes -= size
+        self._account(-size)
         if self._writer is not None and 2 * self.buffered_bytes <= self._capacity():
             self._wake_writer()
         return message

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, Self
 
-from .arguments import check_whole_number
+from .arguments import check_callable, check_type, check_whole_number
 from .errors import InvalidRequest, WrongType
 from .model import Partitioner
 from .retry import DEFAULT_BACKOFF, Backoff
@@ -162,6 +162,10 @@ class ClientOptions:
             seconds(getattr(self, name), name)
         _in_range(self, 1, _INT64_MAX, "max_in_flight", "max_in_flight_bytes", "max_buffered_bytes")
         _in_range(self, 1, 2**32 - 1, "max_message_bytes", "max_receive_bytes")
+        check_type(self.backoff, Backoff, "backoff is a Backoff")
+        for name in ("partitioner", "address_map"):
+            if getattr(self, name) is not None:
+                check_callable(getattr(self, name), name)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:

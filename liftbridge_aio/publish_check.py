@@ -14,7 +14,7 @@ from .arguments import (
     check_type,
     check_whole_number,
 )
-from .errors import InvalidRequest, MessageTooLarge
+from .errors import InvalidRequest, MessageTooLarge, WrongType
 from .model import RESERVED_HEADERS, AckPolicy
 
 MAX_HEADER_NAME_BYTES: Final = 2**15 - 1
@@ -78,6 +78,21 @@ def check_content(value: bytes, key: bytes | None, headers: Mapping[str, bytes] 
         if name in RESERVED_HEADERS:
             text = f"the server writes the header {name!r} into every message itself (W5)"
             raise InvalidRequest(text)
+
+
+def checked_policy(policy: AckPolicy) -> AckPolicy:
+    """Return the ack policy, made of a plain number where it is one.
+
+    Raises:
+        WrongType: it is neither a policy nor the number of one.
+    """
+    if type(policy) is AckPolicy:
+        return policy
+    try:
+        return AckPolicy(policy)
+    except ValueError:
+        text = f"an ack policy is one of AckPolicy, not {policy!r}"
+        raise WrongType(text) from None
 
 
 def check_header_name(name: str) -> None:

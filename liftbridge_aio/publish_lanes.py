@@ -78,9 +78,10 @@ class PublishLanes:
     def enqueue(self, pending: PendingPublish) -> None:
         """Send a message, or let it wait for its turn."""
         lane = self._lane(pending)
-        if lane.unsettled == 0 or lane.session is None:
-            self._choose_session(lane)
+        idle = lane.unsettled == 0
         lane.unsettled += 1
+        if idle or lane.session is None:
+            self._choose_session(lane)
         if lane.state is LaneState.OPEN:
             self._session_of(lane).submit(pending)
         elif lane.state is LaneState.UNPROVEN:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypedDict, Unpack
@@ -19,7 +18,7 @@ from .errors import (
 from .model import RESERVED_HEADERS, Ack, AckPolicy, Message, Partitioner
 from .net.connection import Connection
 from .net.supervisor import Child
-from .options import Duration, timer_seconds
+from .options import Duration
 from .publisher import Publisher
 from .retry import Retry
 from .telemetry import Retried
@@ -70,7 +69,8 @@ class RetryingPublisher:
 
         Cancelling this leaves nothing behind; cancelling the future ends the tries.
         """
-        message = _Message(stream, value, arguments)
+        everything = self._publisher.seconds_for(arguments["timeout"], arguments["ack_timeout"])
+        message = _Message(stream, value, arguments, everything)
         # Chosen once: a repeat must go where the first try went.
         message.arguments["partition"] = await self._publisher.partition_of(
             stream,
@@ -130,6 +130,7 @@ class RetryingPublisher:
         self, attempt: asyncio.Future[Ack | None], retry: Retry, message: _Message
     ) -> Ack | None:
         tries = 1
+        unknown = False
         while True:
             try:
                 return await attempt
@@ -142,17 +143,23 @@ class RetryingPublisher:
                     raise
                 return ack
             except PublishOutcomeUnknown as error:
+                unknown = True
                 delay = retry.backoff.delay(tries - 1, random.random())  # noqa: S311 - jitter
                 if tries >= retry.attempts or delay >= message.seconds_left:
                     raise
                 self._connection.reporter.retried(Retried("publish", tries, delay, error))
                 await asyncio.sleep(delay)
+            except LiftbridgeError as error:
+                raise _last_word(error, unknown=unknown) from error
             finally:
                 attempt.cancel()
             tries += 1
-            attempt = await self._publisher.submit(
-                message.stream, message.value, quiet=True, **message.with_time_left()
-            )
+            try:
+                attempt = await self._publisher.submit(
+                    message.stream, message.value, quiet=True, **message.with_time_left()
+                )
+            except LiftbridgeError as error:
+                raise _last_word(error, unknown=unknown) from error
 
     async def _own_message(self, error: IncorrectOffset, message: _Message) -> Ack | None:
         """Compare what stands at the expected offset; return its receipt if it is ours."""
@@ -187,26 +194,30 @@ class RetryingPublisher:
         )
 
 
+def _last_word(error: LiftbridgeError, *, unknown: bool) -> LiftbridgeError:
+    """What the last try says goes for all of them only if no earlier one may be stored."""
+    if not unknown:
+        return error
+    return PublishOutcomeUnknown(f"an earlier try may be stored; the last one failed: {error}")
+
+
 class _Message:
     """A message that may be sent several times within one span of time."""
 
-    def __init__(self, stream: str, value: bytes, arguments: PublishArguments) -> None:
+    def __init__(
+        self, stream: str, value: bytes, arguments: PublishArguments, seconds: float
+    ) -> None:
         self.stream = stream
         self.value = value
         self.arguments = arguments
         self._loop = asyncio.get_running_loop()
-        timeout = arguments["timeout"]
-        self._deadline = (
-            math.inf if timeout is None else self._loop.time() + timer_seconds(timeout, "timeout")
-        )
+        self._deadline = self._loop.time() + seconds
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until the time given for everything is up; infinite where none was given."""
+        """Seconds until the time for everything is up."""
         return max(self._deadline - self._loop.time(), 0.0)
 
     def with_time_left(self) -> PublishArguments:
         """Return the arguments for a try, bounded by what is left of the time for everything."""
-        if self._deadline == math.inf:
-            return self.arguments
         return {**self.arguments, "timeout": self.seconds_left}

@@ -25,18 +25,15 @@ class PublishWindow:
     def __init__(self, max_messages: int, max_bytes: int) -> None:
         self.messages = 0
         self.bytes = 0
+        self.waiting = 0
+        """How many wait for room."""
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._waiters: deque[_Waiter] = deque()
 
-    @property
-    def waiting(self) -> int:
-        """How many wait for room."""
-        return len(self._waiters)
-
     def try_enter(self, size: int) -> bool:
         """Take room for a message of `size` bytes if there is some and nobody waits before."""
-        if self._waiters or not self._fits(size):
+        if self.waiting or not self._fits(size):
             return False
         self.messages += 1
         self.bytes += size
@@ -48,13 +45,15 @@ class PublishWindow:
             return
         waiter = _Waiter(size, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
+        self.waiting += 1
         try:
             await waiter.admitted
         except asyncio.CancelledError:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
+            if waiter.admitted.cancelled():
+                # It stays in the queue until its turn: taking it out would cost a search.
+                self.waiting -= 1
                 self._admit()
-            elif not waiter.admitted.cancelled():
+            else:
                 self.leave(size)
             raise
 
@@ -71,14 +70,20 @@ class PublishWindow:
         return self.messages < self._max_messages and self.bytes + size <= self._max_bytes
 
     def _admit(self) -> None:
-        while self._waiters and self._fits(self._waiters[0].size):
-            waiter = self._waiters.popleft()
-            if waiter.admitted.done():
-                continue  # cancelled, and not yet run again
-            self.messages += 1
-            self.bytes += waiter.size
-            waiter.admitted.set_result(None)
+        while self._waiters:
+            waiter = self._waiters[0]
+            if not waiter.admitted.done():
+                if not self._fits(waiter.size):
+                    return
+                self.waiting -= 1
+                self._let_in(waiter)
+            self._waiters.popleft()
+
+    def _let_in(self, waiter: _Waiter) -> None:
+        self.messages += 1
+        self.bytes += waiter.size
+        waiter.admitted.set_result(None)
 
     def queue(self) -> tuple[asyncio.Future[None], ...]:
         """What those wait on who wait now."""
-        return tuple(waiter.admitted for waiter in self._waiters)
+        return tuple(waiter.admitted for waiter in self._waiters if not waiter.admitted.done())

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from .arguments import about, check_text, check_type
+from .arguments import about, check_callable, check_text, check_type
 from .errors import (
     AckTimeout,
     ClientClosed,
@@ -24,7 +24,7 @@ from .net.connection import Connection
 from .net.publish_session import PendingPublish
 from .options import ClientOptions, Duration, timer_seconds
 from .partitioner import by_key
-from .publish_check import check_message, check_size
+from .publish_check import check_message, check_size, checked_policy
 from .publish_lanes import PublishLanes
 from .publish_outcomes import PublishOutcomes
 from .publish_window import PublishWindow
@@ -68,6 +68,8 @@ class Publisher:
         self._sweeping = asyncio.Event()
         self._sweep_interval = _SLOWEST_SWEEP
         self._closed = False
+        self._arriving: set[asyncio.Future[None]] = set()
+        """Publishes that ask for the number of partitions before they can be registered."""
         connection.supervisor.spawn(self._sweep, name="publish-sweep")
 
     def statistics(self) -> PublisherStatistics:
@@ -125,6 +127,7 @@ class Publisher:
         if timeout is not None:
             settle_by = now + timer_seconds(timeout, "timeout")
         send_by = min(now + wait, settle_by) if timeout is None else settle_by
+        ack_policy = checked_policy(ack_policy)
         if partition is None:
             partition = await self.partition_of(
                 stream,
@@ -172,8 +175,20 @@ class Publisher:
             raise DuplicateCorrelationId(text, stream=stream, partition=partition)
         self._outcomes.register(pending)
         self._hasten_sweep(min(patience, settle_by - now))
-        self._lanes.enqueue(pending)
+        try:
+            self._lanes.enqueue(pending)
+        except BaseException:
+            self._outcomes.forget(pending)
+            raise
         return pending.future
+
+    def seconds_for(self, timeout: Duration | None, ack_timeout: Duration | None) -> float:
+        """Return the seconds that a publish may take as a whole."""
+        if timeout is not None:
+            return timer_seconds(timeout, "timeout")
+        if ack_timeout is None:
+            return self._publish_timeout + self._ack_timeout
+        return self._publish_timeout + timer_seconds(ack_timeout, "ack_timeout")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -201,12 +216,16 @@ class Publisher:
         """
         if partition is not None:
             return partition
+        if partitioner is not None:
+            check_callable(partitioner, "a partitioner")
         chosen = partitioner or self._options.partitioner or (by_key if key is not None else None)
         if chosen is None:
             return 0
         count = self._connection.metadata.snapshot.partition_count(stream)
         if count is None:
             limit = self._publish_timeout if timeout is None else timer_seconds(timeout, "timeout")
+            arrival: asyncio.Future[None] = self._loop.create_future()
+            self._arriving.add(arrival)
             try:
                 async with asyncio.timeout(limit):
                     count = len((await self._connection.metadata.stream(stream)).partitions)
@@ -215,6 +234,9 @@ class Publisher:
                     raise
                 text = "the number of partitions could not be learnt in time"
                 raise PublishTimeout(text, stream=stream) from None
+            finally:
+                self._arriving.remove(arrival)
+                arrival.set_result(None)
         partition = chosen(stream, key, value, count)
         with about(stream):
             check_type(partition, int, "a partitioner returns a partition")
@@ -270,6 +292,8 @@ class Publisher:
         self._outcomes.raise_first_unseen()
 
     async def _settle_all(self) -> None:
+        if self._arriving:
+            await asyncio.wait(tuple(self._arriving))
         queued = self._window.queue()
         if queued:
             await asyncio.wait(queued)

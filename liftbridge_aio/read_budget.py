@@ -20,6 +20,7 @@ class ReadBudget:
     def __init__(self, total_bytes: int) -> None:
         self._total = total_bytes
         self._subscriptions = 0
+        self._buffered = 0
 
     @property
     def subscriptions(self) -> int:
@@ -31,6 +32,19 @@ class ReadBudget:
         """Bytes for the window, and as many again for the buffer, of each subscription."""
         rounded = 1 << max(self._subscriptions - 1, 0).bit_length()
         return min(max(self._total // (2 * rounded), _NARROWEST), _WIDEST)
+
+    @property
+    def capacity(self) -> int:
+        """Bytes that each subscription may hold in its buffer just now.
+
+        Readers that came early hold what their larger share allowed; once half of the budget lies
+        in buffers, nobody gets more than a message or two ahead.
+        """
+        return self.share if 2 * self._buffered < self._total else _NARROWEST
+
+    def account(self, difference: int) -> None:
+        """Count bytes that came into a buffer, or left it."""
+        self._buffered += difference
 
     def join(self) -> bool:
         """Count one subscription more; tell whether the shares changed."""

@@ -52,7 +52,7 @@ class Reading:
 
     def __init__(self, plan: ReadingPlan, connection: Connection, budget: ReadBudget) -> None:
         self.plan = plan
-        self.feed = Feed(lambda: budget.share)
+        self.feed = Feed(lambda: budget.capacity, budget.account)
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once the server has accepted the subscription, or it ended without."""
         self.position: Position | ReversePosition = Position()

@@ -81,7 +81,8 @@ def _fixed(start: StartAt, state: PartitionInfo | None) -> StartAt:
     if start.position is StartPosition.LATEST and state is not None:
         return StartAt.offset(max(state.newest_offset, 0))
     if start.delta is not None:
-        return StartAt.time(time.time_ns() - int(start.delta.total_seconds() * _NS))
+        back = int(start.delta.total_seconds() * _NS)
+        return StartAt.time(max(time.time_ns() - back, 0))
     return start
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from .arguments import INT32_MAX, about, check_text, check_whole_number
+from .arguments import INT32_MAX, about, check_text, check_type, check_whole_number
 from .errors import (
     InvalidRequest,
     NotFound,
@@ -96,7 +96,9 @@ class StreamAdministration:
         request = proto.PauseStreamRequest(
             name=name, partitions=_checked(name, partitions), resume_all=resume_all
         )
-        await self._connection.router.call_any(PAUSE_STREAM, request, timeout, stream=name)
+        await self._connection.router.call_any(
+            PAUSE_STREAM, request, timeout, stream=name, partition=_only(partitions)
+        )
 
     async def set_readonly(
         self,
@@ -111,7 +113,9 @@ class StreamAdministration:
         request = proto.SetStreamReadonlyRequest(
             name=name, partitions=_checked(name, partitions), readonly=readonly
         )
-        await self._connection.router.call_any(SET_STREAM_READONLY, request, timeout, stream=name)
+        await self._connection.router.call_any(
+            SET_STREAM_READONLY, request, timeout, stream=name, partition=_only(partitions)
+        )
 
     async def resume(self, name: str, partitions: Sequence[int] | None, timeout: float) -> None:
         """Resume partitions; see `Client.resume_stream`. Cancelling may leave some resumed."""
@@ -205,6 +209,7 @@ def _check_creation(
     subject: str, partitions: int, replication_factor: int, group: str | None
 ) -> None:
     check_text(subject, "a subject")
+    check_text(group or "", "a group")
     problem = subject_problem(subject) or group_problem(group or "")
     if problem is not None:
         raise InvalidRequest(problem)
@@ -221,6 +226,8 @@ def _check_creation(
 def _checked(stream: str, partitions: Sequence[int] | None) -> list[int]:
     if partitions is None:
         return []
+    with about(stream):
+        check_type(partitions, (Iterable,), "partitions come as a list")
     chosen = list(partitions)
     if not chosen:
         text = "an empty list of partitions would mean all to the server; leave it out for all"
@@ -229,3 +236,8 @@ def _checked(stream: str, partitions: Sequence[int] | None) -> list[int]:
         with about(stream, partition):
             check_whole_number(partition, "a partition", 0, INT32_MAX)
     return chosen
+
+
+def _only(partitions: Sequence[int] | None) -> int | None:
+    """The partition that an error is about, where there is just one."""
+    return partitions[0] if partitions is not None and len(partitions) == 1 else None

@@ -16,7 +16,7 @@ from .errors import (
 from .model import Ack, AckError, AckPolicy
 from .names import subject_problem
 from .net.connection import Connection
-from .publish_check import check_content, check_size
+from .publish_check import check_content, check_size, checked_policy
 from .publish_status import PublishCode, publish_error
 from .wire import proto
 from .wire.codec import ack_from_wire
@@ -39,6 +39,11 @@ async def publish_to_subject(
     """Publish to a NATS subject; see `Client.publish_to_subject`."""
     check_text(subject, "a subject")
     check_text(ack_inbox or "", "an ack inbox")
+    ack_policy = checked_policy(ack_policy)
+    inbox_problem = subject_problem(ack_inbox) if ack_inbox else None
+    if inbox_problem is not None:
+        text = f"{ack_inbox!r} is no ack inbox: {inbox_problem}"
+        raise InvalidRequest(text)
     check_text(correlation_id or "", "a correlation id")
     problem = subject_problem(subject)
     if problem is not None or "*" in subject or ">" in subject:

@@ -8,10 +8,9 @@ import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-import anyio
-
-from .errors import ClientClosed
+from .errors import ClientClosed, UsageError
 from .model import EndReason, Message
+from .net.supervisor import wait_despite_cancellation
 from .reading import Reading
 
 if TYPE_CHECKING:
@@ -121,6 +120,9 @@ class Subscription:
             ClientClosed: the client, or this, was closed meanwhile.
             LiftbridgeError: it was not accepted, or no server answered.
         """
+        if self._state is SubscriptionState.ENDED:
+            text = "a subscription can be read once; make a new one"
+            raise UsageError(text, stream=self.stream, partition=self.partition)
         self._entered = True
         try:
             await self._start()
@@ -185,8 +187,7 @@ class Subscription:
         self._drop()
         child = self._child
         if child is not None:
-            with anyio.move_on_after(self._close_timeout, shield=True):
-                await child.wait()
+            await wait_despite_cancellation(child.wait(), self._close_timeout)
 
     async def _start(self) -> None:
         if self._state is SubscriptionState.NEW:

@@ -76,6 +76,8 @@ class Exchange:
         )
         self._max_receive_bytes = max_receive_bytes
         self._sent = False
+        self.attempted = 0
+        """Messages that went out, or may have; what `send` did not get to is not among them."""
 
     async def __aenter__(self) -> Self:
         """Send the request's headers. Cancelling resets the call.
@@ -120,6 +122,7 @@ class Exchange:
                 if self._call._stream.connection.is_closing():  # noqa: SLF001 - pinned by a test
                     raise CallFailure(Code.UNAVAILABLE, "the connection broke", self._reach)
                 self._sent = True
+                self.attempted += 1
                 await self._call.send_message(message, end=end and number == last)
 
     async def receive(self) -> bytes | None:

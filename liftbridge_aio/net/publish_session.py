@@ -242,7 +242,12 @@ class PublishSession:
             batch = self._next_batch()
             if batch:
                 self._sending = [item for item in batch if item.policy is AckPolicy.NONE]
-                await exchange.send([item.payload for item in batch])
+                before = exchange.attempted
+                try:
+                    await exchange.send([item.payload for item in batch])
+                except BaseException:
+                    self._not_written(batch[exchange.attempted - before :])
+                    raise
                 for item in self._sending:
                     self._unacked.add(item)
                     self._owner.written(item)
@@ -250,6 +255,14 @@ class PublishSession:
             else:
                 self._work.clear()
                 await self._work.wait()
+
+    def _not_written(self, rest: list[PendingPublish]) -> None:
+        """Put back what the connection broke before: it is certainly not stored."""
+        for pending in reversed(rest):
+            pending.written = False
+            self.in_flight.pop(pending.correlation_id, None)
+            self.outbox.appendleft(pending)
+        self._sending = [item for item in self._sending if item.written]
 
     def _next_batch(self) -> list[PendingPublish]:
         now = asyncio.get_running_loop().time()

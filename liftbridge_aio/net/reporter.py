@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any
 
 from liftbridge_aio.model import Ack, Message
 from liftbridge_aio.telemetry import (
+    NO_HOOK,
     Connected,
     Hook,
     Lost,
@@ -21,8 +22,6 @@ from liftbridge_aio.telemetry import (
 
 logger = logging.getLogger("liftbridge_aio.hook")
 
-EventT = TypeVar("EventT")
-
 
 class Reporter:
     """Wraps a hook.
@@ -34,32 +33,33 @@ class Reporter:
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
         self._complained: set[str] = set()
-        kind = type(hook)
         self.published: Callable[[Ack], None] | None = None
         self.delivered: Callable[[Message], None] | None = None
-        if kind.published is not Hook.published:
-            self.published = self._guarded("published", hook.published)
-        if kind.delivered is not Hook.delivered:
-            self.delivered = self._guarded("delivered", hook.delivered)
-        self.connected: Callable[[Connected], None] = self._guarded("connected", hook.connected)
-        self.lost: Callable[[Lost], None] = self._guarded("lost", hook.lost)
-        self.subscribed: Callable[[Subscribed], None] = self._guarded("subscribed", hook.subscribed)
-        self.resubscribed: Callable[[Resubscribed], None] = self._guarded(
-            "resubscribed", hook.resubscribed
-        )
+        if self._overridden("published"):
+            self.published = self._guarded("published")
+        if self._overridden("delivered"):
+            self.delivered = self._guarded("delivered")
+        self.connected: Callable[[Connected], None] = self._guarded("connected")
+        self.lost: Callable[[Lost], None] = self._guarded("lost")
+        self.subscribed: Callable[[Subscribed], None] = self._guarded("subscribed")
+        self.resubscribed: Callable[[Resubscribed], None] = self._guarded("resubscribed")
         self.subscription_ended: Callable[[SubscriptionEnded], None] = self._guarded(
-            "subscription_ended", hook.subscription_ended
+            "subscription_ended"
         )
-        self.publish_failed: Callable[[PublishFailed], None] = self._guarded(
-            "publish_failed", hook.publish_failed
-        )
-        self.retried: Callable[[Retried], None] = self._guarded("retried", hook.retried)
+        self.publish_failed: Callable[[PublishFailed], None] = self._guarded("publish_failed")
+        self.retried: Callable[[Retried], None] = self._guarded("retried")
         self.metadata_refreshed: Callable[[MetadataRefreshed], None] = self._guarded(
-            "metadata_refreshed", hook.metadata_refreshed
+            "metadata_refreshed"
         )
 
-    def _guarded(self, name: str, method: Callable[[EventT], None]) -> Callable[[EventT], None]:
-        def report(event: EventT) -> None:
+    def _overridden(self, name: str) -> bool:
+        return getattr(type(self._hook), name, None) not in {None, getattr(Hook, name)}
+
+    def _guarded(self, name: str) -> Callable[[Any], None]:
+        # A hook need not come from Hook; what it does not have, it does not want to hear.
+        method = getattr(self._hook, name, getattr(NO_HOOK, name))
+
+        def report(event: object) -> None:
             try:
                 method(event)
             except Exception:

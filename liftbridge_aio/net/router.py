@@ -8,9 +8,11 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from liftbridge_aio.addresses import parse_address
 from liftbridge_aio.errors import (
     ConnectionFailed,
     ConnectTimeout,
+    InvalidRequest,
     LiftbridgeError,
     NotLiftbridge,
     RequestTimeout,
@@ -60,7 +62,15 @@ class Router:
     def address_of(self, broker: BrokerInfo) -> str:
         """Where to connect to reach a broker: its advertised address, mapped."""
         mapping = self._options.address_map
-        return broker.address if mapping is None else mapping(broker.address)
+        if mapping is None:
+            return broker.address
+        try:
+            address = mapping(broker.address)
+            parse_address(address)
+        except Exception as error:
+            text = f"address_map failed for {broker.address!r}: {error!r}"
+            raise InvalidRequest(text) from error
+        return address
 
     def addresses(self) -> list[str]:
         """Every address that may answer: the one that last did, known brokers, then seeds."""

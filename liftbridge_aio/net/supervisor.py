@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TypeVar, TypeVarTuple, Unpack
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
@@ -21,6 +21,33 @@ logger = logging.getLogger("liftbridge_aio.tasks")
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+async def wait_despite_cancellation(work: Coroutine[Any, Any, object], timeout: float) -> bool:
+    """Wait for something that ends soon by itself, at most `timeout` seconds.
+
+    A cancellation, asyncio's or anyio's, takes effect after that: closing that was cut short would
+    leave tasks behind.
+
+    Returns:
+        Whether it ended in time.
+    """
+    task = asyncio.ensure_future(work)
+    deadline = asyncio.get_running_loop().time() + timeout
+    cancelled = False
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                task.cancel()
+                break
+            try:
+                await asyncio.wait({task}, timeout=left)
+            except asyncio.CancelledError:
+                cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+    return task.done() and not task.cancelled()
 
 
 class Child:
@@ -176,6 +203,4 @@ class Supervisor:
         self._stopping.set()
         if self._task is None:
             return True
-        with anyio.CancelScope(shield=True):
-            done, _ = await asyncio.wait({self._task}, timeout=timeout)
-        return bool(done)
+        return await wait_despite_cancellation(asyncio.wait({self._task}), timeout)
