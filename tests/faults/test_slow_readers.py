@@ -59,8 +59,8 @@ async def test_many_unread_subscriptions_share_one_budget(
             for _ in range(subscriptions)
         ]
         assert client.statistics().subscriptions == subscriptions
-        share = budget // (2 * 256)
-        await eventually(lambda: all(each.statistics().buffered_bytes >= share for each in unread))
+        least = 4 * KIB  # what everybody may hold however full the budget is
+        await eventually(lambda: all(each.statistics().buffered_bytes >= least for each in unread))
         assert proxy.statistics().bytes_to_clients - before < subscriptions * size * count / 2
         await within(2.0, client.publish(stream_name, b"last"))
         await within(2.0, client.fetch_metadata())
@@ -68,8 +68,8 @@ async def test_many_unread_subscriptions_share_one_budget(
             messages = await take(each, count + 1)
             assert [message.offset for message in messages] == list(range(count + 1))
             assert messages[-1].value == b"last"
-        # Those that came first filled larger shares, which cannot be taken back.
-        late = [each.statistics().buffered_bytes for each in unread[130:]]
-        assert max(late) <= share + 2 * (size + 500)
-        assert sum(each.statistics().buffered_bytes for each in unread) <= 2.5 * budget
+        # Half of the budget for those that came first and filled larger shares, then a message or
+        # two ahead for each; the other half is for the windows.
+        held = sum(each.statistics().buffered_bytes for each in unread)
+        assert held <= budget // 2 + subscriptions * (least + size + 500)
     assert client.statistics().subscriptions == 0
