@@ -19,7 +19,7 @@ from liftbridge_aio import (
     PublishOutcomeUnknown,
     SubscriptionLost,
 )
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 from servers.node import Server
 
 Call = Callable[[Client, str], Awaitable[object]]
@@ -61,13 +61,13 @@ async def in_tasks(check: Callable[[Call], Awaitable[str]]) -> None:
 
 
 @pytest.fixture
-async def proxy(server: Server) -> AsyncIterator[CuttingProxy]:
-    async with CuttingProxy(server.address) as proxy:
+async def proxy(server: Server) -> AsyncIterator[FaultProxy]:
+    async with FaultProxy(server.address) as proxy:
         yield proxy
 
 
 @pytest.fixture
-async def hasty(proxy: CuttingProxy, stream_name: str) -> AsyncIterator[Client]:
+async def hasty(proxy: FaultProxy, stream_name: str) -> AsyncIterator[Client]:
     """A client behind the proxy that gives up soon, all its links up, and a stream."""
     options = ClientOptions(
         connect_timeout=0.3,
@@ -96,7 +96,7 @@ def cancelling() -> int:
 
 
 async def test_calls_that_time_out_leave_their_tasks_in_peace(
-    hasty: Client, proxy: CuttingProxy, stream_name: str
+    hasty: Client, proxy: FaultProxy, stream_name: str
 ) -> None:
     proxy.freeze()
 
@@ -111,7 +111,7 @@ async def test_calls_that_time_out_leave_their_tasks_in_peace(
 
 
 async def test_calls_whose_link_breaks_leave_their_tasks_in_peace(
-    hasty: Client, proxy: CuttingProxy, stream_name: str
+    hasty: Client, proxy: FaultProxy, stream_name: str
 ) -> None:
     proxy.freeze()
 
@@ -130,7 +130,7 @@ async def test_calls_whose_link_breaks_leave_their_tasks_in_peace(
 
 
 async def test_an_outer_timeout_is_a_timeout_of_the_outer_one(
-    hasty: Client, proxy: CuttingProxy, stream_name: str
+    hasty: Client, proxy: FaultProxy, stream_name: str
 ) -> None:
     proxy.freeze()
 
@@ -156,7 +156,7 @@ async def test_an_outer_timeout_is_a_timeout_of_the_outer_one(
 
 
 async def test_a_reading_that_cannot_be_resumed_leaves_its_task_in_peace(
-    hasty: Client, proxy: CuttingProxy, stream_name: str
+    hasty: Client, proxy: FaultProxy, stream_name: str
 ) -> None:
     async with asyncio.timeout(5):
         subscription = hasty.subscribe(stream_name, start=EARLIEST, timeout=BOUND)
@@ -172,7 +172,7 @@ async def test_a_reading_that_cannot_be_resumed_leaves_its_task_in_peace(
 
 
 async def test_in_a_task_group_an_error_of_the_client_is_the_one_that_shows(
-    hasty: Client, proxy: CuttingProxy, stream_name: str
+    hasty: Client, proxy: FaultProxy, stream_name: str
 ) -> None:
     proxy.freeze()
 
@@ -191,7 +191,7 @@ async def test_in_a_task_group_an_error_of_the_client_is_the_one_that_shows(
 
 
 async def test_in_an_anyio_group_an_error_of_the_client_is_the_one_that_shows(
-    hasty: Client, proxy: CuttingProxy, stream_name: str
+    hasty: Client, proxy: FaultProxy, stream_name: str
 ) -> None:
     proxy.freeze()
 

@@ -20,7 +20,7 @@ from liftbridge_aio import (
     Retry,
     StreamOptions,
 )
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 from servers.node import Server
 
 CONTROLLED = StreamOptions(optimistic_concurrency_control=True)
@@ -119,7 +119,7 @@ async def test_with_retry_a_wrong_offset_is_still_wrong(client: Client, stream_n
     assert values(await read_out(client, stream_name)) == [b"same", b"1"]
 
 
-async def through(proxy: CuttingProxy, **options: object) -> Client:
+async def through(proxy: FaultProxy, **options: object) -> Client:
     """A client that knows no other way to the server."""
     mapped = ClientOptions(address_map=lambda _: proxy.address, **options)  # type: ignore[arg-type]
     client = Client(proxy.address, options=mapped)
@@ -128,7 +128,7 @@ async def through(proxy: CuttingProxy, **options: object) -> Client:
 
 
 async def test_a_lost_ack_is_an_unknown_outcome(server: Server, stream_name: str) -> None:
-    async with CuttingProxy(server.address) as proxy:
+    async with FaultProxy(server.address) as proxy:
         client = await through(proxy)
         try:
             await client.create_stream(stream_name)
@@ -150,7 +150,7 @@ async def test_a_lost_ack_is_an_unknown_outcome(server: Server, stream_name: str
 async def test_with_retry_and_expected_offset_a_message_is_stored_once_whatever_breaks(
     server: Server, stream_name: str
 ) -> None:
-    async with CuttingProxy(server.address) as proxy:
+    async with FaultProxy(server.address) as proxy:
         client = await through(proxy)
         try:
             await client.create_stream(stream_name, options=CONTROLLED)

@@ -28,7 +28,7 @@ from liftbridge_aio import (
     PublishOutcomeUnknown,
     RequestTimeout,
 )
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 from servers.node import Server, free_ports
 
 Call = Callable[[Client], Awaitable[object]]
@@ -163,7 +163,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for_longer_than_told() -
 async def test_wait_ready_waits_for_a_server_that_starts_later(
     server: Server, stream_name: str
 ) -> None:
-    async with CuttingProxy(server.address) as proxy:
+    async with FaultProxy(server.address) as proxy:
         await proxy.refuse()
         options = ClientOptions(backoff=Backoff(maximum=0.1), address_map=lambda _: proxy.address)
         client = Client(proxy.address, options=options)
@@ -266,7 +266,7 @@ async def test_closing_waits_for_the_acks(server: Server, stream_name: str) -> N
 async def test_what_is_without_ack_when_it_is_closed_fails(
     server: Server, stream_name: str
 ) -> None:
-    async with CuttingProxy(server.address) as proxy:
+    async with FaultProxy(server.address) as proxy:
         options = ClientOptions(
             max_in_flight=3, close_timeout=0.2, address_map=lambda _: proxy.address
         )
@@ -301,7 +301,7 @@ async def test_what_is_without_ack_when_it_is_closed_fails(
 async def test_closing_in_another_task_ends_every_call(
     server: Server, stream_name: str, call: Callable[[Client, str], Awaitable[object]]
 ) -> None:
-    async with CuttingProxy(server.address) as proxy:
+    async with FaultProxy(server.address) as proxy:
         client = Client(proxy.address, options=ClientOptions(address_map=lambda _: proxy.address))
         await client.connect()
         await client.create_stream(stream_name)

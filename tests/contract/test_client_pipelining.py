@@ -23,7 +23,7 @@ from liftbridge_aio import (
     Record,
     StreamNotFound,
 )
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 from servers.node import Server
 
 NONE = AckPolicy.NONE
@@ -144,7 +144,7 @@ async def test_a_message_larger_than_the_window_goes_alone(
 async def test_without_room_in_time_a_publish_was_not_sent(
     server: Server, stream_name: str
 ) -> None:
-    async with CuttingProxy(server.address) as proxy:
+    async with FaultProxy(server.address) as proxy:
         options = ClientOptions(
             max_in_flight=1, publish_timeout=0.1, address_map=lambda _: proxy.address
         )
@@ -166,7 +166,7 @@ async def test_without_room_in_time_a_publish_was_not_sent(
 async def test_a_publish_cancelled_while_it_waits_for_room_leaves_nothing_behind(
     server: Server, stream_name: str
 ) -> None:
-    async with CuttingProxy(server.address) as proxy:
+    async with FaultProxy(server.address) as proxy:
         options = ClientOptions(max_in_flight=1, address_map=lambda _: proxy.address)
         async with Client(proxy.address, options=options) as client:
             await client.create_stream(stream_name)

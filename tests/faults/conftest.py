@@ -12,15 +12,15 @@ import pytest
 from faults.support import QUICK, Crashable, Options, Recorder
 from liftbridge_aio import Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 from servers.build import pinned_version
 from servers.node import LiftbridgeNode, Server
 
 
 @pytest.fixture
-async def proxy(server: Server) -> AsyncIterator[CuttingProxy]:
+async def proxy(server: Server) -> AsyncIterator[FaultProxy]:
     """A proxy in front of each server of the matrix."""
-    async with CuttingProxy(server.address) as proxy:
+    async with FaultProxy(server.address) as proxy:
         yield proxy
 
 
@@ -29,7 +29,7 @@ def recorder() -> Recorder:
     return Recorder()
 
 
-def options_through(proxy: CuttingProxy, recorder: Recorder, **changes: Any) -> ClientOptions:
+def options_through(proxy: FaultProxy, recorder: Recorder, **changes: Any) -> ClientOptions:
     """Options that lead every link through the proxy."""
     values = {
         "address_map": lambda _: proxy.address,
@@ -41,13 +41,13 @@ def options_through(proxy: CuttingProxy, recorder: Recorder, **changes: Any) -> 
 
 
 @pytest.fixture
-def options(proxy: CuttingProxy, recorder: Recorder) -> Options:
+def options(proxy: FaultProxy, recorder: Recorder) -> Options:
     """Makes options for clients behind the proxy."""
     return lambda **changes: options_through(proxy, recorder, **changes)
 
 
 @pytest.fixture
-async def client(proxy: CuttingProxy, options: Options) -> AsyncIterator[Client]:
+async def client(proxy: FaultProxy, options: Options) -> AsyncIterator[Client]:
     """A client whose every link goes through the proxy."""
     async with Client(proxy.address, options=options()) as client:
         yield client

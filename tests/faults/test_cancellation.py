@@ -32,7 +32,7 @@ from liftbridge_aio import (
     StartAt,
     StopAt,
 )
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 from servers.node import Server
 
 ROUNDS: Final = [*range(20), 22, 25, 30, 35, 40, 50, 60, 80, 120, 200]
@@ -134,7 +134,7 @@ async def test_connect(server: Server) -> None:
 
 
 @pytest.mark.parametrize("fault", ["frozen", "refused"])
-async def test_connect_to_nobody(proxy: CuttingProxy, options: Options, fault: str) -> None:
+async def test_connect_to_nobody(proxy: FaultProxy, options: Options, fault: str) -> None:
     if fault == "frozen":
         proxy.freeze()
     else:
@@ -191,7 +191,7 @@ async def test_waiting_for_a_message_loses_none(
 
 
 async def test_before_the_write_a_publish_is_taken_back(
-    proxy: CuttingProxy, client: Client, stream_name: str
+    proxy: FaultProxy, client: Client, stream_name: str
 ) -> None:
     await client.create_stream(stream_name)
     await client.publish(stream_name, b"first")
@@ -209,7 +209,7 @@ async def test_before_the_write_a_publish_is_taken_back(
 
 
 async def test_after_the_write_only_the_wait_is_abandoned(
-    proxy: CuttingProxy, client: Client, stream_name: str
+    proxy: FaultProxy, client: Client, stream_name: str
 ) -> None:
     """The message is stored, and what waits for it is counted until it is answered."""
     await client.create_stream(stream_name)
@@ -235,7 +235,7 @@ def written(client: Client) -> int:
 
 
 async def test_flushing_counts_a_message_whose_publisher_has_gone(
-    proxy: CuttingProxy, client: Client, stream_name: str
+    proxy: FaultProxy, client: Client, stream_name: str
 ) -> None:
     """A flush that returned before its ack would promise what is not yet so."""
     await client.create_stream(stream_name)
@@ -252,7 +252,7 @@ async def test_flushing_counts_a_message_whose_publisher_has_gone(
     assert in_flight(client) == 0
 
 
-async def test_waiting_for_room(proxy: CuttingProxy, options: Options, stream_name: str) -> None:
+async def test_waiting_for_room(proxy: FaultProxy, options: Options, stream_name: str) -> None:
     """The room of the cancelled ones goes to those behind them, and comes back in the end."""
     async with Client(proxy.address, options=options(max_in_flight=1)) as client:
         await client.create_stream(stream_name)
@@ -278,7 +278,7 @@ async def test_waiting_for_room(proxy: CuttingProxy, options: Options, stream_na
 
 
 async def test_entering_a_subscription_on_a_frozen_link(
-    proxy: CuttingProxy, options: Options, stream_name: str
+    proxy: FaultProxy, options: Options, stream_name: str
 ) -> None:
     async with nothing_left_behind():
         async with Client(proxy.address, options=options()) as client:
@@ -295,7 +295,7 @@ async def test_entering_a_subscription_on_a_frozen_link(
 
 
 async def test_a_timeout_around_a_call_is_the_users_own(
-    proxy: CuttingProxy, client: Client, stream_name: str
+    proxy: FaultProxy, client: Client, stream_name: str
 ) -> None:
     """asyncio.timeout turns the cancellation into TimeoutError; the client adds nothing to it."""
     await client.create_stream(stream_name)

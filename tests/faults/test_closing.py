@@ -34,7 +34,7 @@ from liftbridge_aio import (
     PublishOutcomeUnknown,
     StartAt,
 )
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 from servers.node import Server
 
 
@@ -104,9 +104,7 @@ async def test_acks_are_waited_for(server: Server, direct: Client, stream_name: 
     assert len(await read_all(direct, stream_name)) == 1011
 
 
-async def test_with_a_frozen_server(
-    proxy: CuttingProxy, options: Options, stream_name: str
-) -> None:
+async def test_with_a_frozen_server(proxy: FaultProxy, options: Options, stream_name: str) -> None:
     """Written ones may be stored, the others are not: each says so, and closing raises nothing."""
     async with nothing_left_behind():
         client = Client(proxy.address, options=options(close_timeout=0.5))
@@ -139,7 +137,7 @@ async def test_with_a_frozen_server(
 
 
 async def test_with_a_server_that_is_gone(
-    proxy: CuttingProxy, options: Options, stream_name: str
+    proxy: FaultProxy, options: Options, stream_name: str
 ) -> None:
     async with nothing_left_behind():
         client = Client(proxy.address, options=options(close_timeout=0.3))
@@ -159,7 +157,7 @@ async def test_with_a_server_that_is_gone(
 
 
 async def test_publishers_that_wait_for_room_are_told(
-    proxy: CuttingProxy, options: Options, stream_name: str
+    proxy: FaultProxy, options: Options, stream_name: str
 ) -> None:
     async with nothing_left_behind():
         client = Client(proxy.address, options=options(close_timeout=0.3, max_in_flight=2))
@@ -229,12 +227,12 @@ A_LIFE_WITH_FAULTS = """
 import asyncio, gc, logging
 from liftbridge_aio import Client, ClientOptions, PublishOutcomeUnknown, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 
 async def main():
     asyncio.get_running_loop().slow_callback_duration = 60.0  # how fast it is here is no matter
     logging.getLogger("liftbridge_aio").setLevel(logging.ERROR)
-    async with EmbeddedBroker() as broker, CuttingProxy(broker.address) as proxy:
+    async with EmbeddedBroker() as broker, FaultProxy(broker.address) as proxy:
         options = ClientOptions(address_map=lambda _: proxy.address, close_timeout=0.5)
         async with Client(proxy.address, options=options) as client:
             await client.create_stream("s", partitions=2)

@@ -18,7 +18,7 @@ from liftbridge_aio import (
     StreamOptions,
 )
 from liftbridge_aio.retry import Backoff
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 
 CUTS = 20
 BETWEEN = 10
@@ -34,7 +34,7 @@ async def tail(client: Client, stream: str, into: list[Message]) -> None:
 
 
 async def cut_while(
-    proxy: CuttingProxy, acked: Counter[bytes], publishing: asyncio.Task[None]
+    proxy: FaultProxy, acked: Counter[bytes], publishing: asyncio.Task[None]
 ) -> None:
     for _ in range(CUTS):
         enough = acked.total() + BETWEEN
@@ -47,7 +47,7 @@ def _reached(task: asyncio.Task[None], done: Counter[bytes], count: int) -> bool
 
 
 async def test_pipelined_publishing_and_tailing(
-    proxy: CuttingProxy, client: Client, stream_name: str, recorder: Recorder
+    proxy: FaultProxy, client: Client, stream_name: str, recorder: Recorder
 ) -> None:
     """200 in flight at any time; what ends in an unknown outcome is sent again as a new message."""
     await client.create_stream(stream_name)
@@ -100,7 +100,7 @@ async def test_pipelined_publishing_and_tailing(
 
 
 async def test_exactly_once_where_the_log_checks_offsets(
-    proxy: CuttingProxy, client: Client, stream_name: str
+    proxy: FaultProxy, client: Client, stream_name: str
 ) -> None:
     """Each message names its offset; the client itself finds out what became of a lost try."""
     await client.create_stream(
@@ -135,7 +135,7 @@ async def test_exactly_once_where_the_log_checks_offsets(
 
 
 async def test_by_hand_with_offsets_an_unknown_outcome_can_be_settled(
-    proxy: CuttingProxy, client: Client, stream_name: str
+    proxy: FaultProxy, client: Client, stream_name: str
 ) -> None:
     """Sending the same message at the same offset again tells whether the first one is stored."""
     await client.create_stream(
@@ -176,7 +176,7 @@ async def test_by_hand_with_offsets_an_unknown_outcome_can_be_settled(
 
 
 async def test_calls_survive_cuts_or_say_so(
-    proxy: CuttingProxy, client: Client, stream_name: str
+    proxy: FaultProxy, client: Client, stream_name: str
 ) -> None:
     """Reads and idempotent calls are repeated by the client: users see no error at all."""
     await client.create_stream(stream_name, partitions=3)

@@ -20,7 +20,7 @@ from liftbridge_aio import (
     SubscriptionLost,
 )
 from liftbridge_aio.options import seconds
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 
 NOTICED_WITHIN = 15.0
 
@@ -32,7 +32,7 @@ def test_by_default_it_is_noticed_within_15_seconds() -> None:
 
 
 @pytest.fixture
-async def watchful(proxy: CuttingProxy, options: Options) -> AsyncIterator[Client]:
+async def watchful(proxy: FaultProxy, options: Options) -> AsyncIterator[Client]:
     """A client behind the proxy that asks early for signs of life."""
     chosen = options(health_interval=0.5, health_timeout=0.3, resubscribe_timeout=20.0)
     async with Client(proxy.address, options=chosen) as client:
@@ -40,7 +40,7 @@ async def watchful(proxy: CuttingProxy, options: Options) -> AsyncIterator[Clien
 
 
 async def test_a_tailing_subscription_goes_on(
-    proxy: CuttingProxy, watchful: Client, direct: Client, stream_name: str, recorder: Recorder
+    proxy: FaultProxy, watchful: Client, direct: Client, stream_name: str, recorder: Recorder
 ) -> None:
     await watchful.create_stream(stream_name)
     async with watchful.subscribe(stream_name) as subscription:
@@ -67,7 +67,7 @@ async def test_a_tailing_subscription_goes_on(
 
 
 async def test_a_link_that_comes_back_in_time_is_kept(
-    proxy: CuttingProxy, options: Options, direct: Client, stream_name: str, recorder: Recorder
+    proxy: FaultProxy, options: Options, direct: Client, stream_name: str, recorder: Recorder
 ) -> None:
     """What arrives late arrives once, over the same link."""
     await direct.create_stream(stream_name)
@@ -84,7 +84,7 @@ async def test_a_link_that_comes_back_in_time_is_kept(
 
 
 async def test_a_quiet_link_to_a_live_server_is_kept(
-    proxy: CuttingProxy, watchful: Client, recorder: Recorder, stream_name: str
+    proxy: FaultProxy, watchful: Client, recorder: Recorder, stream_name: str
 ) -> None:
     """Probes are answered, nothing is lost: seen by the bytes that go back and forth."""
     await watchful.create_stream(stream_name)
@@ -95,7 +95,7 @@ async def test_a_quiet_link_to_a_live_server_is_kept(
 
 
 async def test_frozen_for_good_the_subscription_ends_in_time(
-    proxy: CuttingProxy, options: Options, direct: Client, stream_name: str
+    proxy: FaultProxy, options: Options, direct: Client, stream_name: str
 ) -> None:
     """Also where connections still open and handshakes hang."""
     await direct.create_stream(stream_name)
@@ -145,7 +145,7 @@ CALLS: dict[str, Call] = {
 
 @pytest.mark.parametrize("fault", ["frozen", "refused"])
 async def test_every_call_ends_within_its_timeout(
-    proxy: CuttingProxy, client: Client, stream_name: str, fault: str
+    proxy: FaultProxy, client: Client, stream_name: str, fault: str
 ) -> None:
     """With a typed error, whether connections hang or are refused."""
     await client.create_stream(stream_name)
@@ -172,7 +172,7 @@ async def test_every_call_ends_within_its_timeout(
 
 @pytest.mark.parametrize("fault", ["frozen", "refused"])
 async def test_connecting_ends_within_its_timeout(
-    proxy: CuttingProxy, options: Options, fault: str
+    proxy: FaultProxy, options: Options, fault: str
 ) -> None:
     if fault == "frozen":
         proxy.freeze()

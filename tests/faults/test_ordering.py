@@ -18,7 +18,7 @@ from faults.support import (
     read_all,
 )
 from liftbridge_aio import Client, ClientOptions, PublishTimeout, StreamNotFound
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 
 
 def refusals(client: Client, stream: str, partition: int = 0) -> int:
@@ -70,7 +70,7 @@ async def test_several_partitions_at_once(client: Client, direct: Client, stream
 
 
 async def test_cut_while_the_stream_is_not_known(
-    proxy: CuttingProxy, client: Client, direct: Client, stream_name: str
+    proxy: FaultProxy, client: Client, direct: Client, stream_name: str
 ) -> None:
     futures = [await client.publish_async(stream_name, b"%d" % n) for n in range(300)]
     await eventually(lambda: refusals(client, stream_name) >= 2)
@@ -83,7 +83,7 @@ async def test_cut_while_the_stream_is_not_known(
 
 
 async def test_a_short_ack_timeout_does_not_count_before_the_stream_is_known(
-    options: Options, proxy: CuttingProxy, direct: Client, stream_name: str
+    options: Options, proxy: FaultProxy, direct: Client, stream_name: str
 ) -> None:
     """Messages that were refused are certainly not stored: their outcome is not unknown."""
     async with Client(proxy.address, options=options(ack_timeout=0.2)) as client:
@@ -95,7 +95,7 @@ async def test_a_short_ack_timeout_does_not_count_before_the_stream_is_known(
 
 
 async def test_a_stream_that_nobody_creates(
-    options: Options, proxy: CuttingProxy, stream_name: str
+    options: Options, proxy: FaultProxy, stream_name: str
 ) -> None:
     """All of them end, soon after the time for it, in an error that names the stream."""
     async with Client(proxy.address, options=options(not_found_timeout=0.5)) as client:
@@ -110,7 +110,7 @@ async def test_a_stream_that_nobody_creates(
 
 
 async def test_deleted_and_created_anew_under_load(
-    options: Options, proxy: CuttingProxy, direct: Client, stream_name: str
+    options: Options, proxy: FaultProxy, direct: Client, stream_name: str
 ) -> None:
     """What the new stream gets, it gets in order."""
     await direct.create_stream(stream_name)
@@ -127,7 +127,7 @@ async def test_deleted_and_created_anew_under_load(
 
 
 async def test_with_cuts_each_partition_keeps_its_order(
-    proxy: CuttingProxy, client: Client, stream_name: str
+    proxy: FaultProxy, client: Client, stream_name: str
 ) -> None:
     await client.create_stream(stream_name, partitions=4)
     futures = [
@@ -146,7 +146,7 @@ async def test_with_cuts_each_partition_keeps_its_order(
 
 
 async def test_queued_while_nobody_could_be_reached(
-    proxy: CuttingProxy, client: Client, stream_name: str
+    proxy: FaultProxy, client: Client, stream_name: str
 ) -> None:
     """Messages of other partitions do not wait for each other, those of one stand in line."""
     await client.create_stream(stream_name, partitions=2)
@@ -167,7 +167,7 @@ async def test_queued_while_nobody_could_be_reached(
         assert 101 not in stored
 
 
-async def test_the_time_to_reach_anybody_is_bounded(proxy: CuttingProxy, stream_name: str) -> None:
+async def test_the_time_to_reach_anybody_is_bounded(proxy: FaultProxy, stream_name: str) -> None:
     options = ClientOptions(backoff=QUICK, publish_timeout=0.4, address_map=lambda _: proxy.address)
     async with Client(proxy.address, options=options) as client:
         await client.create_stream(stream_name)

@@ -30,7 +30,7 @@ from liftbridge_aio import (
     PublishOutcomeUnknown,
     PublishTimeout,
 )
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 from servers.node import Server
 
 MANY = 10_000
@@ -88,7 +88,7 @@ async def works_again(client: Client, stream: str) -> None:
     assert in_flight(client) == 0
 
 
-async def test_a_cut(proxy: CuttingProxy, client: Client, stream_name: str) -> None:
+async def test_a_cut(proxy: FaultProxy, client: Client, stream_name: str) -> None:
     """What was written and not answered is unknown at once; what was not written goes out later."""
     await client.create_stream(stream_name)
     futures = await submit(client, stream_name)
@@ -103,7 +103,7 @@ async def test_a_cut(proxy: CuttingProxy, client: Client, stream_name: str) -> N
     await check_against_the_log(client, stream_name, outcomes)
 
 
-async def test_many_cuts(proxy: CuttingProxy, client: Client, stream_name: str) -> None:
+async def test_many_cuts(proxy: FaultProxy, client: Client, stream_name: str) -> None:
     """Cut again whenever a hundred more are acked."""
     await client.create_stream(stream_name)
     futures = await submit(client, stream_name, SOME)
@@ -119,7 +119,7 @@ async def test_many_cuts(proxy: CuttingProxy, client: Client, stream_name: str) 
 
 
 @pytest.fixture
-async def impatient(proxy: CuttingProxy, options: Options) -> AsyncIterator[Client]:
+async def impatient(proxy: FaultProxy, options: Options) -> AsyncIterator[Client]:
     """A client behind the proxy that gives its publishes about two seconds."""
     chosen = options(ack_timeout=1.0, publish_timeout=1.0)
     async with Client(proxy.address, options=chosen) as client:
@@ -127,7 +127,7 @@ async def impatient(proxy: CuttingProxy, options: Options) -> AsyncIterator[Clie
 
 
 async def test_a_half_open_link(
-    server: Server, proxy: CuttingProxy, impatient: Client, direct: Client, stream_name: str
+    server: Server, proxy: FaultProxy, impatient: Client, direct: Client, stream_name: str
 ) -> None:
     """Nothing breaks, nothing comes back: the deadlines end it, written or not.
 
@@ -155,7 +155,7 @@ async def test_a_half_open_link(
 
 
 async def test_a_half_open_link_that_is_found_out(
-    proxy: CuttingProxy, options: Options, direct: Client, stream_name: str, recorder: Recorder
+    proxy: FaultProxy, options: Options, direct: Client, stream_name: str, recorder: Recorder
 ) -> None:
     """The health probe gives the link up, and with it what was written, long before deadlines."""
     await direct.create_stream(stream_name)

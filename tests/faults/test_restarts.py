@@ -22,7 +22,7 @@ from liftbridge_aio import (
     StreamReset,
     SubscriptionLost,
 )
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def test_cursors_and_calls_after_a_restart(
 
 
 @pytest.fixture
-async def tailing(proxy: CuttingProxy, recorder: Recorder) -> AsyncIterator[Client]:
+async def tailing(proxy: FaultProxy, recorder: Recorder) -> AsyncIterator[Client]:
     options = ClientOptions(
         backoff=QUICK,
         hook=recorder,
@@ -110,7 +110,7 @@ async def tailing(proxy: CuttingProxy, recorder: Recorder) -> AsyncIterator[Clie
         yield client
 
 
-async def down(proxy: CuttingProxy, recorder: Recorder) -> None:
+async def down(proxy: FaultProxy, recorder: Recorder) -> None:
     """Break the link for long enough that a resumption has failed."""
     await proxy.refuse()
     await proxy.cut()
@@ -118,7 +118,7 @@ async def down(proxy: CuttingProxy, recorder: Recorder) -> None:
 
 
 async def test_a_stream_created_anew_while_the_link_was_down(
-    proxy: CuttingProxy, tailing: Client, recorder: Recorder, direct: Client, stream_name: str
+    proxy: FaultProxy, tailing: Client, recorder: Recorder, direct: Client, stream_name: str
 ) -> None:
     await direct.create_stream(stream_name)
     for value in (b"a", b"b"):
@@ -153,7 +153,7 @@ async def test_a_stream_created_anew_while_the_reader_is_connected(
 
 
 async def test_a_stream_deleted_while_the_link_was_down(
-    proxy: CuttingProxy, tailing: Client, recorder: Recorder, direct: Client, stream_name: str
+    proxy: FaultProxy, tailing: Client, recorder: Recorder, direct: Client, stream_name: str
 ) -> None:
     await direct.create_stream(stream_name)
     await direct.publish(stream_name, b"a")
@@ -214,7 +214,7 @@ async def test_a_server_that_stays_away(
 
 
 async def test_none_tries_for_ever(
-    proxy: CuttingProxy, recorder: Recorder, tailing: Client, direct: Client, stream_name: str
+    proxy: FaultProxy, recorder: Recorder, tailing: Client, direct: Client, stream_name: str
 ) -> None:
     """Without a bound the reading goes on whenever the server comes back."""
     await direct.create_stream(stream_name)

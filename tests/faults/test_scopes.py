@@ -11,7 +11,7 @@ import pytest
 
 from faults.support import BOUND, Recorder, eventually, take
 from liftbridge_aio import Client, LiftbridgeError, PublishOutcomeUnknown, StartAt
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 
 
 def cancelling() -> int:
@@ -20,18 +20,18 @@ def cancelling() -> int:
     return task.cancelling()
 
 
-def has_dialled(proxy: CuttingProxy, count: int) -> bool:
+def has_dialled(proxy: FaultProxy, count: int) -> bool:
     return proxy.statistics().connections >= count
 
 
-async def cut_after_each(proxy: CuttingProxy, rounds: int) -> None:
+async def cut_after_each(proxy: FaultProxy, rounds: int) -> None:
     for _ in range(rounds):
         goal = proxy.statistics().connections + 1
         await proxy.cut()
         await eventually(partial(has_dialled, proxy, goal))
 
 
-async def test_asyncio_timeout(proxy: CuttingProxy, client: Client, stream_name: str) -> None:
+async def test_asyncio_timeout(proxy: FaultProxy, client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
     async with (
         asyncio.timeout(BOUND) as scope,
@@ -52,7 +52,7 @@ async def test_asyncio_timeout(proxy: CuttingProxy, client: Client, stream_name:
     assert not scope.expired()
 
 
-async def test_task_group(proxy: CuttingProxy, client: Client, stream_name: str) -> None:
+async def test_task_group(proxy: FaultProxy, client: Client, stream_name: str) -> None:
     """A group of tasks on broken links ends in order; none of them is cancelled by the breaks."""
     await client.create_stream(stream_name)
 
@@ -78,7 +78,7 @@ async def test_task_group(proxy: CuttingProxy, client: Client, stream_name: str)
     assert cancelling() == 0
 
 
-async def test_anyio_scopes(proxy: CuttingProxy, client: Client, stream_name: str) -> None:
+async def test_anyio_scopes(proxy: FaultProxy, client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
     with anyio.fail_after(BOUND) as scope:
         async with anyio.create_task_group() as group:
@@ -96,7 +96,7 @@ async def test_anyio_scopes(proxy: CuttingProxy, client: Client, stream_name: st
 
 
 async def test_a_timeout_that_strikes_while_links_break(
-    proxy: CuttingProxy, client: Client, stream_name: str, recorder: Recorder
+    proxy: FaultProxy, client: Client, stream_name: str, recorder: Recorder
 ) -> None:
     """The scope's own error comes out, never a bare CancelledError."""
     await client.create_stream(stream_name)

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 from faults.support import Options, eventually, take, within
 from liftbridge_aio import Client, StartAt
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 
 KIB = 2**10
 MIB = 2**20
@@ -16,7 +16,7 @@ SOCKET_BUFFERS = 12 * MIB
 
 
 async def test_what_is_not_read_stays_with_the_server(
-    proxy: CuttingProxy, options: Options, direct: Client, stream_name: str
+    proxy: FaultProxy, options: Options, direct: Client, stream_name: str
 ) -> None:
     await direct.create_stream(stream_name, partitions=2)
     count = 40 * MIB // LARGE
@@ -42,7 +42,7 @@ async def test_what_is_not_read_stays_with_the_server(
 
 
 async def test_many_unread_subscriptions_share_one_budget(
-    proxy: CuttingProxy, options: Options, direct: Client, stream_name: str
+    proxy: FaultProxy, options: Options, direct: Client, stream_name: str
 ) -> None:
     size, count, subscriptions, budget = KIB, 200, 200, 4 * MIB
     await direct.create_stream(stream_name)

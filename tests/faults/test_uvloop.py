@@ -11,7 +11,7 @@ import pytest
 from faults.support import nothing_left_behind, outcomes_of, take
 from liftbridge_aio import Client, ClientOptions, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 from servers.node import LiftbridgeNode
 
 uvloop = pytest.importorskip("uvloop", reason="uvloop is not for this platform")
@@ -19,7 +19,7 @@ uvloop = pytest.importorskip("uvloop", reason="uvloop is not for this platform")
 
 async def use(address: str, stream: str) -> None:
     """Publish, read, survive a cut and a half-open link, close."""
-    async with CuttingProxy(address) as proxy, nothing_left_behind():
+    async with FaultProxy(address) as proxy, nothing_left_behind():
         options = ClientOptions(
             address_map=lambda _: proxy.address, health_interval=0.3, health_timeout=0.2
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from faults.support import BOUND, eventually, in_flight, outcomes_of, steps
 from liftbridge_aio import Client
 from liftbridge_aio.net.publish_session import PublishSession
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 
 AHEAD = 2048
 WINDOW = 5000
@@ -18,7 +18,7 @@ def session_of(client: Client) -> PublishSession:
 
 
 async def test_a_server_that_stops_to_answer_is_not_written_to_without_end(
-    proxy: CuttingProxy, client: Client, direct: Client, stream_name: str
+    proxy: FaultProxy, client: Client, direct: Client, stream_name: str
 ) -> None:
     await direct.create_stream(stream_name)
     await client.publish(stream_name, b"first")

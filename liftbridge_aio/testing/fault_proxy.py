@@ -1,9 +1,9 @@
-"""What users test their own services with: a TCP proxy that breaks connections on demand.
+"""A TCP proxy that breaks connections on demand.
 
-Put `CuttingProxy` between a client and a broker to see how a program behaves when the network
+Put `FaultProxy` between a client and a broker to see how a program behaves when the network
 fails. It forwards bytes and knows nothing of what they mean.
 
-    async with EmbeddedBroker() as broker, CuttingProxy(broker.address) as proxy:
+    async with EmbeddedBroker() as broker, FaultProxy(broker.address) as proxy:
         async with Client(proxy.address) as client:
             ...
             await proxy.cut()
@@ -15,12 +15,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Self, cast
 
-from .addresses import format_address, parse_address
+from liftbridge_aio.addresses import format_address, parse_address
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyStatistics:
-    """What a `CuttingProxy` has done so far."""
+    """What a `FaultProxy` has done so far."""
 
     connections: int
     """Connections that clients have opened."""
@@ -32,7 +32,7 @@ class ProxyStatistics:
     """Bytes forwarded from the target to clients."""
 
 
-class CuttingProxy:
+class FaultProxy:
     """A TCP proxy in front of one address, for tests.
 
     Memory stays bounded: where one end does not read, the other end is not read either. The
@@ -79,7 +79,7 @@ class CuttingProxy:
 
     def __repr__(self) -> str:
         target = format_address(*self._target)
-        return f"<CuttingProxy {self.address} -> {target} {self._state} {self.statistics()}>"
+        return f"<FaultProxy {self.address} -> {target} {self._state} {self.statistics()}>"
 
     @property
     def _state(self) -> str:
@@ -104,7 +104,7 @@ class CuttingProxy:
             text = "a proxy is entered once; make another one"
             raise RuntimeError(text)
         listening = asyncio.get_running_loop().create_future()
-        self._supervisor = asyncio.create_task(self._supervise(listening), name="cutting-proxy")
+        self._supervisor = asyncio.create_task(self._supervise(listening), name="fault-proxy")
         try:
             await listening
         except BaseException:
@@ -214,7 +214,7 @@ class CuttingProxy:
             return None
         self._connections += 1
         self._clients.add(client)
-        return self._dials.create_task(self._dial(client), name="cutting-proxy-dial")
+        return self._dials.create_task(self._dial(client), name="fault-proxy-dial")
 
     async def _dial(self, client: _ClientSide) -> None:
         try:
@@ -235,7 +235,7 @@ class CuttingProxy:
 class _Side(asyncio.Protocol):
     """One end of a forwarded connection: what it receives, its peer writes."""
 
-    def __init__(self, proxy: CuttingProxy) -> None:
+    def __init__(self, proxy: FaultProxy) -> None:
         self.proxy = proxy
         self.transport: asyncio.Transport | None = None
         self.ended = False  # the program at this end has sent all it wanted to
@@ -311,7 +311,7 @@ class _Side(asyncio.Protocol):
 class _ClientSide(_Side):
     """The end to a client. It owns the other end and the task that dials it."""
 
-    def __init__(self, proxy: CuttingProxy) -> None:
+    def __init__(self, proxy: FaultProxy) -> None:
         super().__init__(proxy)
         self.target = _TargetSide(proxy, self)
         self.gone = asyncio.Event()
@@ -347,7 +347,7 @@ class _ClientSide(_Side):
 class _TargetSide(_Side):
     """The end to the target."""
 
-    def __init__(self, proxy: CuttingProxy, client: _ClientSide) -> None:
+    def __init__(self, proxy: FaultProxy, client: _ClientSide) -> None:
         super().__init__(proxy)
         self._client = client
 

@@ -1,4 +1,4 @@
-"""The cutting proxy, against plain TCP programs."""
+"""The fault proxy, against plain TCP programs."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from liftbridge_aio.addresses import parse_address
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 
 BOUND = 5.0
 """Seconds after which a wait has failed."""
@@ -56,13 +56,13 @@ async def echo() -> AsyncIterator[EchoServer]:
 
 
 @pytest.fixture
-async def proxy(echo: EchoServer) -> AsyncIterator[CuttingProxy]:
-    async with CuttingProxy(echo.address) as proxy:
+async def proxy(echo: EchoServer) -> AsyncIterator[FaultProxy]:
+    async with FaultProxy(echo.address) as proxy:
         yield proxy
 
 
 @pytest.fixture
-async def dial(proxy: CuttingProxy) -> AsyncIterator[Dial]:
+async def dial(proxy: FaultProxy) -> AsyncIterator[Dial]:
     """Opens connections through the proxy and closes them in the end."""
     writers = []
 
@@ -99,7 +99,7 @@ async def ended(reader: asyncio.StreamReader) -> bool:
 
 
 async def test_bytes_pass_unchanged_both_ways_and_are_counted(
-    dial: Dial, proxy: CuttingProxy
+    dial: Dial, proxy: FaultProxy
 ) -> None:
     streams = await dial()
     data = bytes(range(256)) * 4096  # more than the buffers on the way hold
@@ -110,7 +110,7 @@ async def test_bytes_pass_unchanged_both_ways_and_are_counted(
 
 
 async def test_an_end_of_one_side_reaches_the_other_and_lets_the_answer_through(
-    dial: Dial, proxy: CuttingProxy
+    dial: Dial, proxy: FaultProxy
 ) -> None:
     reader, writer = await dial()
     writer.write(b"last words")
@@ -120,7 +120,7 @@ async def test_an_end_of_one_side_reaches_the_other_and_lets_the_answer_through(
 
 
 async def test_cut_ends_every_connection_and_keeps_listening(
-    dial: Dial, proxy: CuttingProxy, echo: EchoServer
+    dial: Dial, proxy: FaultProxy, echo: EchoServer
 ) -> None:
     connections = [await dial() for _ in range(3)]
     for streams in connections:
@@ -135,7 +135,7 @@ async def test_cut_ends_every_connection_and_keeps_listening(
 
 
 async def test_refusing_turns_new_connections_away_until_accepted_again(
-    dial: Dial, proxy: CuttingProxy
+    dial: Dial, proxy: FaultProxy
 ) -> None:
     before = await dial()
     assert await exchange(before, b"before") == b"before"
@@ -151,7 +151,7 @@ async def test_refusing_turns_new_connections_away_until_accepted_again(
 
 
 async def test_frozen_links_stay_open_without_a_byte_and_lose_nothing_when_thawed(
-    dial: Dial, proxy: CuttingProxy
+    dial: Dial, proxy: FaultProxy
 ) -> None:
     reader, writer = await dial()
     assert await exchange((reader, writer), b"warm") == b"warm"
@@ -169,7 +169,7 @@ async def test_frozen_links_stay_open_without_a_byte_and_lose_nothing_when_thawe
     assert await asyncio.wait_for(late[0].readexactly(3), BOUND) == b"new"
 
 
-async def test_frozen_links_can_be_cut(dial: Dial, proxy: CuttingProxy) -> None:
+async def test_frozen_links_can_be_cut(dial: Dial, proxy: FaultProxy) -> None:
     reader, writer = await dial()
     assert await exchange((reader, writer), b"warm") == b"warm"
     proxy.freeze()
@@ -178,7 +178,7 @@ async def test_frozen_links_can_be_cut(dial: Dial, proxy: CuttingProxy) -> None:
 
 
 async def test_a_side_that_does_not_read_stops_the_other_instead_of_filling_memory(
-    dial: Dial, proxy: CuttingProxy, echo: EchoServer
+    dial: Dial, proxy: FaultProxy, echo: EchoServer
 ) -> None:
     echo.reads.clear()
     reader, writer = await dial()
@@ -198,7 +198,7 @@ async def test_a_side_that_does_not_read_stops_the_other_instead_of_filling_memo
 
 
 async def test_a_target_that_is_down_breaks_the_connection(unused_tcp_port: int) -> None:
-    async with CuttingProxy(f"127.0.0.1:{unused_tcp_port}") as proxy:
+    async with FaultProxy(f"127.0.0.1:{unused_tcp_port}") as proxy:
         reader, writer = await asyncio.open_connection(*parse_address(proxy.address))
         assert await ended(reader)
         await eventually(lambda: proxy.statistics().open_connections == 0)
@@ -209,7 +209,7 @@ async def test_closing_twice_from_another_task_leaves_no_task_and_no_connection(
     echo: EchoServer,
 ) -> None:
     before = asyncio.all_tasks()
-    proxy = CuttingProxy(echo.address)
+    proxy = FaultProxy(echo.address)
     await asyncio.create_task(proxy.__aenter__())
     streams = await asyncio.open_connection(*parse_address(proxy.address))
     assert await exchange(streams, b"hello") == b"hello"
@@ -233,7 +233,7 @@ async def test_closing_does_not_wait_for_a_target_that_never_answers() -> None:
             waiting.settimeout(0)
             waiting.connect_ex(target.getsockname())
         before = asyncio.all_tasks()
-        async with CuttingProxy(f"127.0.0.1:{target.getsockname()[1]}") as proxy:
+        async with FaultProxy(f"127.0.0.1:{target.getsockname()[1]}") as proxy:
             _, writer = await asyncio.open_connection(*parse_address(proxy.address))
             await eventually(lambda: proxy.statistics().open_connections == 1)
             await asyncio.wait_for(proxy.aclose(), BOUND)
@@ -244,24 +244,24 @@ async def test_closing_does_not_wait_for_a_target_that_never_answers() -> None:
 async def test_a_proxy_that_was_never_entered_closes_and_one_cannot_be_entered_twice(
     echo: EchoServer,
 ) -> None:
-    await CuttingProxy(echo.address).aclose()
-    async with CuttingProxy(echo.address) as proxy:
+    await FaultProxy(echo.address).aclose()
+    async with FaultProxy(echo.address) as proxy:
         with pytest.raises(RuntimeError, match="entered once"):
             await proxy.__aenter__()
 
 
 async def test_a_taken_port_is_an_error_and_leaves_nothing(
-    proxy: CuttingProxy, echo: EchoServer
+    proxy: FaultProxy, echo: EchoServer
 ) -> None:
     before = asyncio.all_tasks()
     taken = parse_address(proxy.address)[1]
     with pytest.raises(OSError, match="address already in use"):
-        await CuttingProxy(echo.address, port=taken).__aenter__()
+        await FaultProxy(echo.address, port=taken).__aenter__()
     assert asyncio.all_tasks() == before
 
 
 async def test_its_repr_says_how_it_stands(echo: EchoServer) -> None:
-    proxy = CuttingProxy(echo.address)
+    proxy = FaultProxy(echo.address)
     assert "not started" in repr(proxy)
     async with proxy:
         assert " open " in repr(proxy)
