@@ -14,7 +14,11 @@ from liftbridge_aio.model import Message
 
 
 class Segment(Protocol):
-    """A run of messages in the order of their offsets. Compaction leaves gaps between them."""
+    """A run of messages in the order of their offsets. Compaction leaves gaps between them.
+
+    Segments are compared and hashed by identity and can be weakly referenced: a reader holds on to
+    the one it reads from. What is known of a closed segment, its messages aside, stays readable.
+    """
 
     @property
     def base_offset(self) -> int:
@@ -35,6 +39,10 @@ class Segment(Protocol):
     @property
     def first_offset(self) -> int | None:
         """Offset of the first message that is kept; None where there is none."""
+
+    @property
+    def last_offset(self) -> int | None:
+        """Offset of the last message that is kept; None where there is none."""
 
     @property
     def first_timestamp(self) -> int | None:
@@ -64,7 +72,10 @@ class Segment(Protocol):
         """Return the offset of the first message at or after `timestamp`; None: all are earlier."""
 
     def truncate(self, next_offset: int) -> None:
-        """Forget the messages from `next_offset` on, which is then the next to be appended."""
+        """Forget the messages from `next_offset` on, which is then the next to be appended.
+
+        It is never below `base_offset`; the segment may be empty afterwards.
+        """
 
 
 class SegmentStore(Protocol):
@@ -77,7 +88,11 @@ class SegmentStore(Protocol):
         """Begin a segment, which follows all others."""
 
     def rewrite(self, segment: Segment, messages: Iterable[Message]) -> Segment:
-        """Put in the place of `segment` one that keeps only `messages`, all of them or nothing."""
+        """Put in the place of `segment` one that keeps only `messages`, all of them or nothing.
+
+        The new segment is another object, with the same base offset; the old one is no longer used.
+        `messages` are some of those of `segment`, in their order, and at least one.
+        """
 
     def remove(self, segment: Segment) -> None:
         """Forget a segment and what is in it."""
