@@ -11,7 +11,15 @@ from typing import Final, NoReturn
 import hypothesis
 import pytest
 
-from servers.build import ServerUnavailable, build_server, pinned_version, server_path
+from servers.build import (
+    ServerUnavailable,
+    build_nats,
+    build_server,
+    nats_path,
+    pinned_version,
+    server_path,
+)
+from servers.cluster import LiftbridgeCluster
 from servers.node import (
     ENCRYPTION_KEY_VARIABLE,
     EmbeddedServer,
@@ -31,7 +39,9 @@ OTHER: Final = "LIFTBRIDGE_BINARY"
 SERVERS: Final = [EMBEDDED, PINNED] + [OTHER] * (OTHER in os.environ)
 ENCRYPTION_KEY: Final = "0123456789abcdef"
 
-NEEDS_BUILD: Final = {"server_binary", "real_server", "encrypted_server", "start_real_server"}
+NEEDS_BUILD: Final = {
+    *("server_binary", "real_server", "encrypted_server", "start_real_server", "real_cluster"),
+}
 WHY_NO_SERVER: Final = pytest.StashKey[str]()
 
 StartRealServer = Callable[..., LiftbridgeNode]
@@ -48,6 +58,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         reporter.write_line(f"building the real server {PINNED}, about a minute the first time")
     try:
         build_server()
+        build_nats()
     except ServerUnavailable as error:
         session.config.stash[WHY_NO_SERVER] = str(error)
 
@@ -109,6 +120,23 @@ def other_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Liftbridg
             raise
         node = LiftbridgeNode(binary, tmp_path_factory.mktemp("other"), OTHER)
     yield from _run(node)
+
+
+@pytest.fixture(scope="session")
+def real_cluster(
+    server_binary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiftbridgeCluster]:
+    """Three nodes of the pinned real server, one cluster for the whole run.
+
+    A test that breaks it calls ``await real_cluster.heal()`` when it ends.
+    """
+    folder = tmp_path_factory.mktemp("cluster")
+    cluster = LiftbridgeCluster(server_binary, nats_path(), folder, PINNED)
+    cluster.open()
+    try:
+        yield cluster
+    finally:
+        cluster.close()
 
 
 def _run(node: LiftbridgeNode) -> Iterator[LiftbridgeNode]:

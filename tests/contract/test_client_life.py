@@ -29,7 +29,8 @@ from liftbridge_aio import (
     RequestTimeout,
 )
 from liftbridge_aio.testing import FaultProxy
-from servers.node import Server, free_ports
+from servers.node import Server
+from servers.ports import free_ports
 
 Call = Callable[[Client], Awaitable[object]]
 

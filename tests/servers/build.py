@@ -1,4 +1,4 @@
-"""Builds the real server that the tests talk to: once, from the version pinned in go.mod."""
+"""Builds the real servers that the tests talk to: once, from the versions pinned in go.mod."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 MODULE: Final = "github.com/liftbridge-io/liftbridge"
+NATS: Final = "github.com/nats-io/nats-server/v2"
 HERE: Final = Path(__file__).resolve().parent
 BIN: Final = HERE / "bin"
 BUILD_TIMEOUT: Final = 900.0
@@ -32,13 +33,13 @@ class GoToolchain:
     environment: dict[str, str]
 
 
-def pinned_version() -> str:
-    """The version of the server that go.mod asks for, such as ``v1.9.0``."""
+def pinned_version(module: str = MODULE) -> str:
+    """The version of a server that go.mod asks for, such as ``v1.9.0``."""
     found = re.search(
-        rf"^require {re.escape(MODULE)} (v\S+)$", (HERE / "go.mod").read_text(), re.MULTILINE
+        rf"^require {re.escape(module)} (v\S+)$", (HERE / "go.mod").read_text(), re.MULTILINE
     )
     if found is None:
-        message = f"tests/servers/go.mod does not pin {MODULE}"
+        message = f"tests/servers/go.mod does not pin {module}"
         raise ServerUnavailable(message)
     return found[1]
 
@@ -68,21 +69,52 @@ def server_path() -> Path:
     return BIN / f"liftbridge-{pinned_version()}"
 
 
+def nats_path() -> Path:
+    """Where the built NATS server stands, or will stand.
+
+    Its version is the one that the Liftbridge server has inside, so that it costs no more than
+    linking.
+    """
+    return BIN / f"nats-server-{pinned_version(NATS)}"
+
+
 def build_server() -> Path:
     """The path of the pinned server, built now if this is the first time.
-
-    Two test runs that come here at once wait for each other; a build that was interrupted
-    leaves nothing that looks like a server.
 
     Raises:
         ServerUnavailable: No Go, or the build failed.
     """
-    target = server_path()
+    return build(MODULE, server_path())
+
+
+def build_nats() -> Path:
+    """The path of the pinned NATS server, built now if this is the first time.
+
+    Raises:
+        ServerUnavailable: No Go, or the build failed.
+    """
+    return build(NATS, nats_path())
+
+
+def build(package: str, target: Path, module: Path = HERE) -> Path:
+    """Build a Go program, unless it is there.
+
+    Two test runs that come here at once wait for each other; a build that was interrupted
+    leaves nothing that looks like a program.
+
+    Args:
+        package: The package to build, as `module` knows it.
+        target: Where the program will stand.
+        module: The directory of the go.mod that pins all versions.
+
+    Raises:
+        ServerUnavailable: No Go, or the build failed.
+    """
     BIN.mkdir(exist_ok=True)
     with _only_one_build():
         if not target.exists():
             unfinished = target.with_suffix(".unfinished")
-            _go_build(find_go(), unfinished)
+            _go_build(find_go(), package, unfinished, module)
             unfinished.replace(target)
     return target
 
@@ -94,17 +126,17 @@ def _only_one_build() -> Iterator[None]:
         yield
 
 
-def _go_build(go: GoToolchain, output: Path) -> None:
+def _go_build(go: GoToolchain, package: str, output: Path, module: Path) -> None:
     command = [
         *(str(go.command), "build", "-mod=readonly", "-trimpath", "-buildvcs=false"),
-        *("-o", str(output), MODULE),
+        *("-o", str(output), package),
     ]
     # No C compiler is needed, and no other Go is fetched behind our back.
     environment = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local"} | go.environment
     try:
         subprocess.run(
             command,
-            cwd=HERE,
+            cwd=module,
             env=environment,
             check=True,
             capture_output=True,
@@ -112,8 +144,8 @@ def _go_build(go: GoToolchain, output: Path) -> None:
             timeout=BUILD_TIMEOUT,
         )
     except subprocess.CalledProcessError as error:
-        message = f"`go build` of {MODULE} failed:\n{error.stderr[-2000:]}"
+        message = f"`go build` of {package} failed:\n{error.stderr[-2000:]}"
         raise ServerUnavailable(message) from error
     except subprocess.TimeoutExpired as error:
-        message = f"`go build` of {MODULE} took more than {BUILD_TIMEOUT:.0f} s"
+        message = f"`go build` of {package} took more than {BUILD_TIMEOUT:.0f} s"
         raise ServerUnavailable(message) from error

@@ -1,12 +1,9 @@
-"""One real Liftbridge server of our own: configured, started, polled until ready, ended by pid."""
+"""A real Liftbridge server of our own: configured, started, polled until ready, ended by pid."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import socket
-import subprocess
 import time
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,14 +16,15 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
 from liftbridge_aio.wire import proto, rpc
+from servers.ports import free_ports
+from servers.process import ServerProcess
 
 READY_TIMEOUT: Final = 30.0
-STOP_TIMEOUT: Final = 8.0
 CURSOR_PARTITIONS: Final = 3
 ENCRYPTION_KEY_VARIABLE: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
 
 ResultT = TypeVar("ResultT")
-Setting = str | int | bool
+Setting = str | int | bool | tuple[str, ...]
 
 
 class ServerDidNotStart(Exception):
@@ -64,21 +62,9 @@ class EmbeddedServer:
         return f"{self.host}:{self.port}"
 
 
-def free_ports(count: int) -> list[int]:
-    """So many different ports of 127.0.0.1 that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
 @dataclass(slots=True)
 class LiftbridgeNode:
-    """A single-node server with NATS inside, on its own ports and data directory.
+    """A server on its own ports and data directory: single with NATS inside, or one of a cluster.
 
     All methods block and work with or without a running event loop; in a coroutine that has to
     keep running meanwhile, use ``await asyncio.to_thread(node.start)``. Ports and data stay the
@@ -90,6 +76,9 @@ class LiftbridgeNode:
         kind: Its name in the test matrix.
         settings: Keys of the server's YAML that differ from the usual ones.
         environment: Variables added to those of this process.
+        server_id: Its name in the cluster.
+        peers: The ids of all nodes of its cluster, if it is to be one of several.
+        nats_port: Where NATS listens, if that runs in another process.
     """
 
     binary: Path
@@ -97,14 +86,17 @@ class LiftbridgeNode:
     kind: str
     settings: Mapping[str, Setting] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    server_id: str = "a"
+    peers: tuple[str, ...] = ()
     host: str = "127.0.0.1"
     port: int = 0
     nats_port: int = 0
-    process: subprocess.Popen[bytes] | None = None
+    _process: ServerProcess | None = None
 
     def __post_init__(self) -> None:
-        if not self.port:
-            self.port, self.nats_port = free_ports(2)
+        self.port, *rest = free_ports(1 if self.nats_port else 2)
+        if rest:
+            [self.nats_port] = rest
 
     @property
     def address(self) -> str:
@@ -113,19 +105,18 @@ class LiftbridgeNode:
 
     @property
     def nats_url(self) -> str:
-        """Where the NATS server inside listens."""
+        """Where the NATS server listens."""
         return f"nats://{self.host}:{self.nats_port}"
 
     @property
     def running(self) -> bool:
-        """Whether the process is alive."""
-        return self.process is not None and self.process.poll() is None
+        """Whether the process is alive, frozen or not."""
+        return self._process is not None and self._process.running
 
     @property
     def log(self) -> str:
         """All that the server has printed, over all its starts."""
-        path = self.folder / "server.log"
-        return path.read_text(errors="replace") if path.exists() else ""
+        return self._process.log if self._process is not None else ""
 
     def start(self) -> None:
         """Start the process and wait until it creates streams and leads ``__cursors``.
@@ -135,70 +126,78 @@ class LiftbridgeNode:
         """
         if self.running:
             return
-        self._write_configuration()
-        environment = {k: v for k, v in os.environ.items() if k != ENCRYPTION_KEY_VARIABLE}
-        with (self.folder / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [self.binary, "-c", self.folder / "liftbridge.yaml"],
-                cwd=self.folder,
-                env=environment | dict(self.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
         try:
+            self.launch()
             self._wait_ready()
         except BaseException:
             self.kill()
             raise
 
+    def launch(self) -> None:
+        """Start the process without waiting for anything, as the nodes of a cluster must be."""
+        if self._process is None:
+            self._write_configuration()
+            environment = {k: v for k, v in os.environ.items() if k != ENCRYPTION_KEY_VARIABLE}
+            self._process = ServerProcess(
+                (self.binary, "-c", self.folder / "liftbridge.yaml"),
+                self.folder,
+                environment=environment | dict(self.environment),
+            )
+        self._process.start()
+
     def stop(self) -> None:
         """End the process in order (SIGINT), or by force if that takes over 8 seconds."""
-        if self.process is None:
-            return
-        if self.running:
-            self.process.send_signal(signal.SIGINT)
-        try:
-            self.process.wait(STOP_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self.process = None
+        if self._process is not None:
+            self._process.stop()
 
     def kill(self) -> None:
         """End the process at once, as a crash does (SIGKILL)."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
+        if self._process is not None:
+            self._process.kill()
+
+    def freeze(self) -> None:
+        """Stop the process from running (SIGSTOP): its connections stay open and silent."""
+        if self._process is not None:
+            self._process.freeze()
+
+    def thaw(self) -> None:
+        """Let the process run again (SIGCONT)."""
+        if self._process is not None:
+            self._process.thaw()
 
     def _write_configuration(self) -> None:
-        nats = self.folder / "nats.conf"
-        nats.write_text(f'listen: "{self.host}:{self.nats_port}"\n')
         settings: dict[str, Setting] = {
             "host": self.host,
             "port": self.port,
             "data.dir": str(self.folder / "data"),
             "logging.level": "info",
-            "nats.embedded.config": str(nats),
-            "clustering.server.id": "a",
+            "nats.servers": (self.nats_url,),
+            "clustering.server.id": self.server_id,
             "clustering.namespace": "tests",
-            "clustering.raft.bootstrap.seed": True,
             "metadata.cache.max.age": "100ms",
             "cursors.stream.partitions": CURSOR_PARTITIONS,
-            "cursors.stream.replication.factor": 1,
+            "cursors.stream.replication.factor": max(1, len(self.peers)),
             # Otherwise cursors stall each time their stream has paused.
             "cursors.stream.auto.pause.time": 0,
+            **(self._in_cluster() if self.peers else self._alone()),
             **self.settings,
         }
-        lines = [f"{key}: {_yaml(value)}" for key, value in settings.items()]
-        lines.append(f'nats.servers: ["{self.nats_url}"]')
-        (self.folder / "liftbridge.yaml").write_text("\n".join(lines) + "\n")
+        lines = [f"{key}: {_yaml(value)}\n" for key, value in settings.items()]
+        (self.folder / "liftbridge.yaml").write_text("".join(lines))
+
+    def _alone(self) -> dict[str, Setting]:
+        nats = self.folder / "nats.conf"
+        nats.write_text(f'listen: "{self.host}:{self.nats_port}"\n')
+        return {"nats.embedded.config": str(nats), "clustering.raft.bootstrap.seed": True}
+
+    def _in_cluster(self) -> dict[str, Setting]:
+        # A seed would make __cursors while it is alone, with a single replica.
+        return {"clustering.raft.bootstrap.peers": self.peers}
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + READY_TIMEOUT
         cursors = self.settings.get("cursors.stream.partitions", CURSOR_PARTITIONS) != 0
-        while not _in_own_loop(_is_ready(self.host, self.port, cursors=cursors)):
+        while not in_own_loop(_is_ready(self.host, self.port, cursors=cursors)):
             if not self.running:
                 message = f"{self.binary.name} ended while starting:\n{self.log[-2000:]}"
                 raise ServerDidNotStart(message)
@@ -211,10 +210,14 @@ class LiftbridgeNode:
 def _yaml(value: Setting) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, int) else f'"{value}"'
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return f'"{value}"'
+    return f"[{', '.join(map(_yaml, value))}]"
 
 
-def _in_own_loop(coroutine: Coroutine[None, None, ResultT]) -> ResultT:
+def in_own_loop(coroutine: Coroutine[None, None, ResultT]) -> ResultT:
     """Run it to its end in a thread, since the caller's thread may be running a loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
