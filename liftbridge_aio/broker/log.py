@@ -1,18 +1,28 @@
-"""The log of one partition, in memory.
+"""The log of one partition: messages in segments, which it rolls, cleans and truncates.
 
-Pure: no clock and no waiting. Whoever wants to know of changes registers a plain callback.
+Pure but for the store that keeps the segments: no clock and no waiting. Whoever wants to know of
+changes registers a plain callback.
 """
 
 from __future__ import annotations
 
 import enum
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
+from typing import Final
+from weakref import WeakSet
 
 from liftbridge_aio.model import UNCHECKED_OFFSET, Message
 
-NO_OFFSET = -1
+from . import compaction, retention, timestamp_lookup
+from .leader_epochs import LeaderEpochs
+from .log_limits import LogLimits
+from .memory_segment import MemorySegment, MemorySegmentStore
+from .segment import Segment, SegmentStore
+from .timestamp_lookup import LookupFailed
+
+NO_OFFSET: Final = -1
 """What the wire calls "there is no such offset"."""
 
 
@@ -24,10 +34,6 @@ class IncorrectOffset(Exception):
     """The message would not get the offset that its publisher expects."""
 
 
-class LookupFailed(Exception):
-    """No offset could be found for a timestamp; the text is the real server's (W23)."""
-
-
 class LogState(enum.Enum):
     """Whether a log can be read. Each state is final but OPEN; resuming makes a new log."""
 
@@ -37,22 +43,40 @@ class LogState(enum.Enum):
 
 
 class PartitionLog:
-    """Messages of a partition, in the order of their offsets.
+    """Messages of a partition, in the order of their offsets; cleaning leaves gaps between them.
 
     A message is stored first and committed later (at once on a single node); readers see committed
-    messages only.
+    messages only. Only the last segment is appended to.
     """
 
-    def __init__(self, *, concurrency_control: bool = False) -> None:
-        """Begin empty.
+    def __init__(
+        self,
+        store: SegmentStore | None = None,
+        limits: LogLimits | None = None,
+        *,
+        concurrency_control: bool = False,
+    ) -> None:
+        """Go on where the store ends; nothing counts as committed until `commit` says so.
 
         Args:
+            store: keeps the segments; memory of the log's own where none is given.
+            limits: when to roll and what to forget; a real server's defaults where none are given.
             concurrency_control: check the expected offset of each message.
+
+        Raises:
+            OSError: the store cannot be opened.
         """
         self.concurrency_control = concurrency_control
-        self._messages: list[Message] = []
-        self._base_offset = 0
+        self._store: SegmentStore = MemorySegmentStore() if store is None else store
+        self._limits = LogLimits() if limits is None else limits
+        self._segments = list(self._store.open()) or [self._store.create(0)]
+        self._active = self._segments[-1]
+        self._next_offset = self._active.next_offset
         self._high_watermark = NO_OFFSET
+        self._epochs = LeaderEpochs()
+        self._removed: WeakSet[Segment] = WeakSet()
+        self._compacted_until = 0
+        self._compacted_with: int | None = None
         self._readonly = False
         self._state = LogState.OPEN
         self._watchers: list[Callable[[], None]] = []
@@ -60,17 +84,18 @@ class PartitionLog:
     @property
     def oldest_offset(self) -> int:
         """Offset of the first stored message, -1 where there is none."""
-        return self._base_offset if self._messages else NO_OFFSET
+        first = self._segments[0].first_offset
+        return NO_OFFSET if first is None else first
 
     @property
     def newest_offset(self) -> int:
-        """Offset of the last stored message, -1 where there never was one."""
-        return self.next_offset - 1
+        """Offset of the last message that was stored, -1 where there never was one."""
+        return self._next_offset - 1
 
     @property
     def next_offset(self) -> int:
         """Offset of the message that is appended next."""
-        return self._base_offset + len(self._messages)
+        return self._next_offset
 
     @property
     def high_watermark(self) -> int:
@@ -87,37 +112,210 @@ class PartitionLog:
         """Whether the log can be read."""
         return self._state
 
+    @property
+    def limits(self) -> LogLimits:
+        """When the log rolls and what it forgets."""
+        return self._limits
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What the log is made of at this moment, oldest first; at least one."""
+        return tuple(self._segments)
+
     def append(self, message: Message, expected_offset: int = UNCHECKED_OFFSET) -> int:
         """Store a message, give it its offset and return that.
 
         Args:
-            message: changed in place: its `offset` is set.
+            message: changed in place: its `offset` is set. Its timestamp is also the time by which
+                the age of the segment is told.
             expected_offset: with concurrency control, the only offset it may get; -1: any.
 
         Raises:
             LogReadonly: the log is read-only.
             IncorrectOffset: the message would get another offset than the expected one.
+            OSError: the store failed; the log is as it was.
         """
         if self._readonly:
             raise LogReadonly
-        offset = self.next_offset
+        if self._must_roll(message.timestamp):
+            self._roll()
+        offset = self._next_offset
         if self.concurrency_control and expected_offset not in (UNCHECKED_OFFSET, offset):
             raise IncorrectOffset
         message.offset = offset
-        self._messages.append(message)
+        self._active.append(message)
+        self._next_offset = offset + 1
         return offset
+
+    def append_replicated(
+        self, messages: Iterable[Message], epochs: LeaderEpochs | None = None
+    ) -> None:
+        """Store messages of a leader as they are, even if the log is read-only.
+
+        Args:
+            messages: their offsets ascend from `next_offset` or later.
+            epochs: of the leader's log; those of these messages become known here.
+
+        Raises:
+            ValueError: an offset is lower than the next one.
+            OSError: the store failed; the messages before that are kept.
+        """
+        for message in messages:
+            if message.offset < self._next_offset:
+                text = f"offset {message.offset} where {self._next_offset} or later must follow"
+                raise ValueError(text)
+            if self._must_roll(message.timestamp):
+                self._roll()
+            self._active.append(message)
+            self._next_offset = message.offset + 1
+            if epochs is not None:
+                self._epochs.learn(epochs, message.offset, message.offset)
 
     def commit(self, offset: int) -> None:
         """Let readers see messages up to `offset`; never goes back."""
         if offset > self._high_watermark:
-            self._high_watermark = min(offset, self.newest_offset)
+            self._high_watermark = min(offset, self._next_offset - 1)
             self._changed()
 
     def read(self, offset: int, limit: int) -> Sequence[Message]:
-        """Return up to `limit` committed messages from `offset` on."""
-        first = max(offset - self._base_offset, 0)
-        last = min(first + limit, self._high_watermark + 1 - self._base_offset)
-        return self._messages[first:last]
+        """Return up to `limit` committed messages from `offset` on.
+
+        Raises:
+            CorruptSegment: what was stored has changed since.
+        """
+        return self._read(offset, limit, self._high_watermark + 1)
+
+    def read_stored(self, offset: int, limit: int) -> Sequence[Message]:
+        """Return up to `limit` messages from `offset` on, whether they are committed or not.
+
+        Raises:
+            CorruptSegment: what was stored has changed since.
+        """
+        return self._read(offset, limit, self._next_offset)
+
+    def _read(self, offset: int, limit: int, end: int) -> Sequence[Message]:
+        if offset >= self._active.base_offset:
+            return self._active.read(offset, limit, end)
+        batch: list[Message] = []
+        for index in range(self._index_of(offset), len(self._segments)):
+            batch += self._segments[index].read(offset, limit - len(batch), end)
+            if len(batch) == limit:
+                break
+        return batch
+
+    def segment_of(self, offset: int) -> Segment:
+        """Return the segment that an offset falls into, the oldest if it is older."""
+        if offset >= self._active.base_offset:
+            return self._active
+        return self._segments[self._index_of(offset)]
+
+    def _index_of(self, offset: int) -> int:
+        index = bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1
+        return max(index, 0)
+
+    def was_removed(self, segment: Segment) -> bool:
+        """Tell whether a segment was removed as a whole before compaction came to it."""
+        return segment in self._removed
+
+    def truncate(self, next_offset: int) -> None:
+        """Forget all messages from `next_offset` on; the high watermark goes back with them.
+
+        Raises:
+            OSError: the store failed; the log may have been truncated in part, from its end.
+        """
+        next_offset = max(next_offset, 0)
+        if next_offset >= self._next_offset:
+            return
+        while len(self._segments) > 1 and self._segments[-1].base_offset >= next_offset:
+            self._remove(-1)
+        if self._segments[-1].base_offset > next_offset:
+            self._remove(-1)
+            self._segments.append(self._store.create(next_offset))
+        else:
+            self._segments[-1].truncate(next_offset)
+        self._active = self._segments[-1]
+        self._next_offset = next_offset
+        self._high_watermark = min(self._high_watermark, next_offset - 1)
+        self._epochs.forget_from(next_offset)
+        self._compacted_with = None
+        self._changed()
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """Which leader wrote which part of the log; not to be changed from outside."""
+        return self._epochs
+
+    @property
+    def last_epoch(self) -> int:
+        """The latest leader epoch that is known, 0 where there is none."""
+        return self._epochs.last
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Record that a new leader writes from here on."""
+        self._epochs.begin(epoch, self._next_offset)
+
+    def end_offset_of(self, epoch: int) -> int:
+        """Return the offset where a leader epoch ended, the next offset if it has not.
+
+        A follower whose last epoch this is truncates its log there.
+        """
+        end = self._epochs.end_of(epoch)
+        return self._next_offset if end is None else end
+
+    def clean(self, now: int) -> None:
+        """Roll the segment if it is due; if not, apply retention and then compaction.
+
+        As on a real server, a round that rolls does nothing else.
+
+        Args:
+            now: in Unix nanoseconds.
+
+        Raises:
+            OSError: the store failed; the next round tries again.
+            CorruptSegment: what was stored has changed since.
+        """
+        if self._state is not LogState.OPEN:
+            return
+        if self._must_roll(now):
+            self._roll()
+            return
+        for _ in range(retention.surplus(self._segments, self._limits, now)):
+            self._remove(0)
+        self._epochs.forget_before(self._segments[0].base_offset)
+        if self._limits.compact:
+            self._compact()
+
+    def _must_roll(self, now: int) -> bool:
+        if self._active.size_bytes >= self._limits.segment_max_bytes:
+            return True
+        age = self._limits.segment_max_age
+        begun = self._active.first_timestamp
+        return age != 0 and begun is not None and now - begun >= age
+
+    def _roll(self) -> None:
+        self._active = self._store.create(self._next_offset)
+        self._segments.append(self._active)
+
+    def _remove(self, index: int) -> None:
+        segment = self._segments.pop(index)
+        if segment.base_offset >= self._compacted_until:
+            self._removed.add(segment)
+        self._store.remove(segment)
+
+    def _compact(self) -> None:
+        until, committed = self._active.base_offset, self._high_watermark
+        if (until, committed) == (self._compacted_until, self._compacted_with):
+            return
+        latest = compaction.latest_offsets(self._segments, committed)
+        for segment in self._segments[:-1]:
+            survivors = compaction.survivors(segment, latest, committed)
+            index = self._segments.index(segment)
+            if not survivors:
+                del self._segments[index]
+                self._store.remove(segment)
+            elif len(survivors) < segment.count:
+                self._segments[index] = self._store.rewrite(segment, survivors)
+        self._compacted_until, self._compacted_with = until, committed
 
     def set_readonly(self, readonly: bool) -> None:
         """Refuse or accept messages; readers at the end are told."""
@@ -128,13 +326,17 @@ class PartitionLog:
         """End all reading; what is stored stays for `reopened`."""
         if self._state is LogState.OPEN:
             self._state = LogState.CLOSED
+            self._store.close()
             self._changed()
 
     def delete(self) -> None:
         """End all reading for good and forget what is stored."""
+        if self._state is LogState.DELETED:
+            return
         self._state = LogState.DELETED
-        self._base_offset = self.next_offset
-        self._messages = []
+        self._active = MemorySegment(self._next_offset)
+        self._segments = [self._active]
+        self._store.delete()
         self._changed()
 
     def reopened(self) -> PartitionLog:
@@ -142,10 +344,9 @@ class PartitionLog:
 
         As on a real server, the new log is not read-only even if the old one was.
         """
-        log = PartitionLog(concurrency_control=self.concurrency_control)
-        log._messages = self._messages
-        log._base_offset = self._base_offset
+        log = PartitionLog(self._store, self._limits, concurrency_control=self.concurrency_control)
         log._high_watermark = self._high_watermark
+        log._epochs = self._epochs
         return log
 
     def earliest_offset_from(self, timestamp: int) -> int:
@@ -155,38 +356,25 @@ class PartitionLog:
             LookupFailed: the log is closed.
         """
         self._check_open()
-        return self._base_offset + self._index_from(timestamp)
+        found = timestamp_lookup.earliest_offset_from(self._segments, timestamp)
+        return self._next_offset if found is None else found
 
     def latest_offset_until(self, timestamp: int) -> int:
         """Return the offset of the last message at or before `timestamp`.
 
-        Of several messages with exactly this timestamp it is the first, as on a real server.
-
         Raises:
-            LookupFailed: the log is closed, is empty or begins later.
+            LookupFailed: the log is closed, is empty, begins later, or ends with an empty segment.
         """
         self._check_open()
-        if not self._messages:
-            text = "failed to find log segment for timestamp: EOF"
-            raise LookupFailed(text)
-        if timestamp < self._messages[0].timestamp:
-            text = "timestamp is before the beginning of the log"
-            raise LookupFailed(text)
-        index = self._index_from(timestamp)
-        if index < len(self._messages) and self._messages[index].timestamp == timestamp:
-            return self._base_offset + index
-        return self._base_offset + index - 1
+        return timestamp_lookup.latest_offset_until(self._segments, timestamp)
 
     def _check_open(self) -> None:
         if self._state is not LogState.OPEN:
             text = "failed to find log segment for timestamp: segment has been closed"
             raise LookupFailed(text)
 
-    def _index_from(self, timestamp: int) -> int:
-        return bisect_left(self._messages, timestamp, key=attrgetter("timestamp"))
-
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each commit and each change of state."""
+        """Call `callback` after each commit, truncation and change of state."""
         self._watchers.append(callback)
 
     def unwatch(self, callback: Callable[[], None]) -> None:

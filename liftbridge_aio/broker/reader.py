@@ -1,6 +1,6 @@
-"""Reading a partition from a start position to a stop position.
+"""Reading a partition from a start position to a stop position, forwards or backwards.
 
-Pure: `LogReader.poll` never waits; an empty batch means "ask again after the log has changed".
+Pure: `poll` never waits; an empty batch means "ask again after the log has changed".
 """
 
 from __future__ import annotations
@@ -8,23 +8,31 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from liftbridge_aio.model import Message, StartPosition, StopPosition
 
 from .errors import BrokerError, Code
-from .log import NO_OFFSET, LogState, LookupFailed, PartitionLog
+from .log import NO_OFFSET, LogState, PartitionLog
+from .segment import Segment
+from .timestamp_lookup import LookupFailed
 
 _NEVER: Final = -1
 
 
 class ReadEnd(enum.Enum):
-    """Why there is nothing more to read."""
+    """Why there is nothing more to read; the values are a real server's texts."""
 
-    STOP_REACHED = "stop offset reached"
-    READONLY = "end of readonly partition"
+    STOP_REACHED = "Stop offset reached"
+    READONLY = "End of readonly partition"
     CLOSED = "commit log was closed"
     DELETED = "commit log was deleted"
+    SEGMENT_REMOVED = "failed to read message headers: segment has been closed"
+    """The segment that was read from was removed, even if the reader had read all of it."""
+    BACKWARDS_SEGMENT_REMOVED = "segment has been closed"
+    """The same to a reader that goes backwards."""
+    EOF = "EOF"
+    """A reader that goes backwards has come to the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +45,19 @@ class ReadRange:
     stop: int = StopPosition.ON_CANCEL
     stop_offset: int = 0
     stop_timestamp: int = 0
+    reverse: bool = False
+    """Read backwards, as servers newer than v1.9 can."""
+
+
+class Reader(Protocol):
+    """One reader's place in a log."""
+
+    def poll(self, limit: int) -> Sequence[Message] | ReadEnd:
+        """Return what can be read now, at most `limit` messages, or why that is the end."""
 
 
 class LogReader:
-    """One reader's place in a log."""
+    """The place of a reader that goes forwards."""
 
     def __init__(self, log: PartitionLog, start: int, stop: int = _NEVER) -> None:
         """Begin before `start`.
@@ -51,6 +68,7 @@ class LogReader:
         """
         waits = start > log.high_watermark or log.oldest_offset == NO_OFFSET
         self._next = log.high_watermark + 1 if waits else start
+        self._reads_from: Segment | None = None if waits else log.segment_of(start)
         self._log = log
         self._stop = stop
         self._stopped = False
@@ -59,29 +77,114 @@ class LogReader:
         """Return what can be read now, at most `limit` messages, or why that is the end."""
         if self._stopped:
             return ReadEnd.STOP_REACHED
-        if self._log.state is LogState.DELETED:
-            return ReadEnd.DELETED
-        if self._log.state is LogState.CLOSED:
-            return ReadEnd.CLOSED
-        batch = self._log.read(self._next, limit)
+        log = self._log
+        if log.state is not LogState.OPEN:
+            return _ENDS[log.state]
+        # After a truncation, offsets that were read come again (W18).
+        self._next = min(self._next, log.high_watermark + 1)
+        batch = log.read(self._next, limit)
         if not batch:
-            at_end = self._log.high_watermark == self._log.newest_offset
-            return ReadEnd.READONLY if self._log.readonly and at_end else batch
+            at_end = log.high_watermark == log.newest_offset
+            return ReadEnd.READONLY if log.readonly and at_end else batch
+        if self._reads_from is not None and log.was_removed(self._reads_from):
+            return ReadEnd.SEGMENT_REMOVED
+        if batch[0].offset <= self._stop <= batch[-1].offset:
+            batch = self._cut(batch)
+        self._next = batch[-1].offset + 1
+        self._reads_from = log.segment_of(batch[-1].offset)
+        return batch
+
+    def _cut(self, batch: Sequence[Message]) -> Sequence[Message]:
         for index, message in enumerate(batch):
             if message.offset == self._stop:
                 self._stopped = True
-                batch = batch[: index + 1]
-                break
-        self._next = batch[-1].offset + 1
+                return batch[: index + 1]
         return batch
 
 
-def open_reader(log: PartitionLog, wanted: ReadRange) -> LogReader:
+class ReverseReader:
+    """The place of a reader that goes backwards, over the segments that there were in the end."""
+
+    def __init__(self, log: PartitionLog, start: int, stop: int = _NEVER) -> None:
+        """Begin with `start`, or with the high watermark if that is lower.
+
+        As on a real server, `start` is taken for a place in its segment, counted from the
+        segment's base offset: where compaction left gaps, reading begins with a later message, or
+        with the segment before. An offset that is no longer stored has nothing before it.
+
+        Raises:
+            BrokerError: nothing is committed.
+        """
+        if log.high_watermark == NO_OFFSET:
+            text = "Failed to create stream reader: segment not found"
+            raise BrokerError(Code.INTERNAL, text)
+        start = min(start, log.high_watermark)
+        self._log = log
+        self._stop = stop
+        self._end: ReadEnd | None = None
+        self._left = _segments_until(log.segments, start)
+        self._next = _offset_at(self._left[-1], start)
+
+    def poll(self, limit: int) -> Sequence[Message] | ReadEnd:
+        """Return the next messages, at most `limit`, or why that is the end."""
+        if self._end is not None:
+            return self._end
+        if self._log.state is not LogState.OPEN:
+            return _ENDS[self._log.state]
+        batch: Sequence[Message] = ()
+        while self._left and not batch:
+            segment = self._left[-1]
+            if segment not in self._log.segments:
+                return ReadEnd.BACKWARDS_SEGMENT_REMOVED
+            lowest = max(self._next - limit + 1, segment.base_offset)
+            batch = segment.read(lowest, limit, self._next + 1)
+            self._next = lowest - 1
+            if self._next < segment.base_offset:
+                self._left.pop()
+                self._next = _last_offset(self._left[-1]) if self._left else NO_OFFSET
+        return self._cut(batch[::-1]) if batch else ReadEnd.EOF
+
+    def _cut(self, batch: Sequence[Message]) -> Sequence[Message]:
+        for index, message in enumerate(batch):
+            if message.offset == self._stop:
+                self._end = ReadEnd.STOP_REACHED
+                return batch[: index + 1]
+        return batch
+
+
+def _segments_until(segments: Sequence[Segment], start: int) -> list[Segment]:
+    """Return the segments up to the first that ends with `start` or later."""
+    until = 0
+    while until < len(segments) - 1 and _last_offset(segments[until]) < start:
+        until += 1
+    return list(segments[: until + 1])
+
+
+def _last_offset(segment: Segment) -> int:
+    return segment.base_offset - 1 if segment.last_offset is None else segment.last_offset
+
+
+def _offset_at(segment: Segment, start: int) -> int:
+    """Return the offset of the message at the place `start - base_offset`.
+
+    Where there is no such place, it is the one before the first.
+    """
+    place = start - segment.base_offset
+    if not 0 <= place < segment.count:
+        return segment.base_offset - 1
+    return segment.read(segment.base_offset, place + 1, segment.next_offset)[-1].offset
+
+
+_ENDS: Final = {LogState.CLOSED: ReadEnd.CLOSED, LogState.DELETED: ReadEnd.DELETED}
+
+
+def open_reader(log: PartitionLog, wanted: ReadRange) -> Reader:
     """Turn positions into offsets and begin to read.
 
     Raises:
         BrokerError: a position is unknown or cannot be found, the stop lies before the start
-            (W21, W22, W23), or the log is closed and holds what is asked for.
+            (W21, W22, W23), even of a reader that goes backwards, or the log is closed and holds
+            what is asked for.
     """
     try:
         start = _start_offset(log, wanted)
@@ -92,6 +195,8 @@ def open_reader(log: PartitionLog, wanted: ReadRange) -> LogReader:
     if stop != _NEVER and stop < start:
         text = f"Stop offset is before start offset: {stop} < {start}"
         raise BrokerError(Code.INVALID_ARGUMENT, text)
+    if wanted.reverse:
+        return ReverseReader(log, start, stop)
     if log.state is LogState.CLOSED and start <= log.high_watermark:
         # Behind the high watermark nothing is touched yet: there the first read finds out.
         text = "Failed to create stream reader: segment has been closed"

@@ -10,10 +10,10 @@ from liftbridge_aio.broker.log import (
     IncorrectOffset,
     LogReadonly,
     LogState,
-    LookupFailed,
     PartitionLog,
 )
 from liftbridge_aio.broker.reader import LogReader, ReadEnd
+from liftbridge_aio.broker.timestamp_lookup import LookupFailed
 from liftbridge_aio.model import UNCHECKED_OFFSET, Message
 
 
