@@ -20,6 +20,7 @@ from servers.build import (
     server_path,
 )
 from servers.cluster import LiftbridgeCluster
+from servers.go_liftbridge import build_go_client, go_client_path
 from servers.node import (
     ENCRYPTION_KEY_VARIABLE,
     EmbeddedServer,
@@ -43,6 +44,7 @@ NEEDS_BUILD: Final = {
     *("server_binary", "real_server", "encrypted_server", "start_real_server", "real_cluster"),
 }
 WHY_NO_SERVER: Final = pytest.StashKey[str]()
+WHY_NO_GO_CLIENT: Final = pytest.StashKey[str]()
 
 StartRealServer = Callable[..., LiftbridgeNode]
 
@@ -50,8 +52,15 @@ _stream_numbers = itertools.count(1)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the real server before the first test, which has only its own time to run in."""
-    if session.config.option.collectonly or not any(map(_needs_build, session.items)):
+    """Build real servers and clients before the first test, which has only its own time."""
+    if session.config.option.collectonly:
+        return
+    if any("go_client_program" in getattr(item, "fixturenames", ()) for item in session.items):
+        try:
+            build_go_client()
+        except ServerUnavailable as error:
+            session.config.stash[WHY_NO_GO_CLIENT] = str(error)
+    if not any(map(_needs_build, session.items)):
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not server_path().exists():
@@ -84,6 +93,15 @@ def server_binary(request: pytest.FixtureRequest) -> Path:
     if reason is not None:
         _unavailable(reason)
     return server_path()
+
+
+@pytest.fixture(scope="session")
+def go_client_program(request: pytest.FixtureRequest) -> Path:
+    """The executable that drives the official Go client."""
+    reason = request.config.stash.get(WHY_NO_GO_CLIENT, None)
+    if reason is not None:
+        _unavailable(reason)
+    return go_client_path()
 
 
 @pytest.fixture(scope="session")
