@@ -105,4 +105,18 @@ class SegmentStore(Protocol):
 
 
 class CorruptSegment(Exception):
-    """Stored bytes do not have the checksum that they were stored with."""
+    """Stored bytes do not have the checksum that they were stored with: messages are lost.
+
+    What comes before and after them can be read.
+    """
+
+    def __init__(self, where: str, first_offset: int, next_offset: int) -> None:
+        super().__init__(
+            f"messages from offset {first_offset} to {next_offset - 1} are lost: {where} is damaged"
+        )
+        self.where = where
+        """The file."""
+        self.first_offset = first_offset
+        """Offset of the first message that may be lost."""
+        self.next_offset = next_offset
+        """The offset from which messages can be read again."""

@@ -1,0 +1,217 @@
+"""One stored message as bytes: a record with checksums. Pure.
+
+A record is as long as the same message in a segment file of a v1.9.0 server, so that segments roll
+and retention bites where they would there; how the bytes are used is our own affair:
+
+====== ========================= =================================================================
+Bytes  Field                     Meaning
+====== ========================= =================================================================
+4      marker                    where a search for the next whole record looks
+4      size                      of the whole record
+8      offset
+8      timestamp                 Unix nanoseconds
+4 4 4  key, value, headers       length, length, number
+4      checksum of the header    of the fields above, begun with the record's position in its file
+4      checksum of the body      of what follows, begun with the checksum of the header
+...    key, value, headers       each header: length of the name (2), of the value (4), name, value
+====== ========================= =================================================================
+
+The header has a checksum of its own so that a damaged body can be stepped over. The position is
+part of it so that bytes which look like a record, inside a message or left over from an earlier
+write, are none. Subject and reply subject are kept as the headers `subject` and `reply` (W5).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from liftbridge_aio.model import Message
+
+MARKER: Final = b"\xf7Lb\x01"
+"""How every record begins."""
+
+MAX_HEADER_NAME_BYTES: Final = 0xFFFF
+"""Longest header name that a record can hold; a real server dies of half of that."""
+
+_FIELDS: Final = Struct(">4sIqqIII")
+_CHECKSUMS: Final = Struct(">II")
+_LENGTHS: Final = Struct(">HI")
+_POSITION_MASK: Final = 0xFFFF_FFFF
+
+HEADER_BYTES: Final = _FIELDS.size + _CHECKSUMS.size
+"""Length of the part before key and value."""
+
+
+class TornRecord(Exception):
+    """The bytes end before the record does."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(f"the record is at least {needed} bytes long")
+        self.needed = needed
+        """Bytes of the record, as far as they are known."""
+
+
+class CorruptRecord(Exception):
+    """The bytes are not those that were stored."""
+
+    def __init__(self, what: str, size: int | None = None) -> None:
+        super().__init__(what)
+        self.size = size
+        """Bytes to step over to the next record, if the header can be trusted, else None."""
+
+
+class RecordMark(NamedTuple):
+    """What a record says of itself in its header."""
+
+    marker: bytes
+    size: int
+    offset: int
+    timestamp: int
+    key_length: int
+    value_length: int
+    header_count: int
+
+
+def record_size(message: Message) -> int:
+    """Return the bytes that a message takes in a segment, on a v1.9.0 server and here."""
+    size = HEADER_BYTES + len(message.key) + len(message.value)
+    for name, value in message.headers.items():
+        encoded = len(name) if name.isascii() else len(name.encode())
+        size += 6 + encoded + len(value)
+    return size
+
+
+def encode(message: Message, position: int) -> bytes:
+    """Write a message as the record at `position` of its file.
+
+    Raises:
+        ValueError: no record can hold the message: a header name is longer than
+            `MAX_HEADER_NAME_BYTES`, or the subjects are not those in the headers.
+    """
+    headers = message.headers
+    _check_subjects(message)
+    body = [message.key, message.value]
+    for name, value in headers.items():
+        encoded_name = name.encode()
+        if len(encoded_name) > MAX_HEADER_NAME_BYTES:
+            text = f"a header name of {len(encoded_name)} bytes is too long to be stored"
+            raise ValueError(text)
+        body += (_LENGTHS.pack(len(encoded_name), len(value)), encoded_name, value)
+    joined = b"".join(body)
+    fields = _FIELDS.pack(
+        MARKER,
+        HEADER_BYTES + len(joined),
+        message.offset,
+        message.timestamp,
+        len(message.key),
+        len(message.value),
+        len(headers),
+    )
+    header_checksum = crc32(fields, position & _POSITION_MASK)
+    return b"".join(
+        (fields, _CHECKSUMS.pack(header_checksum, crc32(joined, header_checksum)), joined)
+    )
+
+
+def check(data: bytes, start: int, position: int) -> RecordMark:
+    """Check the record that begins at `data[start]` and stands at `position` of its file.
+
+    Raises:
+        TornRecord: `data` ends too early.
+        CorruptRecord: a checksum does not fit.
+    """
+    mark, _ = _checked(data, start, position)
+    return mark
+
+
+def decode(
+    data: bytes, start: int, position: int, stream: str, partition: int
+) -> tuple[Message, int]:
+    """Check and read the record that begins at `data[start]` and stands at `position` of its file.
+
+    Returns:
+        The message, and where in `data` the next record begins.
+
+    Raises:
+        TornRecord: `data` ends too early.
+        CorruptRecord: a checksum does not fit.
+    """
+    mark, body = _checked(data, start, position)
+    value_at = mark.key_length
+    at = value_at + mark.value_length
+    headers: dict[str, bytes] = {}
+    for _ in range(mark.header_count):
+        name_length, length = _LENGTHS.unpack_from(body, at)
+        name_at = at + _LENGTHS.size
+        header_at = name_at + name_length
+        at = header_at + length
+        headers[body[name_at:header_at].decode()] = body[header_at:at]
+    message = Message(
+        stream,
+        partition,
+        mark.offset,
+        body[:value_at],
+        body[value_at : value_at + mark.value_length],
+        mark.timestamp,
+        headers,
+        headers.get("subject", b"").decode(),
+        headers.get("reply", b"").decode(),
+    )
+    return message, start + mark.size
+
+
+def find_header(data: bytes, start: int, position: int) -> int | None:
+    """Search for the next header that can be trusted, from `data[start]` on.
+
+    Args:
+        data: part of a file.
+        start: where in `data` to begin.
+        position: where in the file `data[0]` stands.
+
+    Returns:
+        Where in `data` it begins; None: nowhere.
+    """
+    at = data.find(MARKER, start)
+    while at >= 0:
+        try:
+            check(data, at, position + at)
+        except TornRecord as torn:
+            if torn.needed > HEADER_BYTES:
+                return at
+        except CorruptRecord as corrupt:
+            if corrupt.size is not None:
+                return at
+        else:
+            return at
+        at = data.find(MARKER, at + 1)
+    return None
+
+
+def _checked(data: bytes, start: int, position: int) -> tuple[RecordMark, bytes]:
+    body_at = start + HEADER_BYTES
+    if len(data) < body_at:
+        raise TornRecord(HEADER_BYTES)
+    fields = data[start : start + _FIELDS.size]
+    header_checksum, body_checksum = _CHECKSUMS.unpack_from(data, start + _FIELDS.size)
+    if crc32(fields, position & _POSITION_MASK) != header_checksum:
+        raise CorruptRecord("the checksum of its header does not fit")
+    mark = RecordMark._make(_FIELDS.unpack(fields))
+    end = start + mark.size
+    if len(data) < end:
+        raise TornRecord(mark.size)
+    body = data[body_at:end]
+    if crc32(body, header_checksum) != body_checksum:
+        raise CorruptRecord("the checksum of its body does not fit", mark.size)
+    return mark, body
+
+
+def _check_subjects(message: Message) -> None:
+    headers = message.headers
+    if (
+        headers.get("subject", b"") != message.subject.encode()
+        or headers.get("reply", b"") != message.reply_subject.encode()
+    ):
+        text = "a stored message has its subject and reply subject among its headers (W5)"
+        raise ValueError(text)
