@@ -5,6 +5,16 @@ the clock and gRPC; `server` and `connections` own the port. Nothing here is sha
 but plain values and the messages of the wire, so that a mistake of one is seen by the other.
 """
 
+from .fault_plan import AppliedFault
+from .faults import Fault, Faults, Stall
 from .server import BrokerState, BrokerStatistics, EmbeddedBroker
 
-__all__ = ["BrokerState", "BrokerStatistics", "EmbeddedBroker"]
+__all__ = [
+    "AppliedFault",
+    "BrokerState",
+    "BrokerStatistics",
+    "EmbeddedBroker",
+    "Fault",
+    "Faults",
+    "Stall",
+]

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, cast
 
 from grpclib.config import Configuration
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
+from h2.events import RequestReceived
 from h2.settings import SettingCodes
 
+from .fault_injection import FaultInjector
 from .framing import MessageCodec
 from .service import LiftbridgeService
 
 _MAX_CALLS: Final = 100_000  # at once on one connection; h2 allows 100, a Go server any number
 _WINDOW: Final = 2**31 - 1  # one unread call must not hold up the others
 _FLUSH_TIMEOUT: Final = 0.2  # seconds that a closed connection may take to send what is left
+_GO_AWAY_HEADER: Final = b"\x00\x00\x08\x07\x00" + bytes(4)  # 8 bytes, type 7, of stream 0
 
 _log = logging.getLogger("liftbridge_aio.broker")
 
@@ -35,11 +42,20 @@ class Connection(H2Protocol):
         """Begin to speak HTTP/2."""
         self.transport = cast("asyncio.Transport", transport)
         self.closed = asyncio.Event()
+        self._last_call: int | None = None
         self.listener.connections.add(self)
         super().connection_made(transport)
+        self.processor.processors[RequestReceived] = self._take_call
         settings: dict[SettingCodes | int, int] = {SettingCodes.MAX_CONCURRENT_STREAMS: _MAX_CALLS}
         self.connection._connection.update_settings(settings)  # noqa: SLF001 - no public way
         self.connection.flush()
+        if self.listener.faults.refuses_link():
+            self.abort()
+
+    def _take_call(self, event: RequestReceived) -> None:
+        # What comes after a GOAWAY is passed over in silence, as by a Go server.
+        if self._last_call is None or event.stream_id <= self._last_call:
+            self.processor.process_request_received(event)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client; whatever is wrong with them ends this connection only."""
@@ -61,15 +77,47 @@ class Connection(H2Protocol):
         """Cancel the calls of this connection and begin to close it."""
         self.processor.close("Connection closed by the broker")
 
+    def abort(self) -> None:
+        """Reset the connection: the client sees an error and not an end."""
+        raw = self.transport.get_extra_info("socket")
+        if raw is not None:
+            with suppress(OSError):  # it may be closed already
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+    def go_away(self, error_code: int, last_call: int | None) -> None:
+        """Send a GOAWAY and go on serving the calls that it leaves alone.
+
+        Args:
+            error_code: as in HTTP/2; 0 is no error.
+            last_call: number of the last HTTP/2 stream that is served; None: of the latest.
+        """
+        if self.transport.is_closing():
+            return
+        self.connection.flush()
+        latest = self.connection._connection.highest_inbound_stream_id  # noqa: SLF001 - no public way
+        last = latest if last_call is None else last_call
+        self._last_call = last
+        # h2 would take the connection for closed once it had written the frame itself.
+        self.transport.write(_GO_AWAY_HEADER + struct.pack(">II", last, error_code))
+
 
 class Listener(Server):
     """A listening port and its connections."""
 
-    def __init__(self, service: LiftbridgeService) -> None:
-        """Serve `service` once `start` is called; belongs to the running event loop."""
+    def __init__(self, service: LiftbridgeService, faults: FaultInjector) -> None:
+        """Serve `service` once `start` is called; belongs to the running event loop.
+
+        Args:
+            service: what answers the calls.
+            faults: may refuse connections.
+        """
         config = Configuration(http2_connection_window_size=_WINDOW)
         super().__init__([service], codec=MessageCodec(), config=config)
-        self._mapping = service.__mapping__()  # grpclib made a plain copy
+        procedures = service.__mapping__()
+        self._mapping = procedures  # grpclib made a plain copy
+        self._open_calls = procedures.open_calls
+        self.faults = faults
         self.connections: set[Connection] = set()
 
     def _protocol_factory(self) -> H2Protocol:
@@ -78,13 +126,18 @@ class Listener(Server):
         connection.listener = self
         return connection
 
-    async def shut_down(self) -> None:
-        """Stop to listen, cancel all calls and close all connections, within a second.
+    def carrying(self, rpc: str | None) -> Sequence[Connection]:
+        """Return the connections that carry a call of a procedure now; None: all connections."""
+        if rpc is None:
+            return tuple(self.connections)
+        carriers = {call.connection for call in self._open_calls if call.name == rpc}
+        return tuple(one for one in self.connections if one.connection in carriers)
+
+    async def close_connections(self, connections: Sequence[Connection]) -> None:
+        """Cancel the calls of some connections and close them, within a second.
 
         Cancelling this leaves connections that close by themselves later.
         """
-        self.close()
-        connections = tuple(self.connections)
         for connection in connections:
             connection.shut_down()
         try:
@@ -94,4 +147,19 @@ class Listener(Server):
         except TimeoutError:
             for connection in connections:
                 connection.transport.abort()
+
+    async def reset_connections(self, connections: Sequence[Connection]) -> None:
+        """Reset some connections; returns once they are gone."""
+        for connection in connections:
+            connection.abort()
+        for connection in connections:
+            await connection.closed.wait()
+
+    async def shut_down(self) -> None:
+        """Stop to listen, cancel all calls and close all connections, within a second.
+
+        Cancelling this leaves connections that close by themselves later.
+        """
+        self.close()
+        await self.close_connections(tuple(self.connections))
         await self.wait_closed()

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import anyio
 from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
-from grpclib.server import Stream
 
 from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
 from liftbridge_aio.wire.strict import is_cut_off
 
+from .call import Call
 from .field_types import wrong_field
 
 MAX_REQUEST_BYTES: Final = 4 * 2**20
@@ -40,32 +39,36 @@ class MessageCodec(CodecBase):
         raise NotImplementedError
 
 
-async def send(stream: Stream[RequestT, ReplyT], reply: ReplyT) -> None:
-    """Send one message of a call that sends many.
-
-    Waits while the client gives no credit; cancelling then leaves the message cut off.
-    """
-    if stream._stream.connection.is_closing():  # noqa: SLF001 - as in receive
-        # asyncio knows of a lost connection some rounds of the event loop before grpclib does, and
-        # warns of each write in between. grpclib cancels the call when it knows.
-        await anyio.sleep_forever()
-    await stream.send_message(reply)
+async def send(call: Call, reply: ReplyT) -> None:
+    """Send one message of a call; see `Call.send_message`."""
+    await call.send_message(reply)
 
 
-async def receive(
-    stream: Stream[RequestT, ReplyT], procedure: Rpc[RequestT, ReplyT]
-) -> RequestT | None:
+async def receive(call: Call, procedure: Rpc[RequestT, ReplyT]) -> RequestT | None:
     """Read one request; None once the client has sent its last one.
 
-    A Go server words some refusals of calls that stream differently from those of others.
-
-    Cancellation loses a request that was partly read.
+    Cancellation loses a request that was read partly, or held back by a fault.
 
     Raises:
-        GRPCError: it is too large, compressed, cut off or not what `procedure` takes.
+        GRPCError: it is too large, compressed, cut off or not what `procedure` takes, or a fault
+            was planned.
     """
-    # grpclib offers no limit, so the frame is read below its public face.
-    data = stream._stream  # noqa: SLF001 - grpclib has no public face for the bytes
+    if call.again is not None:
+        again: RequestT = call.again
+        call.again = None
+        return again
+    while (request := await _read(call, procedure)) is not None:
+        if not procedure.streams_requests:
+            call.request = request
+        if not call.plan.armed or await call.take(request):
+            return request
+    return None
+
+
+async def _read(call: Call, procedure: Rpc[RequestT, ReplyT]) -> RequestT | None:
+    # A Go server words some refusals of calls that stream differently from those of others. grpclib
+    # offers no limit, so the frame is read below its public face.
+    data = call.data
     cut_off = GRPCError(
         Status.INTERNAL if procedure.streams_replies else Status.UNKNOWN, "unexpected EOF"
     )
@@ -107,15 +110,13 @@ def _parse(procedure: Rpc[RequestT, ReplyT], body: bytes) -> RequestT:
     return request
 
 
-async def receive_only(
-    stream: Stream[RequestT, ReplyT], procedure: Rpc[RequestT, ReplyT]
-) -> RequestT:
+async def receive_only(call: Call, procedure: Rpc[RequestT, ReplyT]) -> RequestT:
     """Read the request of a call that has just one.
 
     Raises:
-        GRPCError: there is none, or as `receive`.
+        GRPCError: there is none, or as `receive` says.
     """
-    request = await receive(stream, procedure)
+    request = await receive(call, procedure)
     if request is None:
         raise GRPCError(Status.UNKNOWN, "EOF")
     return request

@@ -6,7 +6,7 @@ server that does not speak gRPC; here unknown paths are answered as a Go server 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from grpclib.const import Cardinality, Handler, Status
@@ -15,16 +15,29 @@ from grpclib.server import Stream
 
 from liftbridge_aio.wire.rpc import Rpc
 
-AnyStream: TypeAlias = Stream[Any, Any]
-Answer: TypeAlias = Callable[[AnyStream], Awaitable[None]]
+from .call import Answer, Call
+from .fault_injection import FaultInjector
+
+AnyStream: TypeAlias = Call
 
 
 class Procedures(dict[str, Handler]):
     """The table of paths. `get`, which is how grpclib asks, has an answer for every path."""
 
-    def __init__(self, answers: Iterable[tuple[Rpc[Any, Any], Answer]]) -> None:
-        """Take the procedures that are served."""
-        super().__init__({procedure.path: _handler(procedure, one) for procedure, one in answers})
+    def __init__(
+        self, answers: Iterable[tuple[Rpc[Any, Any], Answer]], faults: FaultInjector
+    ) -> None:
+        """Take the procedures that are served.
+
+        Args:
+            answers: the procedures and what answers each.
+            faults: what may befall the messages of their calls.
+        """
+        super().__init__(
+            {procedure.path: self._handler(procedure, one) for procedure, one in answers}
+        )
+        self.open_calls: set[Call] = set()
+        self._faults = faults
         self._services = {path.split("/")[1] for path in self}
 
     def get(self, path: str, default: Any = None) -> Any:  # noqa: ARG002 - there is no other default
@@ -40,17 +53,25 @@ class Procedures(dict[str, Handler]):
         else:
             text = f"unknown service {service}"
 
-        async def refuse(_stream: AnyStream) -> None:
+        async def refuse(_stream: Stream[Any, Any]) -> None:
             raise GRPCError(Status.UNIMPLEMENTED, text)
 
         return Handler(refuse, Cardinality.STREAM_STREAM, object, object)
 
+    def _handler(self, procedure: Rpc[Any, Any], answer: Answer) -> Handler:
+        kinds = {
+            (False, False): Cardinality.UNARY_UNARY,
+            (False, True): Cardinality.UNARY_STREAM,
+            (True, True): Cardinality.STREAM_STREAM,
+        }
 
-def _handler(procedure: Rpc[Any, Any], answer: Answer) -> Handler:
-    kinds = {
-        (False, False): Cardinality.UNARY_UNARY,
-        (False, True): Cardinality.UNARY_STREAM,
-        (True, True): Cardinality.STREAM_STREAM,
-    }
-    cardinality = kinds[procedure.streams_requests, procedure.streams_replies]
-    return Handler(answer, cardinality, procedure.request, procedure.reply)
+        async def handle(stream: Stream[Any, Any]) -> None:
+            call = Call(stream, procedure, self._faults)
+            self.open_calls.add(call)
+            try:
+                await call.answer(answer)
+            finally:
+                self.open_calls.discard(call)
+
+        cardinality = kinds[procedure.streams_requests, procedure.streams_replies]
+        return Handler(handle, cardinality, procedure.request, procedure.reply)

@@ -6,7 +6,6 @@ import asyncio
 import enum
 import os
 import socket
-import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -14,8 +13,11 @@ from typing import Final, Self
 from liftbridge_aio.addresses import format_address
 from liftbridge_aio.model import BrokerInfo
 
+from .clock import Clock
 from .connections import Listener
 from .cursors import CursorStore
+from .fault_injection import FaultInjector
+from .faults import Faults
 from .service import LiftbridgeService
 from .state import ClusterState
 
@@ -98,8 +100,11 @@ class EmbeddedBroker:
         self._stopping: asyncio.Task[None] | None = None
         self._state = ClusterState(max_message_bytes, max_payload_bytes)
         cursors = CursorStore(self._state, f"{namespace}.cursors")
-        cursors.create_stream(cursors_partitions, time.time_ns())
-        self._service = LiftbridgeService(self._state, cursors, namespace)
+        clock = Clock()
+        self._injector = FaultInjector()
+        self._faults = Faults(self._injector, clock, lambda: self._listener)
+        cursors.create_stream(cursors_partitions, clock.now_ns())
+        self._service = LiftbridgeService(self._state, cursors, namespace, clock, self._injector)
 
     @property
     def host(self) -> str:
@@ -120,6 +125,11 @@ class EmbeddedBroker:
     def state(self) -> BrokerState:
         """Where the broker stands."""
         return self._lifecycle
+
+    @property
+    def faults(self) -> Faults:
+        """What breaks this broker on demand."""
+        return self._faults
 
     def statistics(self) -> BrokerStatistics:
         """Count what the broker holds and does."""
@@ -151,7 +161,7 @@ class EmbeddedBroker:
         self._lifecycle = BrokerState.STARTING
         try:
             listening = await self._bind()
-            listener = Listener(self._service)
+            listener = Listener(self._service, self._injector)
             try:
                 await listener.start(sock=listening, backlog=_BACKLOG)
             except BaseException:

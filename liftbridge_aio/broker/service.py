@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import secrets
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -20,11 +19,14 @@ from liftbridge_aio.wire import health, proto, rpc
 from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
 
 from . import messages
+from .call import Answer
+from .clock import Clock
 from .cursors import CursorStore
 from .errors import BrokerError, Code, PublishRefused
+from .fault_injection import FaultInjector
 from .framing import receive_only, send
 from .incoming import Incoming
-from .procedures import Answer, AnyStream, Procedures
+from .procedures import AnyStream, Procedures
 from .publish_session import PublishSession
 from .reader import ReadEnd, open_reader
 from .state import ClusterState
@@ -58,19 +60,30 @@ class ServiceCounters:
 class LiftbridgeService:
     """Answers calls. Knows the clock and chance, which the state does not."""
 
-    def __init__(self, state: ClusterState, cursors: CursorStore, inbox_prefix: str) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        cursors: CursorStore,
+        inbox_prefix: str,
+        clock: Clock,
+        faults: FaultInjector,
+    ) -> None:
         """Serve `state`.
 
         Args:
             state: streams and partitions.
             cursors: the cursors in it.
             inbox_prefix: first part of the subjects on which acks are asked for.
+            clock: the time that messages are stamped with.
+            faults: what may befall the messages of calls.
         """
         self.broker = BrokerInfo("", "", 0)
         self.counters = ServiceCounters()
         self._state = state
         self._cursors = cursors
         self._inbox_prefix = inbox_prefix
+        self._clock = clock
+        self._faults = faults
 
     def __mapping__(self) -> Procedures:
         """Tell grpclib which coroutine answers which path; the rest is UNIMPLEMENTED."""
@@ -89,7 +102,8 @@ class LiftbridgeService:
                 self._unary(rpc.HEALTH_CHECK, self.check_health),
                 (rpc.SUBSCRIBE, self.subscribe),
                 (rpc.PUBLISH_ASYNC, self.publish_async),
-            ]
+            ],
+            self._faults,
         )
 
     def _unary(
@@ -116,7 +130,7 @@ class LiftbridgeService:
         key = os.environ.get(ENCRYPTION_KEY_VARIABLE, "")
         self._state.create_stream(
             messages.stream_request(request),
-            time.time_ns(),
+            self._clock.now_ns(),
             encryption_key_bytes=len(os.fsencode(key)),
         )
         return proto.CreateStreamResponse()
@@ -132,14 +146,18 @@ class LiftbridgeService:
         self, request: proto.PauseStreamRequest, _stream: AnyStream
     ) -> proto.PauseStreamResponse:
         """Pause partitions."""
-        self._state.pause(request.name, request.partitions, request.resume_all, time.time_ns())
+        self._state.pause(
+            request.name, request.partitions, request.resume_all, self._clock.now_ns()
+        )
         return proto.PauseStreamResponse()
 
     async def set_stream_readonly(
         self, request: proto.SetStreamReadonlyRequest, _stream: AnyStream
     ) -> proto.SetStreamReadonlyResponse:
         """Make partitions read-only or writable."""
-        self._state.set_readonly(request.name, request.partitions, request.readonly, time.time_ns())
+        self._state.set_readonly(
+            request.name, request.partitions, request.readonly, self._clock.now_ns()
+        )
         return proto.SetStreamReadonlyResponse()
 
     async def fetch_metadata(
@@ -192,7 +210,7 @@ class LiftbridgeService:
             inbox_is_awaited=_waits_for_ack(request.ack_policy, stream),
         )
         acks = self._state.publish(
-            request.stream, request.partition, incoming, time.time_ns(), random.randrange
+            request.stream, request.partition, incoming, self._clock.now_ns(), random.randrange
         )
         if not incoming.inbox_is_awaited:
             return proto.PublishResponse()
@@ -217,7 +235,9 @@ class LiftbridgeService:
             expected_offset=0,
             inbox_is_awaited=_waits_for_ack(request.ack_policy, stream),
         )
-        acks = self._state.deliver(request.subject, incoming, time.time_ns(), random.randrange)
+        acks = self._state.deliver(
+            request.subject, incoming, self._clock.now_ns(), random.randrange
+        )
         if not incoming.inbox_is_awaited:
             return proto.PublishToSubjectResponse()
         if not acks:
@@ -234,7 +254,7 @@ class LiftbridgeService:
             cursor_id=request.cursor_id,
             offset=request.offset,
         )
-        self._cursors.set(cursor, self._inbox(), time.time_ns(), random.randrange)
+        self._cursors.set(cursor, self._inbox(), self._clock.now_ns(), random.randrange)
         return proto.SetCursorResponse()
 
     async def fetch_cursor(
@@ -242,7 +262,7 @@ class LiftbridgeService:
     ) -> proto.FetchCursorResponse:
         """Return a cursor, or -1."""
         offset = self._cursors.get(
-            request.cursor_id, request.stream, request.partition, time.time_ns()
+            request.cursor_id, request.stream, request.partition, self._clock.now_ns()
         )
         return proto.FetchCursorResponse(offset=offset)
 
@@ -273,7 +293,7 @@ class LiftbridgeService:
         if partition is None:
             raise BrokerError(Code.NOT_FOUND, "No such partition")
         if request.resume:
-            self._state.resume(request.stream, request.partition, time.time_ns())
+            self._state.resume(request.stream, request.partition, self._clock.now_ns())
         log = partition.log  # a later resume gives the partition another log
         reader = open_reader(log, messages.read_range(request))
         await stream.send_message(proto.Message())
@@ -298,7 +318,7 @@ class LiftbridgeService:
         """Take messages and answer each with an ack or an error."""
         self.counters.publish_sessions += 1
         try:
-            await PublishSession(self._state, self._inbox()).serve(stream)
+            await PublishSession(self._state, self._inbox(), self._clock).serve(stream)
         finally:
             self.counters.publish_sessions -= 1
 
