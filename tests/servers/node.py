@@ -21,6 +21,8 @@ from servers.process import ServerProcess
 
 READY_TIMEOUT: Final = 30.0
 CURSOR_PARTITIONS: Final = 3
+CONSUMER_TIMEOUT: Final = "3s"
+COORDINATOR_TIMEOUT: Final = "1s"
 ENCRYPTION_KEY_VARIABLE: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
 
 ResultT = TypeVar("ResultT")
@@ -179,6 +181,9 @@ class LiftbridgeNode:
             "cursors.stream.replication.factor": max(1, len(self.peers)),
             # Otherwise cursors stall each time their stream has paused.
             "cursors.stream.auto.pause.time": 0,
+            "groups.consumer.timeout": CONSUMER_TIMEOUT,
+            "groups.coordinator.timeout": COORDINATOR_TIMEOUT,
+            "activity.stream.enabled": True,
             **(self._in_cluster() if self.peers else self._alone()),
             **self.settings,
         }
