@@ -1,177 +1,56 @@
-"""A TCP proxy that breaks connections on demand.
-
-Put `FaultProxy` between a client and a broker to see how a program behaves when the network
-fails. It forwards bytes and knows nothing of what they mean.
-
-    async with EmbeddedBroker() as broker, FaultProxy(broker.address) as proxy:
-        async with Client(proxy.address) as client:
-            ...
-            await proxy.cut()
-"""
+"""A TCP proxy that breaks, slows down and damages connections on demand."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Self, cast
+import math
+from collections.abc import Callable, Collection, Iterable
 
-from liftbridge_aio.addresses import format_address, parse_address
-
-
-@dataclass(frozen=True, slots=True)
-class ProxyStatistics:
-    """What a `FaultProxy` has done so far."""
-
-    connections: int
-    """Connections that clients have opened."""
-    open_connections: int
-    """Those of them that are open now."""
-    bytes_to_target: int
-    """Bytes forwarded from clients to the target."""
-    bytes_to_clients: int
-    """Bytes forwarded from the target to clients."""
+from .connection import Connection
+from .damage import Allowance, Flips, Truncation
+from .fault_plan import PlannedFault
+from .faults import Direction, FaultKind
+from .forwarding_proxy import ForwardingProxy
+from .frames import Part
 
 
-class FaultProxy:
+class FaultProxy(ForwardingProxy):
     """A TCP proxy in front of one address, for tests.
+
+    Faults hold for the connections that are open and for those to come, until `heal`. All chance
+    comes from the seed: the nth connection that carries the same bytes after the same orders is
+    damaged in the same way. What was done is recorded in `faults`.
 
     Memory stays bounded: where one end does not read, the other end is not read either. The
     proxy may be entered in one task and left in another.
     """
 
-    def __init__(self, target_address: str, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Choose the target and where to listen; nothing is opened yet.
-
-        Args:
-            target_address: `host:port` to which connections are forwarded.
-            host: where to listen.
-            port: where to listen; 0 takes a free port.
-
-        Raises:
-            ValueError: `target_address` is no address.
-        """
-        self._target = parse_address(target_address)
-        self._host = host
-        self._port = port
-        self._server: asyncio.Server | None = None
-        self._supervisor: asyncio.Task[None] | None = None
-        self._dials: asyncio.TaskGroup | None = None
-        self._closing = asyncio.Event()
-        self._clients: set[_ClientSide] = set()
-        self._frozen = False
-        self._connections = 0
-        self._bytes_to_target = 0
-        self._bytes_to_clients = 0
-
-    @property
-    def address(self) -> str:
-        """The `host:port` to give to clients; the port is known once the proxy was entered."""
-        return format_address(self._host, self._port)
-
-    def statistics(self) -> ProxyStatistics:
-        """Count what was forwarded so far."""
-        return ProxyStatistics(
-            connections=self._connections,
-            open_connections=len(self._clients),
-            bytes_to_target=self._bytes_to_target,
-            bytes_to_clients=self._bytes_to_clients,
-        )
-
-    def __repr__(self) -> str:
-        target = format_address(*self._target)
-        return f"<FaultProxy {self.address} -> {target} {self._state} {self.statistics()}>"
-
-    @property
-    def _state(self) -> str:
-        if self._closing.is_set():
-            return "closed"
-        if self._dials is None:
-            return "not started"
-        if self._frozen:
-            return "frozen"
-        return "refusing" if self._server is None else "open"
-
-    # --- life ---
-
-    async def __aenter__(self) -> Self:
-        """Start to listen.
-
-        Raises:
-            OSError: the port is taken.
-            RuntimeError: the proxy was entered before.
-        """
-        if self._supervisor is not None:
-            text = "a proxy is entered once; make another one"
-            raise RuntimeError(text)
-        listening = asyncio.get_running_loop().create_future()
-        self._supervisor = asyncio.create_task(self._supervise(listening), name="fault-proxy")
-        try:
-            await listening
-        except BaseException:
-            await self.aclose()
-            raise
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        """Close; see `aclose`."""
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Abort every connection and stop to listen; idempotent, from any task.
-
-        Cancelling abandons the wait, not the closing.
-        """
-        self._closing.set()
-        if self._supervisor is not None:
-            await asyncio.wait([self._supervisor])
-
-    async def _supervise(self, listening: asyncio.Future[None]) -> None:
-        try:
-            async with asyncio.TaskGroup() as self._dials:
-                try:
-                    await self._listen()
-                except (OSError, OverflowError) as error:  # the port is taken, or is none
-                    if not listening.done():
-                        listening.set_exception(error)
-                    return
-                if not listening.done():
-                    listening.set_result(None)
-                await self._closing.wait()
-                self._stop_listening()
-                await self.cut()
-        finally:
-            self._closing.set()
-            self._stop_listening()
-            for client in self._clients:
-                client.abort()
-
-    async def _listen(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _ClientSide(self), self._host, self._port, reuse_address=True
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
-
-    def _stop_listening(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-
-    # --- faults ---
+    # --- faults that end connections ---
 
     async def cut(self) -> None:
-        """Abort every connection now and go on listening; returns when they are gone.
+        """Close every connection now, as when the programs at the far ends exit.
 
-        Cancelling abandons the wait; the connections are aborted all the same.
+        Each end sees the end of the stream, or a reset if it had bytes under way. New connections
+        are accepted. Returns when the old ones are gone; cancelling abandons the wait only.
         """
-        clients = list(self._clients)
-        for client in clients:
-            client.abort()
-        for client in clients:
-            await client.gone.wait()
+        self._record(FaultKind.CUT)
+        await self._end_all(Connection.abort)
+
+    async def reset(self) -> None:
+        """Reset every connection now: both ends see `ConnectionResetError`.
+
+        New connections are accepted. Returns when the old ones are gone; cancelling abandons the
+        wait only.
+        """
+        self._record(FaultKind.RESET)
+        await self._end_all(Connection.reset)
+
+    async def _end_all(self, end: Callable[[Connection], None]) -> None:
+        await self._end(list(self._connections), end)
 
     async def refuse(self) -> None:
         """Refuse new connections from now on; open ones stay."""
+        self._record(FaultKind.REFUSE)
         self._stop_listening()
         await asyncio.sleep(0)  # some loops free the port in their next round
 
@@ -181,179 +60,214 @@ class FaultProxy:
         Raises:
             OSError: somebody else took the port meanwhile.
         """
-        if self._server is None and not self._closing.is_set():
+        self._record(FaultKind.ACCEPT)
+        if self._server is None and not self._closing.is_set() and self._dials is not None:
             await self._listen()
 
-    def freeze(self) -> None:
+    # --- faults that hold until they are undone ---
+
+    def freeze(self, direction: Direction = Direction.BOTH) -> None:
         """Forward nothing more, but keep every connection open: the links are half open.
 
-        New connections are accepted, and nothing comes through them either.
+        New connections are accepted, and nothing comes through them either. Nothing is lost: what
+        is sent meanwhile waits, most of it at the sender.
         """
-        self._set_frozen(frozen=True)
+        self._change(FaultKind.FREEZE, direction, frozen=True)
 
-    def thaw(self) -> None:
-        """Forward again; what was sent meanwhile arrives late, nothing is lost."""
-        self._set_frozen(frozen=False)
+    def thaw(self, direction: Direction = Direction.BOTH) -> None:
+        """Forward again; what was sent meanwhile arrives late."""
+        self._change(FaultKind.THAW, direction, frozen=False)
 
-    def _set_frozen(self, *, frozen: bool) -> None:
-        self._frozen = frozen
-        for client in self._clients:
-            client.update()
-            client.target.update()
+    def swallow(self, direction: Direction = Direction.BOTH) -> None:
+        """Take bytes and throw them away: half open, as when the other end lost its power.
 
-    # --- what the two sides of a connection need ---
+        Connections stay open, new ones too, and whoever sends meets no resistance. A connection
+        that has lost anything in this way stays dead, and `heal` resets it.
+        """
+        self._change(FaultKind.SWALLOW, direction, swallowing=True)
 
-    @property
-    def frozen(self) -> bool:
-        """Whether nothing is forwarded at present."""
-        return self._frozen
+    def delay(
+        self, seconds: float, jitter: float = 0.0, direction: Direction = Direction.BOTH
+    ) -> None:
+        """Let every byte take so long, in each direction; order and throughput stay.
 
-    def _opened(self, client: _ClientSide) -> asyncio.Task[None] | None:
-        """Take in a connection; the task that dials the target for it, or None if closing."""
-        if self._closing.is_set() or self._dials is None:
-            return None
-        self._connections += 1
-        self._clients.add(client)
-        return self._dials.create_task(self._dial(client), name="fault-proxy-dial")
+        Args:
+            seconds: how long at least; 0 for no delay.
+            jitter: how many seconds more at most, by chance.
+            direction: which way.
 
-    async def _dial(self, client: _ClientSide) -> None:
+        Raises:
+            ValueError: a negative or endless time.
+        """
+        for value in (seconds, jitter):
+            if not 0 <= value < math.inf:
+                text = f"a delay is 0 or more seconds, not {value}"
+                raise ValueError(text)
+        detail = f"{seconds:g} to {seconds + jitter:g} s"
+        self._change(FaultKind.DELAY, direction, detail, delay=seconds, jitter=jitter)
+
+    def throttle(
+        self, bytes_per_second: float | None, direction: Direction = Direction.BOTH
+    ) -> None:
+        """Limit what each connection forwards in each direction; None for no limit.
+
+        Raises:
+            ValueError: the limit is not positive, or endless.
+        """
+        if bytes_per_second is not None and not 0 < bytes_per_second < math.inf:
+            text = f"a limit is a positive number of bytes per second, not {bytes_per_second}"
+            raise ValueError(text)
+        detail = "no limit" if bytes_per_second is None else f"{bytes_per_second:g} bytes/s"
+        self._change(FaultKind.THROTTLE, direction, detail, bytes_per_second=bytes_per_second)
+
+    def _change(
+        self, kind: FaultKind, direction: Direction, detail: str = "", **values: float | None
+    ) -> None:
+        self._record(kind, direction, detail)
+        for each in direction:
+            for name, value in values.items():
+                setattr(self._conditions[each], name, value)
+        self._update()
+
+    def _update(self) -> None:
+        for connection in list(self._connections):
+            connection.update()
+
+    # --- damage ---
+
+    def truncate(
+        self,
+        direction: Direction,
+        *,
+        frames: Collection[int] | None = None,
+        times: int | None = 1,
+        reset: bool = False,
+    ) -> None:
+        """End a connection in the middle of the next HTTP/2 frame that begins.
+
+        Which byte of the frame is the first one that is missing, chance decides.
+
+        Args:
+            direction: which way the frame goes.
+            frames: types of frames (`FrameType`) that it may be; None for any.
+            times: how many connections to end, whichever come first; None for all of them.
+            reset: end by a reset instead of the end of the stream. What is on its way in the
+                sockets may then be lost too.
+
+        Raises:
+            ValueError: `times` is not positive.
+        """
+        chosen = None if frames is None else frozenset(frames)
+        order = Truncation(_allowance(times), reset, chosen)
+        self._order(FaultKind.TRUNCATE, direction, order)
+
+    def flip(
+        self,
+        direction: Direction,
+        *,
+        times: int | None = 1,
+        rate: float = 1 / 16,
+        frames: Collection[int] | None = None,
+        parts: Collection[Part] | None = None,
+    ) -> None:
+        """Flip bits at random.
+
+        Without TLS nothing protects a message from this: a bit that flips within a value is
+        delivered, as HTTP/2, gRPC and Liftbridge's messages carry no checksum. (TCP has one that is
+        weak, which is how such bits pass in real networks.)
+
+        Args:
+            direction: which way the bytes go.
+            times: how many bits, on whichever connections; None for no limit.
+            rate: the chance of each byte to be hit.
+            frames: types of frames (`FrameType`) to hit; None for any byte. With types given, the
+                first four bytes of a frame (its length and type) are spared.
+            parts: parts of frames to hit; None for all.
+
+        Raises:
+            ValueError: `times` is not positive, or `rate` is not above 0 and up to 1.
+        """
+        if not 0 < rate <= 1:
+            text = f"a rate is above 0 and up to 1, not {rate}"
+            raise ValueError(text)
+        chosen = None if frames is None else frozenset(frames)
+        wanted = None if parts is None else frozenset(parts)
+        self._order(FaultKind.FLIP, direction, Flips(_allowance(times), rate, chosen, wanted))
+
+    def _order(self, kind: FaultKind, directions: Direction, order: Flips | Truncation) -> None:
+        self._record(kind, directions)
+        self._orders.give(directions, order)
+        for connection in self._connections:
+            for direction, pipe in connection.pipes.items():
+                self._orders.hand_on_last(pipe.damager, connection.number, direction)
+
+    # --- the end of faults ---
+
+    async def heal(self) -> None:
+        """Undo every fault that holds: afterwards the proxy forwards all it gets, at once.
+
+        What was frozen or on its way arrives. Connections that lost bytes are reset, as by a
+        machine that comes back and knows nothing of them. Damage that was ordered and not done is
+        called off. Cancelling abandons the wait for those resets, and perhaps `accept`.
+
+        Raises:
+            OSError: it was refusing, and somebody else took the port meanwhile.
+        """
+        self._record(FaultKind.HEAL)
+        for conditions in self._conditions.values():
+            conditions.heal()
+        self._orders.call_off()
+        lost = [each for each in self._connections if each.lost_bytes]
+        self._update()
+        await self._end(lost, Connection.reset)
+        if self._server is None:
+            await self.accept()
+
+    async def play(self, plan: Iterable[PlannedFault]) -> None:
+        """Do what a plan says, fault by fault, each healed before the next one.
+
+        It ends healed, also when cancelled.
+
+        Raises:
+            OSError: see `heal`.
+        """
         try:
-            await asyncio.get_running_loop().create_connection(lambda: client.target, *self._target)
-        except OSError:
-            client.abort()  # the target is down: to the client that is a broken connection
+            for planned in plan:
+                await self._begin(planned)
+                await asyncio.sleep(planned.lasts)
+                await self.heal()
+                await asyncio.sleep(planned.pause)
+        finally:
+            await self.heal()
 
-    def _closed(self, client: _ClientSide) -> None:
-        self._clients.discard(client)
-
-    def _count_to_target(self, size: int) -> None:
-        self._bytes_to_target += size
-
-    def _count_to_clients(self, size: int) -> None:
-        self._bytes_to_clients += size
-
-
-class _Side(asyncio.Protocol):
-    """One end of a forwarded connection: what it receives, its peer writes."""
-
-    def __init__(self, proxy: FaultProxy) -> None:
-        self.proxy = proxy
-        self.transport: asyncio.Transport | None = None
-        self.ended = False  # the program at this end has sent all it wanted to
-        self._end_passed_on = False
-        self._held = bytearray()  # received before reading could be stopped
-        self._writable = True
-
-    @property
-    def peer(self) -> _Side:
-        raise NotImplementedError
-
-    def count(self, size: int) -> None:
-        raise NotImplementedError
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.peer.update()
-
-    def data_received(self, data: bytes) -> None:
-        self._held += data
-        self.update()
-
-    def eof_received(self) -> bool:
-        """Keep this end open: the peer may still have something to send to it."""
-        self.ended = True
-        self.update()
-        return True
-
-    def pause_writing(self) -> None:
-        self._writable = False
-        self.peer.update()
-
-    def resume_writing(self) -> None:
-        self._writable = True
-        self.peer.update()
-
-    def update(self) -> None:
-        """Forward what is here, and read on exactly while that can be forwarded too."""
-        peer = self.peer.transport
-        forwarding = peer is not None and not self.proxy.frozen
-        if peer is not None and forwarding and not peer.is_closing():
-            self._forward_to(peer)
-        transport = self.transport
-        if transport is None or transport.is_closing() or self.ended:
-            return
-        wanted = forwarding and self.peer._writable  # noqa: SLF001 - two halves of one thing
-        if wanted and not transport.is_reading():
-            transport.resume_reading()
-        elif not wanted and transport.is_reading():
-            transport.pause_reading()
-
-    def _forward_to(self, peer: asyncio.Transport) -> None:
-        if self._held:
-            data, self._held = self._held, bytearray()  # first: writing may call back into here
-            self.count(len(data))
-            peer.write(data)
-        if self.ended and not self._end_passed_on:
-            self._end_passed_on = True
-            peer.write_eof()
-            if self.peer._end_passed_on and self.transport is not None:  # noqa: SLF001 - two halves of one thing
-                self.transport.close()
-                peer.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        target = self.peer.transport
-        if target is not None and not target.is_closing():
-            if exc is None:
-                target.close()
-            else:
-                target.abort()
+    async def _begin(self, planned: PlannedFault) -> None:
+        match planned.kind:
+            case FaultKind.CUT:
+                await self.cut()
+            case FaultKind.RESET:
+                await self.reset()
+            case FaultKind.REFUSE:
+                await self.refuse()
+                await self.cut()
+            case FaultKind.FREEZE:
+                self.freeze(planned.direction)
+            case FaultKind.SWALLOW:
+                self.swallow(planned.direction)
+            case FaultKind.DELAY:
+                self.delay(planned.amount, planned.amount / 2, planned.direction)
+            case FaultKind.THROTTLE:
+                self.throttle(planned.amount, planned.direction)
+            case FaultKind.TRUNCATE:
+                self.truncate(planned.direction)
+            case FaultKind.FLIP:
+                self.flip(planned.direction)
+            case _:
+                text = f"{planned.kind} is nothing to plan"
+                raise ValueError(text)
 
 
-class _ClientSide(_Side):
-    """The end to a client. It owns the other end and the task that dials it."""
-
-    def __init__(self, proxy: FaultProxy) -> None:
-        super().__init__(proxy)
-        self.target = _TargetSide(proxy, self)
-        self.gone = asyncio.Event()
-        self._dial: asyncio.Task[None] | None = None
-
-    @property
-    def peer(self) -> _Side:
-        return self.target
-
-    def count(self, size: int) -> None:
-        self.proxy._count_to_target(size)  # noqa: SLF001 - two halves of one thing
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._dial = self.proxy._opened(self)  # noqa: SLF001 - two halves of one thing
-        if self._dial is None:
-            self.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._dial is not None:
-            self._dial.cancel()
-        super().connection_lost(exc)
-        self.proxy._closed(self)  # noqa: SLF001 - two halves of one thing
-        self.gone.set()
-
-    def abort(self) -> None:
-        """Drop both ends, whatever is still on its way."""
-        for transport in (self.transport, self.target.transport):
-            if transport is not None:
-                transport.abort()
-
-
-class _TargetSide(_Side):
-    """The end to the target."""
-
-    def __init__(self, proxy: FaultProxy, client: _ClientSide) -> None:
-        super().__init__(proxy)
-        self._client = client
-
-    @property
-    def peer(self) -> _Side:
-        return self._client
-
-    def count(self, size: int) -> None:
-        self.proxy._count_to_clients(size)  # noqa: SLF001 - two halves of one thing
+def _allowance(times: int | None) -> Allowance:
+    if times is not None and times < 1:
+        text = f"times must be positive, not {times}"
+        raise ValueError(text)
+    return Allowance(times)
