@@ -6,23 +6,23 @@ reported by the members. Pure: the time comes in as an argument, in nanoseconds 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
-KeyT = TypeVar("KeyT", bound=Hashable)
+LedT = TypeVar("LedT")
 
 
-class _Case:
+class _Reports:
     def __init__(self) -> None:
         self.witnesses: set[str] = set()
         self.deadline: int | None = None
 
 
-class Reports(Generic[KeyT]):
-    """Reports of dead leaders, as the leader of the metadata counts them.
+class FailoverReports(Generic[LedT]):
+    """Reports about leaders, as the leader of the metadata counts them.
 
-    A real server has one count for each partition and group, whoever leads it, and does not forget
-    the witnesses when they were enough: the next leader falls by a single report.
+    As on a real server the witnesses of a failover are not forgotten by it: with them, the next
+    leader can fall by a single report.
     """
 
     def __init__(self, timeout: int) -> None:
@@ -33,29 +33,40 @@ class Reports(Generic[KeyT]):
                 enough (`groups.coordinator.timeout`, `clustering.replica.max.leader.timeout`).
         """
         self._timeout = timeout
-        self._cases: dict[KeyT, _Case] = {}
+        self._reports: WeakKeyDictionary[LedT, _Reports] = WeakKeyDictionary()
 
-    def add(self, key: KeyT, witness: str, quorum: int, now: int) -> bool:
+    def add(self, led: LedT, witness: str, quorum: int, now: int) -> bool:
         """Count a report.
 
         Args:
-            key: what has the leader that is reported.
+            led: what has the leader that is reported: a partition or a group, told from an earlier
+                one of the same name by its identity.
             witness: who reports; counts once.
-            quorum: how many witnesses are not yet enough: half of a group's members, or of a
-                partition's followers in sync, rounded down.
+            quorum: how many witnesses are not yet enough, see `partition_quorum` and
+                `group_quorum`.
             now: the time.
 
         Returns:
             Whether another leader is to be chosen.
         """
-        case = self._cases.get(key)
-        if case is None or (case.deadline is not None and case.deadline <= now):
-            case = self._cases[key] = _Case()
-        case.witnesses.add(witness)
-        is_enough = len(case.witnesses) > quorum
-        case.deadline = None if is_enough else now + self._timeout
+        reports = self._reports.get(led)
+        if reports is None or (reports.deadline is not None and reports.deadline <= now):
+            reports = self._reports[led] = _Reports()
+        reports.witnesses.add(witness)
+        is_enough = len(reports.witnesses) > quorum
+        reports.deadline = None if is_enough else now + self._timeout
         return is_enough
 
-    def forget(self, key: KeyT) -> None:
-        """Forget all reports about one leader, as when what it leads is gone."""
-        self._cases.pop(key, None)
+    def forget(self) -> None:
+        """Forget all reports, as when another broker leads the metadata."""
+        self._reports.clear()
+
+
+def partition_quorum(in_sync: int) -> int:
+    """Return the reports not yet enough, of that many in-sync replicas, the leader among them."""
+    return (in_sync - 1) // 2
+
+
+def group_quorum(members: int) -> int:
+    """Return the reports that are not yet enough, of that many members."""
+    return members // 2
