@@ -237,6 +237,7 @@ class PartitionLog:
         self._next_offset = next_offset
         self._high_watermark = min(self._high_watermark, next_offset - 1)
         self._epochs.forget_from(next_offset)
+        self._compacted_until = min(self._compacted_until, self._active.base_offset)
         self._compacted_with = None
         self._changed()
 
