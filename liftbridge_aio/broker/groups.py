@@ -43,6 +43,17 @@ class ConsumerGroups:
         """Return a group, or None."""
         return self._groups.get(name)
 
+    def existing(self, name: str) -> ConsumerGroup:
+        """Return a group.
+
+        Raises:
+            BrokerError: there is no such group.
+        """
+        found = self._groups.get(name)
+        if found is None:
+            raise BrokerError(Code.NOT_FOUND, "consumer group does not exist")
+        return found
+
     def coordinated(self) -> Iterable[ConsumerGroup]:
         """Go through the groups that this broker coordinates."""
         return (one for one in self._groups.values() if one.coordinator == self.server_id)
@@ -112,7 +123,7 @@ class ConsumerGroups:
             BrokerError: there is no such group, another broker coordinates it, it has another
                 epoch, or the consumer is no member of it; looked for in this order.
         """
-        found = self._existing(group)
+        found = self.existing(group)
         if found.coordinator != self.server_id:
             text = "broker is not the consumer group coordinator"
             raise BrokerError(Code.FAILED_PRECONDITION, text)
@@ -166,14 +177,8 @@ class ConsumerGroups:
             raise BrokerError(Code.FAILED_PRECONDITION, "No group coordinator candidates")
         return chosen
 
-    def _existing(self, group: str) -> ConsumerGroup:
-        found = self._groups.get(group)
-        if found is None:
-            raise BrokerError(Code.NOT_FOUND, "consumer group does not exist")
-        return found
-
     def _member_of(self, group: str, consumer: str) -> ConsumerGroup:
-        found = self._existing(group)
+        found = self.existing(group)
         if not found.has_member(consumer):
             text = "consumer is not a member of the consumer group"
             raise BrokerError(Code.FAILED_PRECONDITION, text)
