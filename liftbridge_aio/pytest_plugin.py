@@ -78,6 +78,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return f"liftbridge: live server {','.join(addresses)}" if addresses else None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Stop a live test that has no server: visibly here, as a failure in CI."""
     if not _is_live(item) or _live_addresses(item.config):
