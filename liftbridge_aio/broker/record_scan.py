@@ -1,0 +1,83 @@
+"""Walking over a file of records that may be torn or damaged. Pure: bytes come from a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from .record import HEADER_BYTES, CorruptRecord, RecordMark, TornRecord, check, find_header
+
+CHUNK_BYTES: Final = 256 * 1024
+"""Bytes that are read at once."""
+
+ReadAt = Callable[[int, int], bytes]
+"""Returns so many bytes from a position on, fewer only at the end of the file."""
+
+
+class Damage(NamedTuple):
+    """A stretch of a file in which no record can be read."""
+
+    position: int
+    end: int
+    """Where the next record begins, or the file ends."""
+    next_offset: int | None
+    """Offset of the next record; None: there is none, as behind a write that was cut short."""
+
+
+def scan(read: ReadAt, position: int, size: int, next_offset: int) -> Iterator[RecordMark | Damage]:
+    """Walk over all records, and say where there are none.
+
+    Args:
+        read: reads the file.
+        position: where to begin; a record should stand there.
+        size: where the file ends.
+        next_offset: the lowest offset that the next record can have.
+    """
+    for found_at, mark in _whole_records(read, position, size):
+        if mark.offset >= next_offset:
+            if found_at > position:
+                yield Damage(position, found_at, mark.offset)
+            yield mark
+            position = found_at + mark.size
+            next_offset = mark.offset + 1
+    if position < size:
+        yield Damage(position, size, None)
+
+
+def _whole_records(read: ReadAt, position: int, size: int) -> Iterator[tuple[int, RecordMark]]:
+    wanted = CHUNK_BYTES
+    while position < size:
+        asked = min(wanted, size - position)
+        data = read(asked, position)
+        wanted = CHUNK_BYTES
+        at = 0
+        try:
+            while at < asked:
+                mark = check(data, at, position + at)
+                yield position + at, mark
+                at += mark.size
+            position += at
+        except TornRecord as torn:
+            if not at and (len(data) < asked or asked == size - position):
+                return  # more cannot be read
+            position += at
+            wanted = max(torn.needed, CHUNK_BYTES)
+        except CorruptRecord as corrupt:
+            step = corrupt.size or _bytes_to_next(read, position + at, size)
+            if step is None:
+                return
+            position += at + step
+
+
+def _bytes_to_next(read: ReadAt, position: int, size: int) -> int | None:
+    start = position
+    position += 1
+    while size - position >= HEADER_BYTES:
+        data = read(min(CHUNK_BYTES, size - position), position)
+        found = find_header(data, 0, position)
+        if found is not None:
+            return position + found - start
+        if len(data) < HEADER_BYTES:
+            return None
+        position += len(data) - HEADER_BYTES + 1
+    return None
