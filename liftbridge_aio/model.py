@@ -24,7 +24,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 CURSORS_STREAM: Final = "__cursors"
 """The internal stream in which servers keep cursors."""
 
-RESERVED_STREAMS: Final = frozenset({"__cursors", "__activity"})
+ACTIVITY_STREAM: Final = "__activity"
+"""The internal stream in which servers tell what happens to streams and groups."""
+
+RESERVED_STREAMS: Final = frozenset({CURSORS_STREAM, ACTIVITY_STREAM})
 """Streams that only the server creates and deletes."""
 
 RESERVED_HEADERS: Final = frozenset({"subject", "reply"})

@@ -5,9 +5,10 @@ the clock and gRPC; `server` and `connections` own the port. Nothing here is sha
 but plain values and the messages of the wire, so that a mistake of one is seen by the other.
 """
 
+from .embedded_broker import EmbeddedBroker
 from .fault_plan import AppliedFault
 from .faults import Fault, Faults, Stall
-from .server import BrokerState, BrokerStatistics, EmbeddedBroker
+from .server import BrokerState, BrokerStatistics
 
 __all__ = [
     "AppliedFault",

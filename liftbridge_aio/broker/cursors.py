@@ -1,24 +1,22 @@
 """Cursors, kept in the internal stream `__cursors` as the real server keeps them.
 
-Without I/O or a clock: time and the name of the inbox come in as arguments.
+Without I/O or a clock; publishing and waking are for others to do.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Final
 
-from liftbridge_aio.model import CURSORS_STREAM, AckPolicy
+from liftbridge_aio.model import CURSORS_STREAM
 from liftbridge_aio.wire import proto
 
 from .errors import BrokerError, Code, PublishCode, PublishRefused
-from .incoming import Incoming
 from .log import PartitionLog
-from .messages import refusal_in
+from .node import Node
 from .partition import Partition
-from .state import ClusterState, StreamRequest
+from .requests import StreamRequest
 from .stream_config import StreamConfig
 
 NO_CURSOR: Final = -1
@@ -27,125 +25,87 @@ NO_CURSOR: Final = -1
 _CACHED_CURSORS: Final = 512
 
 
-class CursorStore:
-    """Sets and finds cursors through the log of `__cursors`.
+def cursors_stream(subject: str, partitions: int) -> StreamRequest:
+    """Describe `__cursors`, which all brokers of a cluster keep."""
+    config = StreamConfig(
+        compact_enabled=True, auto_pause_time=0, auto_pause_disable_if_subscribers=True
+    )
+    return StreamRequest(
+        name=CURSORS_STREAM,
+        subject=subject,
+        partitions=partitions,
+        replication_factor=-1,
+        config=config,
+    )
 
-    Like Liftbridge 1.9.0 it remembers the last 512 cursors, until a partition of `__cursors` is
-    resumed. One that was forgotten is looked up in the log as the *highest* offset ever stored, so
-    that a cursor which was moved back may jump forward again.
+
+class CursorStore:
+    """Finds cursors in the log of `__cursors`.
+
+    Like Liftbridge 1.9.0 it remembers the last 512 cursors, until this broker leads a partition of
+    `__cursors` anew. One that was forgotten is looked up in the log as the *highest* offset ever
+    stored, so that a cursor which was moved back may jump forward again.
     """
 
-    def __init__(self, state: ClusterState, subject: str) -> None:
-        """Keep cursors in `state`.
-
-        Args:
-            state: where the internal stream lives.
-            subject: NATS subject of the internal stream.
-        """
-        self._state = state
-        self._subject = subject
+    def __init__(self, node: Node) -> None:
+        """Find the cursors that a broker leads."""
+        self._node = node
         self._cache: OrderedDict[bytes, int] = OrderedDict()
-        self._cached_of: list[PartitionLog] = []
+        self._cached_of: list[tuple[PartitionLog, int]] = []
 
-    def create_stream(self, partitions: int, now: int) -> None:
-        """Create `__cursors`; no partitions mean that there are no cursors at all."""
-        if partitions > 0:
-            config = StreamConfig(
-                compact_enabled=True, auto_pause_time=0, auto_pause_disable_if_subscribers=True
-            )
-            request = StreamRequest(
-                name=CURSORS_STREAM, subject=self._subject, partitions=partitions, config=config
-            )
-            self._state.add_stream(request, now)
-
-    def set(
-        self, cursor: proto.Cursor, ack_inbox: str, now: int, choose: Callable[[int], int]
-    ) -> None:
-        """Store a cursor.
-
-        Args:
-            cursor: whose position, and what position.
-            ack_inbox: a fresh subject for the ack.
-            now: Unix nanoseconds.
-            choose: see `ClusterState.deliver`.
+    def locate(self, cursor_id: str, stream: str, partition: int) -> tuple[bytes, Partition]:
+        """Return a cursor's key, and the partition of `__cursors` that keeps it (W14).
 
         Raises:
-            BrokerError: a name is missing, there are no cursors, or the message was refused.
+            BrokerError: a name is missing, there are no cursors, or another broker keeps this one.
         """
-        key = _key(cursor.cursor_id, cursor.stream, cursor.partition)
-        partition = self._partition(key)
-        incoming = Incoming(
-            key,
-            bytes(cursor),
-            {},
-            ack_inbox,
-            "",
-            AckPolicy.ALL,
-            expected_offset=0,
-            stream=CURSORS_STREAM,
-        )
-        try:
-            acks = self._state.publish(CURSORS_STREAM, partition.number, incoming, now, choose)
-            refused = refusal_in(acks[0]) if acks else None
-            if refused is not None:
-                raise refused
-        except PublishRefused as error:
-            raise BrokerError(Code.INTERNAL, _as_go_prints(error)) from error
-        self._remember(key, cursor.offset)
+        if not stream:
+            raise BrokerError(Code.INVALID_ARGUMENT, "No stream provided")
+        if not cursor_id:
+            raise BrokerError(Code.INVALID_ARGUMENT, "No cursorId provided")
+        key = f"{cursor_id},{stream},{partition}".encode()
+        kept_in = self._node.stream(CURSORS_STREAM)
+        if kept_in is None:
+            raise BrokerError(Code.INTERNAL, "Cursors stream does not exist")
+        found = kept_in.partitions[zlib.crc32(key) % len(kept_in.partitions)]
+        if not self._node.leads(found):
+            text = f"Server not leader for cursors partition {found.number}"
+            raise BrokerError(Code.FAILED_PRECONDITION, text)
+        return key, found
 
-    def get(self, cursor_id: str, stream: str, partition: int, now: int) -> int:
-        """Return the stored position, or -1.
+    def remembered(self, key: bytes) -> int | None:
+        """Return a position that needs no look into the log."""
+        self._forget_if_leading_anew()
+        if key not in self._cache:
+            return None
+        self._cache.move_to_end(key)
+        return self._cache[key]
 
-        Raises:
-            BrokerError: a name is missing, or there are no cursors.
-        """
-        key = _key(cursor_id, stream, partition)
-        kept_in = self._partition(key)
-        self._forget_after_resume()
-        if key in self._cache:
-            self._cache.move_to_end(key)
-            return self._cache[key]
-        if kept_in.log.newest_offset >= 0:
-            self._state.resume(CURSORS_STREAM, kept_in.number, now)
-        offset = _highest_stored(key, kept_in.log)
-        self._remember(key, offset)
+    def look_up(self, key: bytes, partition: Partition) -> int:
+        """Return the position in the log, or -1."""
+        stored = partition.log.read(0, partition.log.next_offset)
+        offsets = [_stored_offset(message.value) for message in stored if message.key == key]
+        offset = max(offsets, default=NO_CURSOR)
+        self.remember(key, offset)
         return offset
 
-    def _partition(self, key: bytes) -> Partition:
-        stream = self._state.stream(CURSORS_STREAM)
-        if stream is None:
-            raise BrokerError(Code.INTERNAL, "Cursors stream does not exist")
-        return stream.partitions[zlib.crc32(key) % len(stream.partitions)]  # W14
-
-    def _forget_after_resume(self) -> None:
-        # A resumed partition has a new log. The real server "becomes leader" then, and forgets the
-        # cursors of all partitions.
-        stream = self._state.stream(CURSORS_STREAM)
-        logs = [partition.log for partition in stream.partitions.values()] if stream else []
-        if logs != self._cached_of:
-            self._cache.clear()
-            self._cached_of = logs
-
-    def _remember(self, key: bytes, offset: int) -> None:
-        self._forget_after_resume()
+    def remember(self, key: bytes, offset: int) -> None:
+        """Keep a position that was stored or looked up."""
+        self._forget_if_leading_anew()
         self._cache[key] = offset
         self._cache.move_to_end(key)
         if len(self._cache) > _CACHED_CURSORS:
             self._cache.popitem(last=False)
 
-
-def _key(cursor_id: str, stream: str, partition: int) -> bytes:
-    if not stream:
-        raise BrokerError(Code.INVALID_ARGUMENT, "No stream provided")
-    if not cursor_id:
-        raise BrokerError(Code.INVALID_ARGUMENT, "No cursorId provided")
-    return f"{cursor_id},{stream},{partition}".encode()
-
-
-def _highest_stored(key: bytes, log: PartitionLog) -> int:
-    stored = log.read(0, log.next_offset)
-    offsets = [_stored_offset(message.value) for message in stored if message.key == key]
-    return max(offsets, default=NO_CURSOR)
+    def _forget_if_leading_anew(self) -> None:
+        # A resumed partition has a new log, a new leader a new epoch: the real server forgets the
+        # cursors of all partitions then.
+        stream = self._node.stream(CURSORS_STREAM)
+        partitions = stream.partitions.values() if stream else ()
+        led = [(one.log, one.leader_epoch) for one in partitions if self._node.leads(one)]
+        if led != self._cached_of:
+            self._cache.clear()
+            self._cached_of = led
 
 
 def _stored_offset(value: bytes) -> int:
@@ -155,9 +115,10 @@ def _stored_offset(value: bytes) -> int:
         return NO_CURSOR
 
 
-def _as_go_prints(refused: PublishRefused) -> str:
+def refused_cursor(refused: PublishRefused) -> BrokerError:
+    """Say as the real server does that a cursor was not stored."""
     if refused.code is PublishCode.INTERNAL:
-        return refused.text  # an error of NATS, which is no status
+        return BrokerError(Code.INTERNAL, refused.text)  # an error of NATS, which is no status
     status = refused.as_status()
     name = "".join(word.capitalize() for word in status.code.name.split("_"))
-    return f"rpc error: code = {name} desc = {status.text}"
+    return BrokerError(Code.INTERNAL, f"rpc error: code = {name} desc = {status.text}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from liftbridge_aio.model import UNCHECKED_OFFSET, AckPolicy
+from liftbridge_aio.model import UNCHECKED_OFFSET, Ack, AckPolicy
 from liftbridge_aio.publish_check import MAX_HEADER_NAME_BYTES, MAX_HEADERS
 
 from .envelope_size import envelope_size
@@ -22,6 +22,8 @@ class Incoming:
     correlation_id: str
     ack_policy: int
     """As on the wire: an unknown number is stored but never acked."""
+    reply: Callable[[Ack], None]
+    """Takes the acks, one of each partition that answers: at once, later or never."""
     expected_offset: int = UNCHECKED_OFFSET
     stream: str = ""
     """The stream that the publisher named; empty if it named only a subject."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from liftbridge_aio.model import (
     Ack,
     AckError,
@@ -16,7 +18,7 @@ from liftbridge_aio.wire import proto
 from .errors import PublishCode, PublishRefused
 from .incoming import Incoming
 from .reader import ReadRange
-from .state import StreamRequest
+from .requests import StreamRequest
 from .stream_config import StreamConfig
 
 _NACKS = {
@@ -57,8 +59,8 @@ def stream_request(request: proto.CreateStreamRequest) -> StreamRequest:
     )
 
 
-def read_range(request: proto.SubscribeRequest) -> ReadRange:
-    """Read the positions of a Subscribe."""
+def read_range(request: proto.SubscribeRequest, *, reads_in_reverse: bool) -> ReadRange:
+    """Read the positions of a Subscribe; an old server does not see that it is reversed."""
     return ReadRange(
         start=int(request.start_position),
         start_offset=request.start_offset,
@@ -66,13 +68,18 @@ def read_range(request: proto.SubscribeRequest) -> ReadRange:
         stop=int(request.stop_position),
         stop_offset=request.stop_offset,
         stop_timestamp=request.stop_timestamp,
+        reverse=request.reverse and reads_in_reverse,
     )
 
 
 def incoming_message(
-    request: proto.PublishRequest, ack_inbox: str, *, inbox_is_awaited: bool = False
+    request: proto.PublishRequest,
+    ack_inbox: str,
+    reply: Callable[[Ack], None],
+    *,
+    inbox_is_awaited: bool = False,
 ) -> Incoming:
-    """Read what a publisher wants stored."""
+    """Read what a publisher wants stored, and take its acks by `reply`."""
     return Incoming(
         request.key,
         request.value,
@@ -80,6 +87,7 @@ def incoming_message(
         ack_inbox,
         request.correlation_id,
         int(request.ack_policy),
+        reply,
         request.expected_offset,
         request.stream,
         inbox_is_awaited,
@@ -143,7 +151,7 @@ def async_error(refused: PublishRefused, correlation_id: str) -> proto.PublishRe
 
 
 def broker_message(broker: BrokerInfo) -> proto.Broker:
-    """Write the one broker of the cluster."""
+    """Write a broker of the cluster."""
     return proto.Broker(
         id=broker.id,
         host=broker.host,

@@ -1,11 +1,13 @@
-"""One partition: its log, and whether it takes part in anything.
+"""One broker's replica of a partition: its log, and what the broker does with it.
 
 Pure: the time comes in as an argument.
 """
 
 from __future__ import annotations
 
-import enum
+import logging
+from collections.abc import Callable
+from typing import Final
 
 from liftbridge_aio.model import (
     Ack,
@@ -16,87 +18,174 @@ from liftbridge_aio.model import (
     PartitionInfo,
 )
 
+from .group_subscribers import GroupSubscribers
 from .incoming import Incoming
+from .leading import Leading
 from .log import IncorrectOffset, LogReadonly, PartitionLog
-from .stream_config import StreamConfig
+from .log_limits import cleaner_interval
+from .operations import CreateStream
+from .segment import CorruptSegment
 from .subjects import partition_subject
 
-_REPLICAS = 1
+_MILLISECOND: Final = 10**6
 
-
-class PartitionState(enum.Enum):
-    """What a partition does with messages on its subject."""
-
-    LEADING = "leading"
-    PAUSED = "paused"
+_log = logging.getLogger("liftbridge_aio.broker")
 
 
 class Partition:
-    """A partition of a stream, led by the only broker there is."""
+    """A partition as one broker sees it: leading, following, or only knowing of it."""
 
-    def __init__(self, stream: str, base_subject: str, number: int, config: StreamConfig) -> None:
-        """Begin with an empty log.
+    def __init__(
+        self,
+        operation: CreateStream,
+        number: int,
+        epoch: int,
+        server_id: str,
+        open_log: Callable[[], PartitionLog],
+    ) -> None:
+        """Begin as operation says; the log is opened when it is first looked at.
 
         Args:
-            stream: name of the stream.
-            base_subject: subject of the stream.
+            operation: the stream's creation.
             number: the partition's id.
-            config: settings of the stream.
+            epoch: index of the creation.
+            server_id: the broker that sees it.
+            open_log: opens the log.
         """
-        self.stream = stream
-        self.base_subject = base_subject
+        placement = operation.partitions[number]
+        self.stream = operation.name
+        self.base_subject = operation.subject
         self.number = number
-        self.subject = partition_subject(base_subject, number)
-        self.state = PartitionState.LEADING
-        self.log = PartitionLog(concurrency_control=config.optimistic_concurrency_control)
-        self._commits = config.min_isr <= _REPLICAS
+        self.subject = partition_subject(operation.subject, number)
+        self.config = operation.config
+        self.replicas = placement.replicas
+        self.isr = list(placement.replicas)
+        self.leader = placement.leader
+        self.leader_epoch = epoch
+        self.is_paused = False
+        """Whether the partition rests until somebody resumes it."""
+        self.leading: Leading | None = None
+        """Set while this broker leads it."""
+        self.is_following = False
+        self.must_truncate = False
+        """Whether a follower has yet to drop what its leader does not have."""
+        self.leader_seen = 0
+        """When a follower last heard of its leader; Unix nanoseconds."""
+        self.clean_due = 0
+        """When the log is to be cleaned; Unix nanoseconds."""
+        self.subscribers = 0
+        self.group_subscribers = GroupSubscribers()
+        self.on_append: Callable[[], None] | None = None
+        """Told of messages that followers have yet to fetch."""
+        self._server_id = server_id
+        self._open_log = open_log
+        self._opened: PartitionLog | None = None
         self._shown_paused = False
         self._shown_readonly = False
+        self._refuses = False
         self._messages_received = EventTimestamps()
         self._pause_changes = EventTimestamps()
         self._readonly_changes = EventTimestamps()
+        self._idle_since = 0
 
     @property
-    def is_paused(self) -> bool:
-        """Whether the partition rests until somebody resumes it."""
-        return self.state is PartitionState.PAUSED
+    def log(self) -> PartitionLog:
+        """What is stored. After a resume it is another object."""
+        if self._opened is None:
+            self._opened = self._open_log()
+            if self._refuses:
+                self._opened.set_readonly(True)
+            if self.is_paused:
+                self._opened.close()
+        return self._opened
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether this broker keeps the partition."""
+        return self._server_id in self.replicas
+
+    def lead(self, now: int) -> None:
+        """Take messages and serve followers from now on."""
+        followers = [one for one in self.replicas if one != self._server_id]
+        self.is_following = False
+        self.leading = Leading(followers, now)
+        self.log.begin_epoch(self.leader_epoch)
+        self._idle_since = now
+        self.clean_due = now + cleaner_interval(self.config)
+        self.advance(now)
+
+    def follow(self, now: int) -> None:
+        """Fetch from the leader from now on."""
+        self.leading = None
+        self.is_following = True
+        self.must_truncate = True
+        self.leader_seen = now
+        self.clean_due = now + cleaner_interval(self.config)
+
+    def rest(self) -> None:
+        """Neither lead nor follow. Who waits for an ack hears nothing."""
+        self.leading = None
+        self.is_following = False
+
+    def change_leader(self, leader: str, epoch: int) -> None:
+        """Let `leader` lead in the epoch; what this broker does then is for others to say."""
+        self.leader = leader
+        self.leader_epoch = epoch
 
     def pause(self, now: int) -> None:
         """Close the log. Pausing a paused partition only moves the timestamps."""
-        self.state = PartitionState.PAUSED
+        self.rest()
+        self.is_paused = True
         self._shown_paused = True
         self._pause_changes = _after_event(self._pause_changes, now)
-        self.log.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def resume(self, now: int) -> None:
-        """Open the log again; nothing happens if the partition is not paused.
+        """Open the log again.
 
         As on a real server, the metadata goes on to say "paused" (no code there ever takes it
         back) and "readonly", although the new log takes messages.
         """
-        if self.state is PartitionState.LEADING:
-            return
-        self.state = PartitionState.LEADING
+        self.is_paused = False
         self._pause_changes = _after_event(self._pause_changes, now)
-        self.log = self.log.reopened()
+        self._refuses = False
+        self.group_subscribers = GroupSubscribers()
+        if self._opened is not None:
+            self._opened = self._opened.reopened()
 
     def set_readonly(self, readonly: bool, now: int) -> None:
         """Refuse or accept messages."""
-        self.log.set_readonly(readonly)
-        self._shown_readonly = readonly
+        self._shown_readonly = self._refuses = readonly
         self._readonly_changes = _after_event(self._readonly_changes, now)
+        if self._opened is not None:
+            self._opened.set_readonly(readonly)
 
-    def receive(
-        self, subject: str, incoming: Incoming, now: int, max_message_bytes: int
-    ) -> Ack | None:
-        """Store a message that arrived on `subject`, and return what its publisher is told.
+    def close(self) -> None:
+        """Let go of the log; it is opened again when it is looked at."""
+        self.rest()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
-        None: nothing, because it asked for nothing, because the log is read-only (the real server
-        is silent as well), or because it waits for replicas that do not exist.
+    def delete(self) -> None:
+        """Forget what is stored, for good; readers are told."""
+        self.rest()
+        self.log.delete()
+
+    def receive(self, subject: str, incoming: Incoming, now: int, max_message_bytes: int) -> None:
+        """Store a message that arrived on `subject`, and tell its publisher what comes of it.
+
+        It is told nothing if it asked for nothing, if the log is read-only (the real server is
+        silent as well), and as long as too few replicas have the message.
         """
+        leading = self.leading
+        if leading is None:
+            return
         self._messages_received = _after_event(self._messages_received, now)
         if incoming.size > max_message_bytes:
-            return self._ack(subject, incoming, now, error=AckError.TOO_LARGE, commit_timestamp=0)
+            self._answer(subject, incoming, now, AckError.TOO_LARGE, commit_timestamp=0)
+            return
         message = Message(
             self.stream,
             self.number,
@@ -111,46 +200,99 @@ class Partition:
         try:
             offset = self.log.append(message, incoming.expected_offset)
         except IncorrectOffset:
-            return self._ack(subject, incoming, now, error=AckError.INCORRECT_OFFSET)
+            self._answer(subject, incoming, now, AckError.INCORRECT_OFFSET)
+            return
         except LogReadonly:
-            return None
-        if self._commits:
-            self.log.commit(offset)
-        stored = incoming.ack_policy == AckPolicy.LEADER
-        replicated = incoming.ack_policy == AckPolicy.ALL and self._commits
-        return self._ack(subject, incoming, now, offset) if stored or replicated else None
+            return
+        except OSError:
+            _log.exception("cannot store a message of %s/%d", self.stream, self.number)
+            return
+        if incoming.ack_policy == AckPolicy.LEADER:
+            self._answer(subject, incoming, now, offset=offset)
+        elif incoming.ack_policy == AckPolicy.ALL:
+            leading.wait_for_commit(
+                offset,
+                lambda committed: self._answer(
+                    subject, incoming, now, offset=offset, commit_timestamp=committed
+                ),
+            )
+        self.advance(now)
+        if leading.followers and self.on_append is not None:
+            self.on_append()
 
-    def _ack(
+    def advance(self, now: int) -> None:
+        """Commit what all replicas in sync have, if these are enough."""
+        leading = self.leading
+        if leading is None or len(self.isr) < self.config.min_isr:
+            return
+        committed = self.log.newest_offset
+        for replica in self.isr:
+            if replica != self._server_id:
+                committed = min(committed, leading.followers[replica].newest_offset)
+        self.log.commit(committed)
+        leading.settle(committed, now)
+
+    @property
+    def is_cleaned(self) -> bool:
+        """Whether the log forgets and compacts at this moment."""
+        return self.is_following or self.leading is not None
+
+    def clean(self, now: int) -> None:
+        """Roll, forget and compact what is due, and say when to come again."""
+        self.clean_due = now + cleaner_interval(self.config)
+        try:
+            self.log.clean(now)
+        except (OSError, CorruptSegment):
+            _log.exception("cannot clean %s/%d", self.stream, self.number)
+
+    def pause_due(self) -> int | None:
+        """Tell when the partition pauses by itself, if nothing comes; None: never, for now."""
+        config = self.config
+        if self.leading is None or not config.auto_pause_time or config.auto_pause_time < 0:
+            return None
+        if config.auto_pause_disable_if_subscribers and self.subscribers:
+            return None
+        latest = max(self._messages_received.latest or 0, self._idle_since)
+        return latest + config.auto_pause_time * _MILLISECOND
+
+    def postpone_pause(self, now: int) -> None:
+        """Count the partition as busy until now: it could not be paused."""
+        self._idle_since = now
+
+    def _answer(
         self,
         subject: str,
         incoming: Incoming,
         now: int,
-        offset: int = 0,
         error: AckError = AckError.OK,
+        *,
+        offset: int = 0,
         commit_timestamp: int | None = None,
-    ) -> Ack | None:
+    ) -> None:
         if not incoming.ack_inbox:
-            return None
-        return Ack(
-            self.stream,
-            self.base_subject,
-            subject,
-            offset,
-            incoming.ack_inbox,
-            incoming.correlation_id,
-            incoming.known_ack_policy,
-            now,
-            now if commit_timestamp is None else commit_timestamp,
-            error,
+            return
+        incoming.reply(
+            Ack(
+                self.stream,
+                self.base_subject,
+                subject,
+                offset,
+                incoming.ack_inbox,
+                incoming.correlation_id,
+                incoming.known_ack_policy,
+                now,
+                now if commit_timestamp is None else commit_timestamp,
+                error,
+            )
         )
 
-    def info(self, server_id: str) -> PartitionInfo:
+    def info(self) -> PartitionInfo:
         """Describe the partition for metadata."""
         return PartitionInfo(
             id=self.number,
-            leader=server_id,
-            replicas=(server_id,),
-            isr=(server_id,),
+            leader=self.leader,
+            replicas=self.replicas,
+            isr=tuple(self.isr),
             high_watermark=self.log.high_watermark,
             newest_offset=self.log.newest_offset,
             paused=self._shown_paused,

@@ -1,4 +1,4 @@
-"""The embedded broker: a Liftbridge server inside this process."""
+"""One broker's port: it listens, serves, and looks after what has to happen by itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import enum
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -13,15 +14,21 @@ from typing import Final, Self
 from liftbridge_aio.addresses import format_address
 from liftbridge_aio.model import BrokerInfo
 
+from .activity_publisher import ActivityPublisher
 from .clock import Clock
 from .connections import Listener
-from .cursors import CursorStore
 from .fault_injection import FaultInjector
 from .faults import Faults
-from .service import LiftbridgeService
-from .state import ClusterState
+from .group_controller import GroupController
+from .group_procedures import GroupProcedures
+from .member import Member
+from .profile import ServerProfile
+from .service import LiftbridgeService, ServiceCounters
+from .upkeep import Upkeep
 
-_MIB: Final = 2**20
+DEFAULT_GROUP_TIMEOUT: Final = 15.0
+"""Seconds after which a real server expels members and lets them report, by default."""
+
 _BACKLOG: Final = 1024
 
 
@@ -41,6 +48,7 @@ class BrokerStatistics:
     streams: int
     partitions: int
     messages_stored: int
+    """Offsets that were given away by partitions that this broker keeps."""
     messages_delivered: int
     """Sent to subscribers since the broker was made."""
     connections: int
@@ -49,26 +57,41 @@ class BrokerStatistics:
     """Open PublishAsync calls."""
 
 
-class EmbeddedBroker:
-    """A single-node Liftbridge server in memory, to develop and test on.
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """What a broker serves while it runs."""
 
-    It speaks gRPC on a real port, and answers as Liftbridge 1.9.0 does, quirks included. Use it as
-    `async with EmbeddedBroker() as broker: Client(broker.address)`. Its data lives as long as the
-    object: after `stop` it may be started again, on the same port, with everything still there.
+    member: Member
+    groups: GroupController
+    started: Callable[[], None]
+    """Called when the broker takes part in its cluster, before its port is open."""
+    close: Callable[[], None]
+    """Called when it no longer does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """How a broker behaves towards clients. Timeouts in seconds."""
+
+    profile: ServerProfile = ServerProfile.V1_9
+    consumer_timeout: float = DEFAULT_GROUP_TIMEOUT
+    coordinator_timeout: float = DEFAULT_GROUP_TIMEOUT
+    activity: bool = False
+
+
+class BrokerServer:
+    """A broker that can be started and stopped as often as wanted, on the same port.
 
     Start and stop it in one event loop at a time; other calls may come from any task of it.
     """
 
     def __init__(
         self,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        *,
-        server_id: str = "embedded",
-        namespace: str = "liftbridge-default",
-        cursors_partitions: int = 1,
-        max_message_bytes: int = _MIB,
-        max_payload_bytes: int = _MIB,
+        host: str,
+        port: int,
+        server_id: str,
+        open_backing: Callable[[Clock], Backing],
+        settings: BrokerSettings,
     ) -> None:
         """Make a broker that does not listen yet.
 
@@ -76,35 +99,34 @@ class EmbeddedBroker:
             host: address to listen on, and to advertise.
             port: port to listen on; 0: a free one, chosen by the first start.
             server_id: id of the broker in metadata.
-            namespace: first part of the NATS subjects for acks and cursors.
-            cursors_partitions: partitions of `__cursors`; 0: the broker keeps no cursors.
-            max_message_bytes: largest message that is stored, with headers and envelope
-                (`clustering.replication.max.bytes` of a real server).
-            max_payload_bytes: largest message that can be published at all (`max_payload` of
-                NATS). With equal limits, as on a real server by default, this one speaks first.
+            open_backing: called by each start.
+            settings: how it behaves.
 
         Raises:
-            ValueError: a number makes no sense.
+            ValueError: the port makes no sense.
         """
         if not 0 <= port < 2**16:
             text = f"port must be from 0 to 65535, not {port}"
             raise ValueError(text)
-        if cursors_partitions < 0 or max_message_bytes < 1 or max_payload_bytes < 1:
-            text = "cursors_partitions must not be negative, and limits must be positive"
-            raise ValueError(text)
         self._host = host
         self._port = port
         self._server_id = server_id
+        self._open_backing = open_backing
+        self._settings = settings
         self._lifecycle = BrokerState.STOPPED
+        self._backing: Backing | None = None
         self._listener: Listener | None = None
+        self._upkeep: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._state = ClusterState(max_message_bytes, max_payload_bytes)
-        cursors = CursorStore(self._state, f"{namespace}.cursors")
-        clock = Clock()
+        self._counters = ServiceCounters()
+        self._clock = Clock()
         self._injector = FaultInjector()
-        self._faults = Faults(self._injector, clock, lambda: self._listener)
-        cursors.create_stream(cursors_partitions, clock.now_ns())
-        self._service = LiftbridgeService(self._state, cursors, namespace, clock, self._injector)
+        self._faults = Faults(self._injector, self._clock, lambda: self._listener)
+
+    @property
+    def server_id(self) -> str:
+        """Id of the broker in metadata."""
+        return self._server_id
 
     @property
     def host(self) -> str:
@@ -133,26 +155,26 @@ class EmbeddedBroker:
 
     def statistics(self) -> BrokerStatistics:
         """Count what the broker holds and does."""
-        streams = self._state.streams
-        partitions = [one for stream in streams for one in stream.partitions.values()]
-        counters = self._service.counters
+        node = self._backing.member.node if self._backing else None
+        partitions = list(node.partitions()) if node else []
         return BrokerStatistics(
-            streams=len(streams),
+            streams=len(node.streams) if node else 0,
             partitions=len(partitions),
-            messages_stored=sum(partition.log.next_offset for partition in partitions),
-            messages_delivered=counters.messages_delivered,
+            messages_stored=sum(one.log.next_offset for one in partitions if one.is_replica),
+            messages_delivered=self._counters.messages_delivered,
             connections=len(self._listener.connections) if self._listener else 0,
-            subscriptions=counters.subscriptions,
-            publish_sessions=counters.publish_sessions,
+            subscriptions=self._counters.subscriptions,
+            publish_sessions=self._counters.publish_sessions,
         )
 
     async def start(self) -> None:
-        """Listen. The port is open when this returns, and stays the same over restarts.
+        """Recover what is kept, then listen.
 
-        Cancelling it leaves the broker stopped.
+        The port is open when this returns, and stays the same over restarts. Cancelling it leaves
+        the broker stopped.
 
         Raises:
-            OSError: the address cannot be listened on.
+            OSError: the address cannot be listened on, or what is kept cannot be read.
             RuntimeError: the broker is not stopped.
         """
         if self._lifecycle is not BrokerState.STOPPED:
@@ -161,17 +183,53 @@ class EmbeddedBroker:
         self._lifecycle = BrokerState.STARTING
         try:
             listening = await self._bind()
-            listener = Listener(self._service, self._injector)
             try:
-                await listener.start(sock=listening, backlog=_BACKLOG)
+                await self._serve(listening)
             except BaseException:
                 listening.close()
                 raise
         except BaseException:
             self._lifecycle = BrokerState.STOPPED
             raise
-        self._listener = listener
         self._lifecycle = BrokerState.RUNNING
+
+    async def _serve(self, listening: socket.socket) -> None:
+        backing = self._backing = self._open_backing(self._clock)
+        member, settings = backing.member, self._settings
+        member.node.info = BrokerInfo(self._server_id, self._host, self._port)
+        groups = GroupProcedures(
+            member.node.groups,
+            member.node.liveness,
+            backing.groups,
+            self._clock,
+            consumer_timeout=settings.consumer_timeout,
+            coordinator_timeout=settings.coordinator_timeout,
+        )
+        service = LiftbridgeService(
+            member, groups, settings.profile, self._injector, self._counters
+        )
+        listener = Listener(service, self._injector)
+        try:
+            member.controller.start(member.node, self._clock.now_ns())
+            backing.started()
+            await listener.start(sock=listening, backlog=_BACKLOG)
+        except BaseException:
+            self._leave(backing)
+            raise
+        self._listener = listener
+        self._upkeep = asyncio.create_task(
+            self._look_after(member, backing.groups), name=f"broker-upkeep-{self._server_id}"
+        )
+
+    async def _look_after(self, member: Member, groups: GroupController) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(Upkeep(member, groups).run())
+            if self._settings.activity:
+                tasks.create_task(ActivityPublisher(member).run())
+
+    def _leave(self, backing: Backing) -> None:
+        backing.member.controller.stop(backing.member.node)
+        backing.close()
 
     async def _bind(self) -> socket.socket:
         loop = asyncio.get_running_loop()
@@ -190,7 +248,6 @@ class EmbeddedBroker:
             listening.close()
             raise
         self._port = listening.getsockname()[1]
-        self._service.broker = BrokerInfo(self._server_id, self._host, self._port)
         return listening
 
     async def stop(self) -> None:
@@ -208,10 +265,16 @@ class EmbeddedBroker:
 
     async def _shut_down(self) -> None:
         listener, self._listener = self._listener, None
+        upkeep, self._upkeep = self._upkeep, None
         try:
             if listener is not None:
                 await listener.shut_down()
+            if upkeep is not None:
+                upkeep.cancel()
+                await asyncio.wait([upkeep])
         finally:
+            if self._backing is not None:
+                self._leave(self._backing)
             self._stopping = None
             self._lifecycle = BrokerState.STOPPED
 
@@ -245,6 +308,6 @@ class EmbeddedBroker:
     def __repr__(self) -> str:
         statistics = self.statistics()
         return (
-            f"<EmbeddedBroker {self._lifecycle.value} at {self.address},"
+            f"<{type(self).__name__} {self._lifecycle.value} at {self.address},"
             f" {statistics.streams} streams, {statistics.connections} connections>"
         )

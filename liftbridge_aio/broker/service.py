@@ -1,11 +1,8 @@
-"""The procedures of Liftbridge over gRPC: a thin shell around the state of the broker."""
+"""The procedures of Liftbridge, on top of the broker's place in its cluster."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import random
-import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -14,33 +11,29 @@ import anyio
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
-from liftbridge_aio.model import AckPolicy, BrokerInfo
+from liftbridge_aio.model import CURSORS_STREAM, AckPolicy
 from liftbridge_aio.wire import health, proto, rpc
 from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
 
 from . import messages
-from .call import Answer
-from .clock import Clock
-from .cursors import CursorStore
+from .call import Answer, Call
+from .cursors import CursorStore, refused_cursor
 from .errors import BrokerError, Code, PublishRefused
 from .fault_injection import FaultInjector
-from .framing import receive_only, send
+from .framing import receive_only
+from .group_procedures import GroupProcedures
 from .incoming import Incoming
-from .procedures import AnyStream, Procedures
+from .member import FirstAck, Member
+from .procedures import Procedures
+from .profile import ServerProfile
 from .publish_session import PublishSession
-from .reader import ReadEnd, open_reader
-from .state import ClusterState
+from .requests import check_stream_request
+from .subscriber import Subscriber
 
 ENCRYPTION_KEY_VARIABLE: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
 
-_READ_BATCH: Final = 32  # messages sent before other tasks get a turn
 _HEALTHY_SERVICES: Final = frozenset({"", "proto.API"})
-_READ_ENDS: Final = {
-    ReadEnd.STOP_REACHED: (Code.RESOURCE_EXHAUSTED, "Stop offset reached"),
-    ReadEnd.READONLY: (Code.RESOURCE_EXHAUSTED, "End of readonly partition"),
-    ReadEnd.CLOSED: (Code.FAILED_PRECONDITION, "commit log was closed"),
-    ReadEnd.DELETED: (Code.NOT_FOUND, "commit log was deleted"),
-}
+_CURSOR_TIMEOUT: Final = 5.0  # seconds that storing a cursor may take
 
 
 def to_grpc(error: BrokerError) -> GRPCError:
@@ -56,37 +49,41 @@ class ServiceCounters:
     publish_sessions: int = 0
     messages_delivered: int = 0
 
+    def delivered(self, count: int) -> None:
+        """Count messages that were sent to subscribers."""
+        self.messages_delivered += count
+
 
 class LiftbridgeService:
-    """Answers calls. Knows the clock and chance, which the state does not."""
+    """Answers the calls of one broker."""
 
     def __init__(
         self,
-        state: ClusterState,
-        cursors: CursorStore,
-        inbox_prefix: str,
-        clock: Clock,
+        member: Member,
+        groups: GroupProcedures,
+        profile: ServerProfile,
         faults: FaultInjector,
+        counters: ServiceCounters,
     ) -> None:
-        """Serve `state`.
+        """Serve on behalf of a broker.
 
         Args:
-            state: streams and partitions.
-            cursors: the cursors in it.
-            inbox_prefix: first part of the subjects on which acks are asked for.
-            clock: the time that messages are stamped with.
+            member: the broker.
+            groups: answers what concerns consumer groups.
+            profile: which server it behaves like.
             faults: what may befall the messages of calls.
+            counters: what goes on is counted here.
         """
-        self.broker = BrokerInfo("", "", 0)
-        self.counters = ServiceCounters()
-        self._state = state
-        self._cursors = cursors
-        self._inbox_prefix = inbox_prefix
-        self._clock = clock
+        self.counters = counters
+        self._groups = groups
+        self._member = member
+        self._profile = profile
         self._faults = faults
+        self._cursors = CursorStore(member.node)
+        self._storing_cursor = anyio.Lock()
 
     def __mapping__(self) -> Procedures:
-        """Tell grpclib which coroutine answers which path; the rest is UNIMPLEMENTED."""
+        """Tell grpclib which coroutine answers which path."""
         return Procedures(
             [
                 self._unary(rpc.CREATE_STREAM, self.create_stream),
@@ -99,6 +96,10 @@ class LiftbridgeService:
                 self._unary(rpc.PUBLISH_TO_SUBJECT, self.publish_to_subject),
                 self._unary(rpc.SET_CURSOR, self.set_cursor),
                 self._unary(rpc.FETCH_CURSOR, self.fetch_cursor),
+                self._unary(rpc.JOIN_CONSUMER_GROUP, self._groups.join),
+                self._unary(rpc.LEAVE_CONSUMER_GROUP, self._groups.leave),
+                self._unary(rpc.FETCH_CONSUMER_GROUP_ASSIGNMENTS, self._groups.fetch_assignments),
+                self._unary(rpc.REPORT_CONSUMER_GROUP_COORDINATOR, self._groups.report_coordinator),
                 self._unary(rpc.HEALTH_CHECK, self.check_health),
                 (rpc.SUBSCRIBE, self.subscribe),
                 (rpc.PUBLISH_ASYNC, self.publish_async),
@@ -109,227 +110,219 @@ class LiftbridgeService:
     def _unary(
         self,
         procedure: Rpc[RequestT, ReplyT],
-        answer: Callable[[RequestT, AnyStream], Awaitable[ReplyT]],
+        answer: Callable[[RequestT, Call], Awaitable[ReplyT]],
     ) -> tuple[Rpc[RequestT, ReplyT], Answer]:
-        async def handle(stream: AnyStream) -> None:
-            request = await receive_only(stream, procedure)
+        async def handle(call: Call) -> None:
+            request = await receive_only(call, procedure)
             try:
-                reply = await answer(request, stream)
+                reply = await answer(request, call)
             except BrokerError as error:
                 raise to_grpc(error) from error
             except PublishRefused as refused:
                 raise to_grpc(refused.as_status()) from refused
-            await stream.send_message(reply)
+            await call.send_message(reply)
 
         return procedure, handle
 
     async def create_stream(
-        self, request: proto.CreateStreamRequest, _stream: AnyStream
+        self, request: proto.CreateStreamRequest, _call: Call
     ) -> proto.CreateStreamResponse:
         """Create a stream."""
         key = os.environ.get(ENCRYPTION_KEY_VARIABLE, "")
-        self._state.create_stream(
-            messages.stream_request(request),
-            self._clock.now_ns(),
-            encryption_key_bytes=len(os.fsencode(key)),
-        )
+        wanted = messages.stream_request(request)
+        check_stream_request(wanted, encryption_key_bytes=len(os.fsencode(key)))
+        self._member.controller.create_stream(wanted, self._member.clock.now_ns())
         return proto.CreateStreamResponse()
 
     async def delete_stream(
-        self, request: proto.DeleteStreamRequest, _stream: AnyStream
+        self, request: proto.DeleteStreamRequest, _call: Call
     ) -> proto.DeleteStreamResponse:
         """Delete a stream."""
-        self._state.delete_stream(request.name)
+        self._member.controller.delete_stream(request.name, self._member.clock.now_ns())
         return proto.DeleteStreamResponse()
 
     async def pause_stream(
-        self, request: proto.PauseStreamRequest, _stream: AnyStream
+        self, request: proto.PauseStreamRequest, _call: Call
     ) -> proto.PauseStreamResponse:
         """Pause partitions."""
-        self._state.pause(
-            request.name, request.partitions, request.resume_all, self._clock.now_ns()
+        self._member.controller.pause(
+            request.name,
+            request.partitions,
+            self._member.clock.now_ns(),
+            resume_all=request.resume_all,
         )
         return proto.PauseStreamResponse()
 
     async def set_stream_readonly(
-        self, request: proto.SetStreamReadonlyRequest, _stream: AnyStream
+        self, request: proto.SetStreamReadonlyRequest, _call: Call
     ) -> proto.SetStreamReadonlyResponse:
         """Make partitions read-only or writable."""
-        self._state.set_readonly(
-            request.name, request.partitions, request.readonly, self._clock.now_ns()
+        self._member.controller.set_readonly(
+            request.name,
+            request.partitions,
+            self._member.clock.now_ns(),
+            readonly=request.readonly,
         )
         return proto.SetStreamReadonlyResponse()
 
     async def fetch_metadata(
-        self, request: proto.FetchMetadataRequest, _stream: AnyStream
+        self, request: proto.FetchMetadataRequest, _call: Call
     ) -> proto.FetchMetadataResponse:
-        """Describe the broker and streams; unknown ones are entries with an error (W29)."""
-        load = self._state.partition_load
-        broker = BrokerInfo(self.broker.id, self.broker.host, self.broker.port, load, load)
-        names = request.streams or [stream.name for stream in self._state.streams]
+        """Describe brokers, streams and groups; unknown ones are entries with an error (W29)."""
+        names = request.streams or [stream.name for stream in self._member.node.streams]
         return proto.FetchMetadataResponse(
-            brokers=[messages.broker_message(broker)],
+            brokers=[messages.broker_message(one) for one in self._member.brokers()],
             stream_metadata=[self._stream_metadata(name) for name in names],
-            group_metadata=[
-                proto.ConsumerGroupMetadata(
-                    group_id=group, error=proto.ConsumerGroupMetadataError.UNKNOWN_GROUP
-                )
-                for group in request.groups
-            ],
+            group_metadata=[self._group_metadata(name) for name in request.groups],
+        )
+
+    def _group_metadata(self, name: str) -> proto.ConsumerGroupMetadata:
+        group = self._member.node.groups.group(name)
+        if group is None:
+            unknown = proto.ConsumerGroupMetadataError.UNKNOWN_GROUP
+            return proto.ConsumerGroupMetadata(group_id=name, error=unknown)
+        return proto.ConsumerGroupMetadata(
+            group_id=name, coordinator=group.coordinator, epoch=group.epoch
         )
 
     def _stream_metadata(self, name: str) -> proto.StreamMetadata:
-        stream = self._state.stream(name)
+        stream = self._member.node.stream(name)
         if stream is None:
             unknown = proto.StreamMetadataError.UNKNOWN_STREAM
             return proto.StreamMetadata(name=name, error=unknown)
-        return messages.stream_message(stream.info(self.broker.id))
+        return messages.stream_message(stream.info())
 
     async def fetch_partition_metadata(
-        self, request: proto.FetchPartitionMetadataRequest, _stream: AnyStream
+        self, request: proto.FetchPartitionMetadataRequest, _call: Call
     ) -> proto.FetchPartitionMetadataResponse:
         """Describe one partition; nobody leads a paused one."""
-        partition = self._state.partition(request.stream, request.partition)
+        partition = self._member.node.partition(request.stream, request.partition)
         if partition is None:
             raise BrokerError(Code.NOT_FOUND, "partition not found")
-        if partition.is_paused:
+        if partition.leading is None:
             text = "The request should be sent to partition leader"
             raise BrokerError(Code.FAILED_PRECONDITION, text)
-        metadata = messages.partition_message(partition.info(self.broker.id))
+        metadata = messages.partition_message(partition.info())
         return proto.FetchPartitionMetadataResponse(metadata=metadata)
 
-    async def publish(
-        self, request: proto.PublishRequest, stream: AnyStream
-    ) -> proto.PublishResponse:
+    async def publish(self, request: proto.PublishRequest, call: Call) -> proto.PublishResponse:
         """Publish one message; waits for its ack only if the call has a deadline."""
         if not request.stream:
             raise BrokerError(Code.INVALID_ARGUMENT, "no stream provided")
+        ack = FirstAck()
         incoming = messages.incoming_message(
             request,
-            request.ack_inbox or self._inbox(),
-            inbox_is_awaited=_waits_for_ack(request.ack_policy, stream),
+            request.ack_inbox or self._member.inbox(),
+            ack.take,
+            inbox_is_awaited=_waits_for_ack(request.ack_policy, call),
         )
-        acks = self._state.publish(
-            request.stream, request.partition, incoming, self._clock.now_ns(), random.randrange
-        )
+        self._member.publish(request.stream, request.partition, incoming)
         if not incoming.inbox_is_awaited:
             return proto.PublishResponse()
-        if not acks:
-            await _wait_for_deadline()
-        refused = messages.refusal_in(acks[0])
+        acked = await ack.wait()
+        refused = messages.refusal_in(acked)
         if refused is not None:
             raise refused
-        return proto.PublishResponse(ack=messages.ack_message(acks[0]))
+        return proto.PublishResponse(ack=messages.ack_message(acked))
 
     async def publish_to_subject(
-        self, request: proto.PublishToSubjectRequest, stream: AnyStream
+        self, request: proto.PublishToSubjectRequest, call: Call
     ) -> proto.PublishToSubjectResponse:
         """Publish to a NATS subject; a refusal comes back as an ack that carries it (W6)."""
+        ack = FirstAck()
         incoming = Incoming(
             request.key,
             request.value,
             request.headers,
-            request.ack_inbox or self._inbox(),
+            request.ack_inbox or self._member.inbox(),
             request.correlation_id,
             int(request.ack_policy),
+            ack.take,
             expected_offset=0,
-            inbox_is_awaited=_waits_for_ack(request.ack_policy, stream),
+            inbox_is_awaited=_waits_for_ack(request.ack_policy, call),
         )
-        acks = self._state.deliver(
-            request.subject, incoming, self._clock.now_ns(), random.randrange
-        )
+        self._member.deliver(request.subject, incoming)
         if not incoming.inbox_is_awaited:
             return proto.PublishToSubjectResponse()
-        if not acks:
-            await _wait_for_deadline()
-        return proto.PublishToSubjectResponse(ack=messages.ack_message(acks[0]))
+        return proto.PublishToSubjectResponse(ack=messages.ack_message(await ack.wait()))
 
     async def set_cursor(
-        self, request: proto.SetCursorRequest, _stream: AnyStream
+        self, request: proto.SetCursorRequest, _call: Call
     ) -> proto.SetCursorResponse:
-        """Store a cursor."""
+        """Store a cursor; one at a time, as on a real server."""
+        key, partition = self._cursors.locate(request.cursor_id, request.stream, request.partition)
         cursor = proto.Cursor(
             stream=request.stream,
             partition=request.partition,
             cursor_id=request.cursor_id,
             offset=request.offset,
         )
-        self._cursors.set(cursor, self._inbox(), self._clock.now_ns(), random.randrange)
+        ack = FirstAck()
+        incoming = Incoming(
+            key,
+            bytes(cursor),
+            {},
+            self._member.inbox(),
+            "",
+            AckPolicy.ALL,
+            ack.take,
+            expected_offset=0,
+            stream=CURSORS_STREAM,
+        )
+        try:
+            with anyio.fail_after(_CURSOR_TIMEOUT):
+                async with self._storing_cursor:
+                    self._member.publish(CURSORS_STREAM, partition.number, incoming)
+                    refused = messages.refusal_in(await ack.wait())
+                    if refused is not None:
+                        raise refused
+                    self._cursors.remember(key, cursor.offset)
+        except TimeoutError as error:
+            raise BrokerError(Code.INTERNAL, "context deadline exceeded") from error
+        except PublishRefused as refused:
+            raise refused_cursor(refused) from refused
         return proto.SetCursorResponse()
 
     async def fetch_cursor(
-        self, request: proto.FetchCursorRequest, _stream: AnyStream
+        self, request: proto.FetchCursorRequest, _call: Call
     ) -> proto.FetchCursorResponse:
         """Return a cursor, or -1."""
-        offset = self._cursors.get(
-            request.cursor_id, request.stream, request.partition, self._clock.now_ns()
-        )
+        key, partition = self._cursors.locate(request.cursor_id, request.stream, request.partition)
+        offset = self._cursors.remembered(key)
+        if offset is None:
+            if partition.log.newest_offset >= 0:
+                self._member.resume(CURSORS_STREAM, partition.number)
+            offset = self._cursors.look_up(key, partition)
         return proto.FetchCursorResponse(offset=offset)
 
     async def check_health(
-        self, request: health.HealthCheckRequest, _stream: AnyStream
+        self, request: health.HealthCheckRequest, _call: Call
     ) -> health.HealthCheckResponse:
         """Say that the service is up."""
         if request.service not in _HEALTHY_SERVICES:
             raise BrokerError(Code.NOT_FOUND, "unknown service")
         return health.HealthCheckResponse(status=health.HealthCheckResponseServingStatus.SERVING)
 
-    async def subscribe(self, stream: AnyStream) -> None:
-        """Send a partition's messages, first an empty one that says all is well (W16)."""
-        request = await receive_only(stream, rpc.SUBSCRIBE)
+    async def subscribe(self, call: Call) -> None:
+        """Send a partition's messages."""
+        request = await receive_only(call, rpc.SUBSCRIBE)
         self.counters.subscriptions += 1
         try:
-            await self._send_log(stream, request)
+            subscriber = Subscriber(self._member, self._profile, self.counters.delivered)
+            await subscriber.serve(call, request)
         except BrokerError as error:
             raise to_grpc(error) from error
         finally:
             self.counters.subscriptions -= 1
 
-    async def _send_log(self, stream: AnyStream, request: proto.SubscribeRequest) -> None:
-        if request.consumer and request.consumer.group_id and not request.consumer.consumer_id:
-            text = "Consumer id cannot be empty when group id is provided"
-            raise BrokerError(Code.INVALID_ARGUMENT, text)
-        partition = self._state.partition(request.stream, request.partition)
-        if partition is None:
-            raise BrokerError(Code.NOT_FOUND, "No such partition")
-        if request.resume:
-            self._state.resume(request.stream, request.partition, self._clock.now_ns())
-        log = partition.log  # a later resume gives the partition another log
-        reader = open_reader(log, messages.read_range(request))
-        await stream.send_message(proto.Message())
-        changed = asyncio.Event()
-        log.watch(changed.set)
-        try:
-            while True:
-                changed.clear()
-                batch = reader.poll(_READ_BATCH)
-                if isinstance(batch, ReadEnd):
-                    raise BrokerError(*_READ_ENDS[batch])
-                if not batch:
-                    await changed.wait()
-                for message in batch:
-                    await send(stream, messages.stored_message(message))
-                self.counters.messages_delivered += len(batch)
-                await asyncio.sleep(0)  # sending need not wait for anything
-        finally:
-            log.unwatch(changed.set)
-
-    async def publish_async(self, stream: AnyStream) -> None:
+    async def publish_async(self, call: Call) -> None:
         """Take messages and answer each with an ack or an error."""
         self.counters.publish_sessions += 1
         try:
-            await PublishSession(self._state, self._inbox(), self._clock).serve(stream)
+            await PublishSession(self._member).serve(call)
         finally:
             self.counters.publish_sessions -= 1
 
-    def _inbox(self) -> str:
-        return f"{self._inbox_prefix}.ack.{secrets.token_hex(11)}"
 
-
-def _waits_for_ack(ack_policy: int, stream: AnyStream) -> bool:
-    return ack_policy != AckPolicy.NONE and stream.deadline is not None
-
-
-async def _wait_for_deadline() -> None:
-    # grpclib ends the call with DEADLINE_EXCEEDED once its time is over.
-    await anyio.sleep_forever()
+def _waits_for_ack(ack_policy: int, call: Call) -> bool:
+    return ack_policy != AckPolicy.NONE and call.deadline is not None

@@ -1,0 +1,313 @@
+"""What Raft is to a cluster: one list of operations that all brokers agree on.
+
+Pure: time comes in as an argument, nothing waits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Final
+
+from .errors import BrokerError, Code
+from .failover import FailoverReports, partition_quorum
+from .node import Node
+from .operations import (
+    ChangeLeader,
+    CreateStream,
+    DeleteStream,
+    ExpandIsr,
+    Operation,
+    PartitionPlacement,
+    PauseStream,
+    ResumeStream,
+    SetStreamReadonly,
+    ShrinkIsr,
+)
+from .partition import Partition
+from .requests import MAX_REPLICATION, StreamRequest, refuse_reserved
+
+_NANOSECONDS: Final = 10**9
+_LEADER_TIMEOUT: Final = 15.0  # seconds, as on a real server
+
+
+class Controller:
+    """Checks and orders what happens, on behalf of the one broker that leads the others.
+
+    It needs more than half of the brokers, as Raft does. A broker that is held hears nothing of
+    what happens until it is released.
+    """
+
+    def __init__(
+        self,
+        keep: Callable[[int, Operation], None] | None = None,
+        *,
+        leader_timeout: float = _LEADER_TIMEOUT,
+    ) -> None:
+        """Begin without brokers.
+
+        Args:
+            keep: stores an operation and its index before it is applied; raises OSError.
+            leader_timeout: seconds for which a report of a dead leader counts.
+        """
+        self.nodes: dict[str, Node] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self._keep = keep
+        self._operations: list[tuple[int, Operation]] = []
+        self._held: set[str] = set()
+        self._leader: Node | None = None
+        self._leader_reports: FailoverReports[Partition] = FailoverReports(
+            round(leader_timeout * _NANOSECONDS)
+        )
+
+    def after(self, index: int) -> Sequence[tuple[int, Operation]]:
+        """Return what has happened since `index`, with indices."""
+        position = bisect_right(self._operations, index, key=itemgetter(0))
+        return self._operations[position:]
+
+    @property
+    def last_index(self) -> int:
+        """Index of the last operation; 0: there was none."""
+        return self._operations[-1][0] if self._operations else 0
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each operation."""
+        self._watchers.append(callback)
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        """Undo `watch`."""
+        self._watchers.remove(callback)
+
+    def replay(self, kept: Iterable[tuple[int, Operation]]) -> None:
+        """Take what was kept earlier; no broker may have started yet."""
+        self._operations.extend(kept)
+
+    def start(self, node: Node, now: int) -> None:
+        """Let a broker take part, from where it left off or as a new one."""
+        self.nodes.setdefault(node.server_id, node)
+        self._catch_up(node, now)
+        node.start(now)
+
+    def stop(self, node: Node) -> None:
+        """Let a broker take part no more, until `start`."""
+        node.stop()
+        if self._leader is node:
+            self._leader = None
+
+    def hold(self, server_id: str) -> None:
+        """Let a broker hear nothing of what happens from now on."""
+        self._held.add(server_id)
+        if self._leader is not None and self._leader.server_id == server_id:
+            self._leader = None
+
+    def release(self, server_id: str, now: int) -> None:
+        """Let a held broker hear what it missed."""
+        self._held.discard(server_id)
+        node = self.nodes[server_id]
+        if node.is_running:
+            self._catch_up(node, now)
+
+    def leader(self) -> Node:
+        """Return the broker that decides, and what it knows.
+
+        Raises:
+            BrokerError: fewer than half of the brokers run.
+        """
+        if self._leader is not None and 2 * self._running() > len(self.nodes):
+            return self._leader
+        candidates = [
+            node
+            for server_id, node in sorted(self.nodes.items())
+            if node.is_running and server_id not in self._held
+        ]
+        if 2 * len(candidates) <= len(self.nodes):
+            raise BrokerError(Code.INTERNAL, "no known metadata leader")
+        self._leader = candidates[0]
+        return self._leader
+
+    def has_leader(self) -> bool:
+        """Tell whether anything can be decided now."""
+        try:
+            self.leader()
+        except BrokerError:
+            return False
+        return True
+
+    def propose(self, operation: Operation, now: int) -> int:
+        """Let something happen that was checked, and return its index.
+
+        Raises:
+            BrokerError: nobody decides, or it cannot be kept.
+        """
+        leader = self.leader()
+        index = self.last_index + 1
+        if self._keep is not None:
+            try:
+                self._keep(index, operation)
+            except OSError as error:
+                text = f"cannot keep what happens: {error}"
+                raise BrokerError(Code.INTERNAL, text) from error
+        self._operations.append((index, operation))
+        leader.apply(index, operation, now)
+        for server_id, node in self.nodes.items():
+            if node is not leader and node.is_running and server_id not in self._held:
+                self._catch_up(node, now)
+        for callback in self._watchers:
+            callback()
+        return index
+
+    def create_stream(self, request: StreamRequest, now: int) -> None:
+        """Create a stream that was checked by itself.
+
+        Raises:
+            BrokerError: it exists, or there are too few brokers for it.
+        """
+        leader = self.leader()
+        factor = request.replication_factor or 1
+        if factor == MAX_REPLICATION:
+            factor = len(self.nodes)
+        if factor > len(self.nodes):
+            text = f"Invalid replicationFactor {factor}, cluster size {len(self.nodes)}"
+            raise BrokerError(Code.INVALID_ARGUMENT, text)
+        if leader.stream(request.name) is not None:
+            raise BrokerError(Code.ALREADY_EXISTS, "stream already exists")
+        # As on a real server, the partitions of one stream do not count for each other: all get
+        # the same replicas and the same leader.
+        replicas = sorted(self.nodes, key=leader.loads.kept)[:factor]
+        placement = PartitionPlacement(
+            replicas=tuple(replicas), leader=min(replicas, key=leader.loads.led)
+        )
+        self.propose(
+            CreateStream(
+                name=request.name,
+                subject=request.subject,
+                group=request.group,
+                config=request.config,
+                created=now,
+                partitions=(placement,) * max(request.partitions, 1),
+            ),
+            now,
+        )
+
+    def delete_stream(self, name: str, now: int) -> None:
+        """Delete a stream and everything in it; readers are told.
+
+        Raises:
+            BrokerError: there is no such stream, or it is an internal one.
+        """
+        refuse_reserved(name)
+        if self.leader().stream(name) is None:
+            raise BrokerError(Code.NOT_FOUND, "stream does not exist")
+        self.propose(DeleteStream(stream=name), now)
+
+    def pause(
+        self, name: str, numbers: Iterable[int], now: int, *, resume_all: bool = False
+    ) -> None:
+        """Pause partitions; no numbers mean all. The latest `resume_all` of a stream holds.
+
+        Raises:
+            BrokerError: there is no such stream or partition; nothing is paused then.
+        """
+        partitions = tuple(numbers)
+        self.leader().existing(name, partitions)
+        operation = PauseStream(stream=name, partitions=partitions, resume_all=resume_all, at=now)
+        self.propose(operation, now)
+
+    def resume(self, name: str, numbers: tuple[int, ...], now: int) -> None:
+        """Wake partitions; nothing happens where there are none.
+
+        Raises:
+            BrokerError: there is no such stream or partition.
+        """
+        if numbers:
+            self.leader().existing(name, numbers)
+            self.propose(ResumeStream(stream=name, partitions=numbers, at=now), now)
+
+    def set_readonly(self, name: str, numbers: Iterable[int], now: int, *, readonly: bool) -> None:
+        """Make partitions read-only or writable; no numbers mean all.
+
+        Raises:
+            BrokerError: there is no such stream or partition; nothing is changed then.
+        """
+        partitions = tuple(numbers)
+        self.leader().existing(name, partitions)
+        operation = SetStreamReadonly(stream=name, partitions=partitions, readonly=readonly, at=now)
+        self.propose(operation, now)
+
+    def shrink_isr(self, partition: Partition, replica: str, now: int) -> None:
+        """Count a replica as out of sync, on behalf of the leader.
+
+        Raises:
+            BrokerError: there is no such partition, or it has another leader by now.
+        """
+        self._check_leadership(partition)
+        operation = ShrinkIsr(stream=partition.stream, partition=partition.number, replica=replica)
+        self.propose(operation, now)
+
+    def expand_isr(self, partition: Partition, replica: str, now: int) -> None:
+        """Count a replica as in sync again, on behalf of the leader.
+
+        Raises:
+            BrokerError: there is no such partition, or it has another leader by now.
+        """
+        self._check_leadership(partition)
+        operation = ExpandIsr(stream=partition.stream, partition=partition.number, replica=replica)
+        self.propose(operation, now)
+
+    def report_leader(self, partition: Partition, replica: str, now: int) -> None:
+        """Note that a follower hears nothing of its leader; elect another if enough do.
+
+        Raises:
+            BrokerError: there is no such partition, it has another leader by now, or nobody else
+                may lead it.
+        """
+        known = self._check_leadership(partition)
+        quorum = partition_quorum(len(known.isr))
+        if self._leader_reports.add(known, replica, quorum, now):
+            self.elect_leader(known, now)
+
+    def elect_leader(self, partition: Partition, now: int) -> None:
+        """Let another replica in sync lead a partition.
+
+        Raises:
+            BrokerError: there is none.
+        """
+        candidates = [one for one in partition.isr if one != partition.leader]
+        if not candidates:
+            raise BrokerError(Code.FAILED_PRECONDITION, "No ISR candidates")
+        leader = min(candidates, key=self.leader().loads.led)
+        self.move_leader(partition, leader, now)
+
+    def move_leader(self, partition: Partition, leader: str, now: int) -> None:
+        """Let this broker lead a partition, or nobody where the id is empty.
+
+        Raises:
+            BrokerError: nobody decides.
+        """
+        operation = ChangeLeader(stream=partition.stream, partition=partition.number, leader=leader)
+        self.propose(operation, now)
+
+    def _check_leadership(self, partition: Partition) -> Partition:
+        known = self.leader().partition(partition.stream, partition.number)
+        if known is None:
+            text = f"No such partition [stream={partition.stream}, partition={partition.number}]"
+            raise BrokerError(Code.FAILED_PRECONDITION, text)
+        if (known.leader, known.leader_epoch) != (partition.leader, partition.leader_epoch):
+            text = (
+                "Leader generation mismatch, current leader:"
+                f" {known.leader} epoch: {known.leader_epoch},"
+                f" got leader: {partition.leader} epoch: {partition.leader_epoch}"
+            )
+            raise BrokerError(Code.FAILED_PRECONDITION, text)
+        return known
+
+    def _running(self) -> int:
+        return sum(
+            node.is_running and server_id not in self._held
+            for server_id, node in self.nodes.items()
+        )
+
+    def _catch_up(self, node: Node, now: int) -> None:
+        for index, operation in self.after(node.applied):
+            node.apply(index, operation, now)

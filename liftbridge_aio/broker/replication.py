@@ -1,0 +1,54 @@
+"""How a follower gets what its leader has (pure).
+
+A follower asks with the offset that it has reached, and is given what follows and the leader's
+high watermark. So a leader learns from the next request that messages have arrived, commits them,
+and the follower hears of that with the answer after: its high watermark lags by one round.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .partition import Partition
+
+_BATCH: Final = 1_000  # messages
+
+
+def fetch(leader: Partition, follower: Partition, server_id: str, now: int) -> bool:
+    """Let a follower fetch once.
+
+    Args:
+        leader: the leader's side of the partition.
+        follower: the follower's side.
+        server_id: the follower's broker.
+        now: Unix nanoseconds.
+
+    Returns:
+        Whether another round would bring something new to either side.
+    """
+    leading = leader.leading
+    if leading is None or not follower.is_following or follower.leader_epoch != leader.leader_epoch:
+        return False
+    follower.leader_seen = now
+    if follower.must_truncate:
+        _truncate(leader, follower)
+    log = follower.log
+    progress = leading.followers[server_id]
+    progress.seen = now
+    if progress.newest_offset != log.newest_offset:
+        progress.newest_offset = log.newest_offset
+        leader.advance(now)
+    high_watermark = leader.log.high_watermark
+    batch = leader.log.read_stored(log.next_offset, _BATCH)
+    if batch:
+        log.append_replicated(batch, leader.log.epochs)
+    else:
+        progress.caught_up = now
+    log.commit(high_watermark)
+    return bool(batch) or log.high_watermark < leader.log.high_watermark
+
+
+def _truncate(leader: Partition, follower: Partition) -> None:
+    # What this follower has beyond the end of its last epoch on the leader was never committed.
+    follower.log.truncate(leader.log.end_offset_of(follower.log.last_epoch))
+    follower.must_truncate = False
