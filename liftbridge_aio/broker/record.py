@@ -23,6 +23,7 @@ write, are none. Subject and reply subject are kept as the headers `subject` and
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -35,12 +36,13 @@ MARKER: Final = b"\xf7Lb\x01"
 MAX_HEADER_NAME_BYTES: Final = 0xFFFF
 """Longest header name that a record can hold; a real server dies of half of that."""
 
+_HEADER: Final = Struct(">4sIqqIIIII")
 _FIELDS: Final = Struct(">4sIqqIII")
 _CHECKSUMS: Final = Struct(">II")
 _LENGTHS: Final = Struct(">HI")
 _POSITION_MASK: Final = 0xFFFF_FFFF
 
-HEADER_BYTES: Final = _FIELDS.size + _CHECKSUMS.size
+HEADER_BYTES: Final = _HEADER.size
 """Length of the part before key and value."""
 
 
@@ -63,15 +65,11 @@ class CorruptRecord(Exception):
 
 
 class RecordMark(NamedTuple):
-    """What a record says of itself in its header."""
+    """What a record says of itself."""
 
-    marker: bytes
     size: int
     offset: int
     timestamp: int
-    key_length: int
-    value_length: int
-    header_count: int
 
 
 def record_size(message: Message) -> int:
@@ -122,8 +120,8 @@ def check(data: bytes, start: int, position: int) -> RecordMark:
         TornRecord: `data` ends too early.
         CorruptRecord: a checksum does not fit.
     """
-    mark, _ = _checked(data, start, position)
-    return mark
+    (_, size, offset, timestamp, *_), _ = _checked(data, start, position)
+    return RecordMark(size, offset, timestamp)
 
 
 def decode(
@@ -138,28 +136,24 @@ def decode(
         TornRecord: `data` ends too early.
         CorruptRecord: a checksum does not fit.
     """
-    mark, body = _checked(data, start, position)
-    value_at = mark.key_length
-    at = value_at + mark.value_length
-    headers: dict[str, bytes] = {}
-    for _ in range(mark.header_count):
-        name_length, length = _LENGTHS.unpack_from(body, at)
-        name_at = at + _LENGTHS.size
-        header_at = name_at + name_length
-        at = header_at + length
-        headers[body[name_at:header_at].decode()] = body[header_at:at]
+    fields, body = _checked(data, start, position)
+    _, size, offset, timestamp, key_length, value_length, header_count, _, _ = fields
+    value_end = key_length + value_length
+    packed = body[value_end:]
+    read_headers = _headers_like_before if len(packed) <= _LONGEST_REMEMBERED else _headers
+    headers, subject, reply_subject = read_headers(packed, header_count)
     message = Message(
         stream,
         partition,
-        mark.offset,
-        body[:value_at],
-        body[value_at : value_at + mark.value_length],
-        mark.timestamp,
-        headers,
-        headers.get("subject", b"").decode(),
-        headers.get("reply", b"").decode(),
+        offset,
+        body[:key_length],
+        body[key_length:value_end],
+        timestamp,
+        headers.copy(),
+        subject,
+        reply_subject,
     )
-    return message, start + mark.size
+    return message, start + size
 
 
 def find_header(data: bytes, start: int, position: int) -> int | None:
@@ -189,22 +183,39 @@ def find_header(data: bytes, start: int, position: int) -> int | None:
     return None
 
 
-def _checked(data: bytes, start: int, position: int) -> tuple[RecordMark, bytes]:
+def _checked(
+    data: bytes, start: int, position: int
+) -> tuple[tuple[bytes, int, int, int, int, int, int, int, int], bytes]:
     body_at = start + HEADER_BYTES
     if len(data) < body_at:
         raise TornRecord(HEADER_BYTES)
-    fields = data[start : start + _FIELDS.size]
-    header_checksum, body_checksum = _CHECKSUMS.unpack_from(data, start + _FIELDS.size)
-    if crc32(fields, position & _POSITION_MASK) != header_checksum:
+    fields = _HEADER.unpack_from(data, start)
+    size, header_checksum, body_checksum = fields[1], fields[7], fields[8]
+    if crc32(data[start : start + _FIELDS.size], position & _POSITION_MASK) != header_checksum:
         raise CorruptRecord("the checksum of its header does not fit")
-    mark = RecordMark._make(_FIELDS.unpack(fields))
-    end = start + mark.size
-    if len(data) < end:
-        raise TornRecord(mark.size)
-    body = data[body_at:end]
+    body = data[body_at : start + size]
+    if len(body) < size - HEADER_BYTES:
+        raise TornRecord(size)
     if crc32(body, header_checksum) != body_checksum:
-        raise CorruptRecord("the checksum of its body does not fit", mark.size)
-    return mark, body
+        raise CorruptRecord("the checksum of its body does not fit", size)
+    return fields, body
+
+
+def _headers(packed: bytes, count: int) -> tuple[dict[str, bytes], str, str]:
+    headers: dict[str, bytes] = {}
+    at = 0
+    for _ in range(count):
+        name_length, length = _LENGTHS.unpack_from(packed, at)
+        name_at = at + _LENGTHS.size
+        header_at = name_at + name_length
+        at = header_at + length
+        headers[packed[name_at:header_at].decode()] = packed[header_at:at]
+    return headers, headers.get("subject", b"").decode(), headers.get("reply", b"").decode()
+
+
+# Most messages of a stream have the same headers, and reading these is half the work.
+_headers_like_before = lru_cache(maxsize=32)(_headers)
+_LONGEST_REMEMBERED: Final = 512
 
 
 def _check_subjects(message: Message) -> None:
