@@ -6,17 +6,17 @@ that tests need no sleep:
 
     async with EmbeddedBroker() as broker, Client(broker.address) as client:
         await client.create_stream("orders")
+        await client.publish("orders", b"one")
 
-        # The first two FetchMetadata of the next client fail; it tries again.
+        # Two calls fail, and the client tries again.
         refused = broker.faults.fail("FetchMetadata", times=2, code="UNAVAILABLE")
-        async with Client(broker.address) as other:
-            await other.publish("orders", b"one")
+        await client.fetch_metadata()
         assert refused.applied == 2
 
         # The message is stored, but its ack is lost.
         lost = broker.faults.drop("PublishAsync", at="reply")
         with pytest.raises(AckTimeout):
-            await client.publish("orders", b"two", timeout=0.2)
+            await client.publish("orders", b"two", ack_timeout=0.2)
         assert lost.applied == 1
 
         # A subscription hangs until it is let go.
@@ -26,9 +26,9 @@ that tests need no sleep:
             stalled.release()
             assert [(await anext(messages)).value for _ in range(2)] == [b"one", b"two"]
 
-        # All connections break; the client goes on.
+        # All connections break; the client goes on, over new ones.
         await broker.faults.cut_links(reset=True)
-        await client.publish("orders", b"three")
+        await client.publish("orders", b"three", retry=Retry(attempts=3))
 
         broker.faults.assert_all_applied()
 
@@ -301,7 +301,7 @@ class Faults:
             carrying: only connections on which such a call is open; None: all.
             most: at most so many; None: all of these.
             reset: reset them at once, so that what is on its way is lost. Otherwise they are closed
-                in order, and what was sent arrives.
+                in order, and what was sent arrives unless the client is sending, too.
 
         Returns:
             How many there were.
