@@ -22,7 +22,9 @@ TIMING: Final[Mapping[str, Setting]] = {
     "clustering.replica.max.lag.time": "1s",
     "clustering.replica.max.idle.wait": "500ms",
     "clustering.replica.fetch.timeout": "500ms",
-    "metadata.cache.max.age": "1s",
+    # Within this time brokers list dead peers too; after it, every question for metadata takes
+    # seconds while a peer is dead (W28), and lists without it stay as long (W29).
+    "metadata.cache.max.age": "2m",
     "groups.consumer.timeout": "3s",
     "groups.coordinator.timeout": "3s",
 }
@@ -159,12 +161,14 @@ class LiftbridgeCluster:
                 node.thaw()
                 node.launch()
             lacking = in_own_loop(missing(self.addresses))
-            if not lacking:
+            if lacking is None:
                 return
+            if lacking.restart:
+                self.nodes[lacking.restart].kill()
             if time.monotonic() > deadline:
                 logs = "\n".join(
                     f"{name}:\n{node.log[-1500:]}" for name, node in self.nodes.items()
                 )
-                message = f"{lacking}\n{logs}"
+                message = f"{lacking.text}\n{logs}"
                 raise ClusterNotHealthy(message)
             time.sleep(0.1)

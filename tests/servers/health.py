@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from grpclib.client import Channel, UnaryUnaryMethod
@@ -20,8 +21,16 @@ CURSORS: Final = "__cursors"
 Views = dict[str, proto.FetchMetadataResponse]
 
 
-async def missing(addresses: Mapping[str, str]) -> str:
-    """What keeps the cluster from being as good as new; empty if nothing does.
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What a cluster lacks, and the node that has to be restarted for it, if any."""
+
+    text: str
+    restart: str = ""
+
+
+async def missing(addresses: Mapping[str, str]) -> Lack | None:
+    """What keeps the cluster from being as good as new; None if nothing does.
 
     As good as new is: every node knows every other, all replicas of the cursors are in sync, there
     are no streams of anybody, a new stream with a replica on every node takes a publish through
@@ -30,15 +39,15 @@ async def missing(addresses: Mapping[str, str]) -> str:
     channels = {node_id: Channel(*_host_and_port(each)) for node_id, each in addresses.items()}
     try:
         views = await _views(channels)
-        return (
-            _unknown_brokers(views)
-            or _cursors_out_of_sync(views)
+        text = (
+            _cursors_out_of_sync(views)
             or await _leftovers(channels, views)
             or await _unreplicated(channels)
             or await _no_cursors(channels)
         )
+        return Lack(text) if text else _unknown_brokers(views)
     except (GRPCError, StreamTerminatedError, OSError, TimeoutError) as error:
-        return f"{type(error).__name__}: {error}"
+        return Lack(f"{type(error).__name__}: {error}")
     finally:
         for channel in channels.values():
             channel.close()
@@ -55,11 +64,12 @@ async def _views(channels: Mapping[str, Channel]) -> Views:
     return dict(zip(channels, await asyncio.gather(*calls), strict=True))
 
 
-def _unknown_brokers(views: Views) -> str:
+def _unknown_brokers(views: Views) -> Lack | None:
+    """A node that asked for the brokers while one was dead, and will not ask again soon (W29)."""
     for node_id, view in views.items():
-        if known := set(views) - {broker.id for broker in view.brokers}:
-            return f"{node_id} does not list {sorted(known)}"
-    return ""
+        if unknown := set(views) - {broker.id for broker in view.brokers}:
+            return Lack(f"{node_id} does not list {sorted(unknown)}", restart=node_id)
+    return None
 
 
 def _cursors_out_of_sync(views: Views) -> str:
