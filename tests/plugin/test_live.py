@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from liftbridge_aio.broker import EmbeddedBroker
+from servers.node import LiftbridgeNode
 
 pytest_plugins = ["pytester"]
 
@@ -59,6 +60,14 @@ def test_the_client_of_a_live_test_uses_the_named_server(
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines([f"liftbridge: live server {server.address}"])
     assert server.statistics().messages_stored == 1
+
+
+def test_a_real_server_serves(
+    pytester: pytest.Pytester, real_server: LiftbridgeNode, stream_name: str
+) -> None:
+    pytester.makepyfile(LIVE_TEST.replace("orders", stream_name))
+    address = f"--liftbridge-address={real_server.address}"
+    pytester.runpytest_inprocess(*ARGUMENTS, address).assert_outcomes(passed=1)
 
 
 def test_one_of_several_addresses_is_enough(
