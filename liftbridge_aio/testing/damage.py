@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 from typing import Final
 
@@ -129,8 +130,8 @@ class Damager:
             stop = piece.stop
             if self._end is not None:
                 stop = min(stop, self._end[1] - self._position)
-            for flips in self._flips:
-                marks += flips.apply(out, piece, stop, self._position)
+            hits = [flips.apply(out, piece, stop, self._position) for flips in self._flips]
+            marks += sorted(chain.from_iterable(hits), key=lambda mark: mark.position)
             if self._end is not None and stop == self._end[1] - self._position:
                 marks.append(Mark(*self._end, f"within {_name(piece)}"))
                 self._ended = True

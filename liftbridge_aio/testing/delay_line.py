@@ -90,7 +90,8 @@ class DelayLine:
             else:
                 self._pieces.popleft()
         self.size -= len(out)
-        self._credit -= len(out)
+        if self._conditions.bytes_per_second is not None:
+            self._credit -= len(out)
         return bytes(out)
 
     def ready_at(self, now: float) -> float | None:

@@ -1,101 +1,17 @@
-"""The fault proxy, against plain TCP programs."""
+"""The fault proxy, against plain TCP programs: its life, and faults that end connections."""
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from liftbridge_aio.addresses import parse_address
 from liftbridge_aio.testing import FaultProxy
-
-BOUND = 5.0
-"""Seconds after which a wait has failed."""
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Dial = Callable[[], Awaitable[Streams]]
-
-
-class EchoServer:
-    """Sends back what it gets, until the end of it; then ends its own side."""
-
-    def __init__(self) -> None:
-        self.writers: list[asyncio.StreamWriter] = []
-        self.ended = 0
-        self.reads = asyncio.Event()
-        self.reads.set()
-        self.address = ""
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.writers.append(writer)
-        with contextlib.suppress(ConnectionError):
-            while True:
-                await self.reads.wait()
-                data = await reader.read(65_536)
-                if not data:
-                    break
-                writer.write(data)
-                await writer.drain()
-        self.ended += 1
-        writer.close()
-
-
-@pytest.fixture
-async def echo() -> AsyncIterator[EchoServer]:
-    echo = EchoServer()
-    server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
-    echo.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    yield echo
-    server.close()
-    for writer in echo.writers:
-        writer.transport.abort()
-    await asyncio.wait_for(server.wait_closed(), BOUND)
-    await eventually(lambda: echo.ended == len(echo.writers))
-
-
-@pytest.fixture
-async def proxy(echo: EchoServer) -> AsyncIterator[FaultProxy]:
-    async with FaultProxy(echo.address) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-async def dial(proxy: FaultProxy) -> AsyncIterator[Dial]:
-    """Opens connections through the proxy and closes them in the end."""
-    writers = []
-
-    async def open_connection() -> Streams:
-        reader, writer = await asyncio.open_connection(*parse_address(proxy.address))
-        writers.append(writer)
-        return reader, writer
-
-    yield open_connection
-    for writer in writers:
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(BOUND):
-        while not condition():  # noqa: ASYNC110 (what it waits for happens elsewhere)
-            await asyncio.sleep(0.005)
-
-
-async def exchange(streams: Streams, data: bytes) -> bytes:
-    reader, writer = streams
-    writer.write(data)
-    return await asyncio.wait_for(reader.readexactly(len(data)), BOUND)
-
-
-async def ended(reader: asyncio.StreamReader) -> bool:
-    """Whether the connection is over, be it by an end or by a reset."""
-    try:
-        return await asyncio.wait_for(reader.read(1), BOUND) == b""
-    except ConnectionError:
-        return True
+from testing.tcp import BOUND, Dial, EchoServer, ended, eventually, exchange, reset_by_hand
 
 
 async def test_bytes_pass_unchanged_both_ways_and_are_counted(
@@ -272,3 +188,73 @@ async def test_its_repr_says_how_it_stands(echo: EchoServer) -> None:
         await proxy.refuse()
         assert "refusing" in repr(proxy)
     assert "closed" in repr(proxy)
+
+
+async def test_reset_is_a_reset_at_both_ends_and_new_connections_come(
+    dial: Dial, proxy: FaultProxy, echo: EchoServer
+) -> None:
+    streams = await dial()
+    assert await exchange(streams, b"hello") == b"hello"
+    await proxy.reset()
+    assert proxy.statistics().open_connections == 0
+    with pytest.raises(ConnectionResetError):
+        await asyncio.wait_for(streams[0].read(1), BOUND)
+    await eventually(lambda: echo.errors == ["ConnectionResetError"])
+    assert await exchange(await dial(), b"again") == b"again"
+
+
+async def test_a_reset_by_one_program_is_passed_on_as_one(
+    dial: Dial, proxy: FaultProxy, echo: EchoServer
+) -> None:
+    streams = await dial()
+    assert await exchange(streams, b"hello") == b"hello"
+    reset_by_hand(streams[1])
+    await eventually(lambda: echo.errors == ["ConnectionResetError"])
+    await eventually(lambda: proxy.statistics().open_connections == 0)
+
+
+async def test_a_frozen_link_passes_a_reset_on_when_it_thaws(
+    dial: Dial, proxy: FaultProxy, echo: EchoServer
+) -> None:
+    streams = await dial()
+    assert await exchange(streams, b"hello") == b"hello"
+    proxy.freeze()
+    reset_by_hand(streams[1])
+    assert proxy.statistics().open_connections == 1
+    proxy.thaw()
+    await eventually(lambda: echo.errors == ["ConnectionResetError"])
+    await eventually(lambda: proxy.statistics().open_connections == 0)
+
+
+async def test_healing_accepts_and_thaws_again(dial: Dial, proxy: FaultProxy) -> None:
+    streams = await dial()
+    assert await exchange(streams, b"hello") == b"hello"
+    proxy.freeze()
+    await proxy.refuse()
+    await proxy.heal()
+    assert await exchange(streams, b"again") == b"again"
+    assert await exchange(await dial(), b"new") == b"new"
+
+
+async def test_accepting_while_it_closes_leaves_no_port_open(echo: EchoServer) -> None:
+    proxy = FaultProxy(echo.address)
+    async with proxy:
+        await proxy.refuse()
+        accepting = asyncio.create_task(proxy.accept())
+        await asyncio.sleep(0)
+    await accepting
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*parse_address(proxy.address))
+
+
+async def test_orders_may_be_given_before_it_listens(echo: EchoServer) -> None:
+    proxy = FaultProxy(echo.address)
+    proxy.freeze()
+    async with proxy:
+        reader, writer = await asyncio.open_connection(*parse_address(proxy.address))
+        writer.write(b"held")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(1), 0.05)
+        await proxy.heal()
+        assert await asyncio.wait_for(reader.readexactly(4), BOUND) == b"held"
+        writer.close()
