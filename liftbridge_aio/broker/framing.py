@@ -39,11 +39,6 @@ class MessageCodec(CodecBase):
         raise NotImplementedError
 
 
-async def send(call: Call, reply: ReplyT) -> None:
-    """Send one message of a call; see `Call.send_message`."""
-    await call.send_message(reply)
-
-
 async def receive(call: Call, procedure: Rpc[RequestT, ReplyT]) -> RequestT | None:
     """Read one request; None once the client has sent its last one.
 

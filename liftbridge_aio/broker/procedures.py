@@ -7,7 +7,7 @@ server that does not speak gRPC; here unknown paths are answered as a Go server 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
@@ -17,8 +17,6 @@ from liftbridge_aio.wire.rpc import Rpc
 
 from .call import Answer, Call
 from .fault_injection import FaultInjector
-
-AnyStream: TypeAlias = Call
 
 
 class Procedures(dict[str, Handler]):
