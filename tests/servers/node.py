@@ -21,7 +21,7 @@ from servers.process import ServerProcess
 
 READY_TIMEOUT: Final = 30.0
 CURSOR_PARTITIONS: Final = 3
-CONSUMER_TIMEOUT: Final = "3s"
+CONSUMER_TIMEOUT: Final = "2s"
 COORDINATOR_TIMEOUT: Final = "1s"
 ENCRYPTION_KEY_VARIABLE: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
 

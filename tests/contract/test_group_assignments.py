@@ -1,0 +1,158 @@
+"""Who in a group reads which partition."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from contract.group_calls import Group
+from contract.raw import Wire
+from liftbridge_aio.broker.groups import ConsumerGroups
+from liftbridge_aio.broker.operations import (
+    CreateConsumerGroup,
+    JoinConsumerGroup,
+    LeaveConsumerGroup,
+    Operation,
+)
+
+
+@pytest.fixture
+def group(wire: Wire, stream_name: str) -> Group:
+    """A group that nobody has joined."""
+    return Group(wire, f"group-{stream_name}")
+
+
+async def test_partitions_go_round_by_load_and_id(
+    wire: Wire, group: Group, stream_name: str
+) -> None:
+    await wire.create(stream_name, partitions=5)
+    await group.join("b", stream_name)
+    assert await group.shares("b") == {"b": {stream_name: [0, 1, 2, 3, 4]}}
+
+    await group.join("a", stream_name)
+    await group.join("c", stream_name)
+    assert await group.shares("a", "b", "c") == {
+        "a": {stream_name: [0, 3]},
+        "b": {stream_name: [1, 4]},
+        "c": {stream_name: [2]},
+    }
+
+
+async def test_what_members_read_of_other_streams_counts(
+    wire: Wire, group: Group, stream_name: str
+) -> None:
+    five, three = f"{stream_name}-a", f"{stream_name}-b"
+    await wire.create(five, partitions=5)
+    await wire.create(three, partitions=3)
+    await group.join("a", five)
+    await group.join("b", three, five, three)
+    await group.join("c", three)
+    assert await group.shares("a", "b", "c") == {
+        "a": {five: [0, 2, 4]},
+        "b": {five: [1, 3], three: [2]},
+        "c": {three: [0, 1]},
+    }
+
+
+async def test_only_the_streams_of_who_comes_or_goes_are_shared_out(
+    wire: Wire, group: Group, stream_name: str
+) -> None:
+    one, five = f"{stream_name}-a", f"{stream_name}-b"
+    await wire.create(one)
+    await wire.create(five, partitions=5)
+    await group.join("a", one, five)
+    await group.join("b", five)
+    before = {"a": {one: [0], five: [1, 3]}, "b": {five: [0, 2, 4]}}
+    assert await group.shares("a", "b") == before
+
+    await group.join("c", one)
+    assert await group.shares("a", "b", "c") == {
+        "a": {five: [1, 3]},  # shared out anew, the first would go to a
+        "b": {five: [0, 2, 4]},
+        "c": {one: [0]},
+    }
+    await group.leave("c")
+    assert await group.shares("a", "b") == before
+
+
+async def test_more_members_than_partitions_leaves_some_without_until_others_leave(
+    wire: Wire, group: Group, stream_name: str
+) -> None:
+    await wire.create(stream_name)
+    await group.join("a", stream_name)
+    await group.join("b", stream_name)
+    assert await group.shares("a", "b") == {"a": {stream_name: [0]}, "b": {}}
+    await group.leave("a")
+    assert await group.shares("b") == {"b": {stream_name: [0]}}
+
+
+async def test_a_deleted_stream_is_a_new_epoch_without_it(
+    wire: Wire, group: Group, stream_name: str
+) -> None:
+    doomed = f"{stream_name}-doomed"
+    await wire.create(stream_name, partitions=2)
+    await wire.create(doomed, partitions=3)
+    await group.join("a", stream_name, doomed)
+    epoch = (await group.join("b", doomed)).epoch
+
+    await wire.delete(doomed)
+    await group.epoch_after(epoch)
+    assert await group.shares("a", "b") == {"a": {stream_name: [0, 1]}, "b": {}}
+    await wire.create(doomed, partitions=3)
+    assert await group.shares("a", "b") == {"a": {stream_name: [0, 1]}, "b": {}}
+
+
+async def test_a_deleted_stream_that_a_former_member_read_is_a_new_epoch_too(
+    wire: Wire, group: Group, stream_name: str
+) -> None:
+    former, never = f"{stream_name}-former", f"{stream_name}-never"
+    for name in (stream_name, former, never):
+        await wire.create(name)
+    await group.join("a", stream_name)
+    await group.join("b", former)
+    await group.leave("b")
+    epoch = await group.epoch()
+
+    await wire.delete(never)
+    await wire.delete(former)
+    changed = await group.epoch_after(epoch)
+    assert await group.fetch("a", changed) == {stream_name: [0]}
+
+
+async def test_any_joins_and_leaves_give_the_shares_that_the_broker_reckons(
+    wire: Wire, group: Group, stream_name: str
+) -> None:
+    """The pure core of the embedded broker against each server, by a walk drawn once."""
+    counts = {f"{stream_name}-{number}": count for number, count in enumerate((1, 3, 5, 4))}
+    for name, count in counts.items():
+        await wire.create(name, partitions=count)
+    walk = random.Random(4)
+    reckoned = ConsumerGroups("any", lambda stream: counts[stream])
+    members: set[str] = set()
+    for step in range(40):
+        consumer = walk.choice("abcde")
+        if consumer in members and len(members) > 1:
+            await group.leave(consumer)
+            members.discard(consumer)
+            operation: Operation = LeaveConsumerGroup(
+                group=group.name, consumer=consumer, expired=False
+            )
+        elif consumer not in members:
+            streams = tuple(walk.sample(sorted(counts), walk.randint(1, 4)))
+            await group.join(consumer, *streams)
+            if members:
+                operation = JoinConsumerGroup(group=group.name, consumer=consumer, streams=streams)
+            else:
+                operation = CreateConsumerGroup(
+                    group=group.name, coordinator="any", consumer=consumer, streams=streams
+                )
+            members.add(consumer)
+        else:
+            continue
+        reckoned.apply(operation, step)
+        expected = reckoned.existing(group.name)
+        assert await group.shares(*members) == {
+            each: {stream: list(numbers) for stream, numbers in expected.assignments(each).items()}
+            for each in members
+        }
