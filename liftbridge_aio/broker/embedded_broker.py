@@ -3,28 +3,71 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from .bus import Bus
 from .clock import Clock
 from .controller import Controller
+from .data_directory import DataDirectory
 from .group_controller import GroupController
 from .member import Member
-from .node import Node
+from .node import Node, Storage
+from .operation_journal import OperationJournal
 from .own_streams import create_own_streams
 from .profile import ServerProfile
-from .server import DEFAULT_GROUP_TIMEOUT, Backing, BrokerServer, BrokerSettings
-from .storage import MemoryStorage
+from .server import Backing, BrokerServer
+from .settings import DEFAULT_GROUP_TIMEOUT, BrokerSettings
+from .storage import DiskStorage, MemoryStorage
 
 _MIB: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setup:
+    server_id: str
+    namespace: str
+    cursors_partitions: int
+    max_message_bytes: int
+    max_payload_bytes: int
+    settings: BrokerSettings
+
+    def backing(
+        self, controller: Controller, storage: Storage
+    ) -> Callable[[Clock, Callable[[], None]], Backing]:
+        """Make the only broker of a cluster."""
+        bus = Bus(self.max_message_bytes, self.max_payload_bytes)
+        node = Node(self.server_id, bus, storage, self.settings.consumer_timeout)
+        groups = GroupController(controller, self.settings.coordinator_timeout)
+
+        def open_backing(clock: Clock, close: Callable[[], None]) -> Backing:
+            def create() -> None:
+                create_own_streams(
+                    controller,
+                    self.namespace,
+                    self.cursors_partitions,
+                    activity=self.settings.activity,
+                    now=clock.now_ns(),
+                )
+
+            return Backing(Member(node, controller, clock, self.namespace), groups, create, close)
+
+        return open_backing
 
 
 class EmbeddedBroker(BrokerServer):
     """A single-node Liftbridge server, to develop and test on.
 
     It speaks gRPC on a real port, and answers as Liftbridge 1.9.0 does, quirks included. Use it as
-    `async with EmbeddedBroker() as broker: Client(broker.address)`. Its data lives as long as the
-    object: after `stop` it may be started again, on the same port, with everything still there.
+    `async with EmbeddedBroker() as broker: Client(broker.address)`.
+
+    Its data lives as long as the object: after `stop` it may be started again, on the same port,
+    with everything still there. With a data directory it outlives the process: a message that was
+    acked is there after a `kill -9`. As with a real server, what the system has not yet written
+    to the disk does not survive the end of the machine.
 
     Start and stop it in one event loop at a time; other calls may come from any task of it.
     """
@@ -34,6 +77,7 @@ class EmbeddedBroker(BrokerServer):
         host: str = "127.0.0.1",
         port: int = 0,
         *,
+        data_dir: str | os.PathLike[str] | None = None,
         server_id: str = "embedded",
         namespace: str = "liftbridge-default",
         cursors_partitions: int = 1,
@@ -49,6 +93,8 @@ class EmbeddedBroker(BrokerServer):
         Args:
             host: address to listen on, and to advertise.
             port: port to listen on; 0: a free one, chosen by the first start.
+            data_dir: folder for everything that outlives the process, made if need be; None: all
+                is in memory. Streams with encryption are refused then: nothing is encrypted here.
             server_id: id of the broker in metadata.
             namespace: first part of the NATS subjects for acks, cursors and activity.
             cursors_partitions: partitions of `__cursors`; 0: the broker keeps no cursors.
@@ -64,34 +110,83 @@ class EmbeddedBroker(BrokerServer):
         Raises:
             ValueError: a number makes no sense.
         """
-        if cursors_partitions < 0 or max_message_bytes < 1 or max_payload_bytes < 1:
-            text = "cursors_partitions must not be negative, and limits must be positive"
-            raise ValueError(text)
-        if not all(
-            math.isfinite(timeout) and timeout > 0
-            for timeout in (consumer_timeout, coordinator_timeout)
-        ):
-            text = "consumer_timeout and coordinator_timeout must be positive seconds"
-            raise ValueError(text)
+        check_limits(cursors_partitions, max_message_bytes, max_payload_bytes)
+        check_timeouts(consumer_timeout=consumer_timeout, coordinator_timeout=coordinator_timeout)
         settings = BrokerSettings(
             profile=profile,
             consumer_timeout=consumer_timeout,
             coordinator_timeout=coordinator_timeout,
             activity=activity,
+            encrypts=data_dir is None,
         )
-        controller = Controller()
-        groups = GroupController(controller, coordinator_timeout)
-        bus = Bus(max_message_bytes, max_payload_bytes)
-        node = Node(server_id, bus, MemoryStorage(), consumer_timeout)
+        setup = _Setup(
+            server_id=server_id,
+            namespace=namespace,
+            cursors_partitions=cursors_partitions,
+            max_message_bytes=max_message_bytes,
+            max_payload_bytes=max_payload_bytes,
+            settings=settings,
+        )
+        opener = _in_memory(setup) if data_dir is None else _on_disk(setup, Path(data_dir))
+        super().__init__(host, port, server_id, opener, settings)
 
-        def open_backing(clock: Clock) -> Backing:
-            member = Member(node, controller, clock, namespace)
+    async def start(self) -> None:
+        """Recover what is kept, then listen.
 
-            def create() -> None:
-                create_own_streams(
-                    controller, namespace, cursors_partitions, activity, clock.now_ns()
-                )
+        The port is open when this returns, and stays the same over restarts. Recovering a data
+        directory holds up the event loop. Cancelling it leaves the broker stopped.
 
-            return Backing(member, groups, create, lambda: None)
+        Raises:
+            DataDirectoryError: the data directory cannot be used.
+            OSError: the address cannot be listened on, or what is kept cannot be read.
+            RuntimeError: the broker is not stopped.
+        """
+        await super().start()
 
-        super().__init__(host, port, server_id, open_backing, settings)
+
+def _in_memory(setup: _Setup) -> Callable[[Clock], Backing]:
+    backing = setup.backing(Controller(), MemoryStorage())
+    return lambda clock: backing(clock, _nothing)
+
+
+def _on_disk(setup: _Setup, path: Path) -> Callable[[Clock], Backing]:
+    def open_backing(clock: Clock) -> Backing:
+        directory = DataDirectory(path)
+        try:
+            journal = OperationJournal(directory.journal)
+            controller = Controller(journal.keep)
+            controller.replay(journal.kept)
+            backing = setup.backing(controller, DiskStorage(directory))
+        except BaseException:
+            directory.close()
+            raise
+        return backing(clock, directory.close)
+
+    return open_backing
+
+
+def check_limits(cursors_partitions: int, max_message_bytes: int, max_payload_bytes: int) -> None:
+    """Refuse senseless limits of a broker.
+
+    Raises:
+        ValueError: one is senseless.
+    """
+    if cursors_partitions < 0 or max_message_bytes < 1 or max_payload_bytes < 1:
+        text = "cursors_partitions must not be negative, and limits must be positive"
+        raise ValueError(text)
+
+
+def check_timeouts(**timeouts: float) -> None:
+    """Refuse senseless timeouts, by their names.
+
+    Raises:
+        ValueError: one is senseless.
+    """
+    for name, timeout in timeouts.items():
+        if not math.isfinite(timeout) or timeout <= 0:
+            text = f"{name} must be a positive number of seconds, not {timeout}"
+            raise ValueError(text)
+
+
+def _nothing() -> None:
+    pass

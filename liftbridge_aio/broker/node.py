@@ -5,6 +5,7 @@ Pure: time and choices come in as arguments, nothing waits.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
@@ -35,21 +36,28 @@ from .operations import (
 )
 from .partition import Partition
 from .stream import Stream
-from .stream_config import StreamConfig
-
-OpenLog = Callable[[int, int, StreamConfig], PartitionLog]
-"""Opens a log: index of the stream's creation, number of the partition, settings."""
 
 _NANOSECONDS: Final = 10**9
+
+_log = logging.getLogger("liftbridge_aio.broker")
 
 
 class Storage(Protocol):
     """Where a broker keeps its logs."""
 
-    def open_log(self, stream_index: int, number: int, config: StreamConfig) -> PartitionLog:
-        """Open the log of a partition: what is kept, or an empty one."""
+    def open_log(self, stream: CreateStream, index: int, number: int) -> PartitionLog:
+        """Open the log of a partition: what is kept, or an empty one.
 
-    def remove_stream(self, stream_index: int) -> None:
+        Args:
+            stream: what was created.
+            index: the creation's index; tells a stream from an earlier one of the same name.
+            number: of the partition.
+
+        Raises:
+            OSError: what is kept cannot be read.
+        """
+
+    def remove_stream(self, index: int) -> None:
         """Forget what else is kept of a deleted stream."""
 
 
@@ -135,11 +143,6 @@ class Node:
             self._bus.ignore(partition)
             partition.rest()
 
-    def close(self) -> None:
-        """Let go of all logs."""
-        for partition in self.partitions():
-            partition.close()
-
     def apply(self, index: int, operation: Operation, now: int) -> None:
         """Do what an operation says. They come in order, without gaps that matter.
 
@@ -211,7 +214,7 @@ class Node:
             operation,
             index,
             self.server_id,
-            lambda number, config: self._storage.open_log(index, number, config),
+            lambda number: self._storage.open_log(operation, index, number),
         )
         self._streams[operation.name] = stream
         self.loads.add(stream.partitions.values())
@@ -279,6 +282,13 @@ class Node:
     def _take_role(self, partition: Partition, now: int) -> None:
         if not self.is_running or partition.is_paused:
             return
+        try:
+            self._lead_or_follow(partition, now)
+        except OSError:
+            _log.exception("cannot open the log of %s/%d", partition.stream, partition.number)
+            partition.rest()
+
+    def _lead_or_follow(self, partition: Partition, now: int) -> None:
         if self.leads(partition):
             partition.lead(now)
             self._bus.listen(partition, self._streams[partition.stream].group)

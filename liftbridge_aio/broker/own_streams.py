@@ -8,7 +8,7 @@ from .cursors import cursors_stream
 
 
 def create_own_streams(
-    controller: Controller, namespace: str, cursors_partitions: int, activity: bool, now: int
+    controller: Controller, namespace: str, cursors_partitions: int, *, activity: bool, now: int
 ) -> None:
     """Create what is missing, if somebody decides already.
 

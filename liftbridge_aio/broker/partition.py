@@ -161,13 +161,6 @@ class Partition:
         if self._opened is not None:
             self._opened.set_readonly(readonly)
 
-    def close(self) -> None:
-        """Let go of the log; it is opened again when it is looked at."""
-        self.rest()
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
-
     def delete(self) -> None:
         """Forget what is stored, for good; readers are told."""
         self.rest()

@@ -22,12 +22,9 @@ from .faults import Faults
 from .group_controller import GroupController
 from .group_procedures import GroupProcedures
 from .member import Member
-from .profile import ServerProfile
 from .service import LiftbridgeService, ServiceCounters
+from .settings import BrokerSettings
 from .upkeep import Upkeep
-
-DEFAULT_GROUP_TIMEOUT: Final = 15.0
-"""Seconds after which a real server expels members and lets them report, by default."""
 
 _BACKLOG: Final = 1024
 
@@ -67,16 +64,6 @@ class Backing:
     """Called when the broker takes part in its cluster, before its port is open."""
     close: Callable[[], None]
     """Called when it no longer does."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings:
-    """How a broker behaves towards clients. Timeouts in seconds."""
-
-    profile: ServerProfile = ServerProfile.V1_9
-    consumer_timeout: float = DEFAULT_GROUP_TIMEOUT
-    coordinator_timeout: float = DEFAULT_GROUP_TIMEOUT
-    activity: bool = False
 
 
 class BrokerServer:
@@ -205,9 +192,7 @@ class BrokerServer:
             consumer_timeout=settings.consumer_timeout,
             coordinator_timeout=settings.coordinator_timeout,
         )
-        service = LiftbridgeService(
-            member, groups, settings.profile, self._injector, self._counters
-        )
+        service = LiftbridgeService(member, groups, settings, self._injector, self._counters)
         listener = Listener(service, self._injector)
         try:
             member.controller.start(member.node, self._clock.now_ns())
@@ -228,7 +213,9 @@ class BrokerServer:
                 tasks.create_task(ActivityPublisher(member).run())
 
     def _leave(self, backing: Backing) -> None:
-        backing.member.controller.stop(backing.member.node)
+        self._backing = None
+        node = backing.member.node
+        backing.member.controller.stop(node)
         backing.close()
 
     async def _bind(self) -> socket.socket:

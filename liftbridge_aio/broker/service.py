@@ -25,9 +25,9 @@ from .group_procedures import GroupProcedures
 from .incoming import Incoming
 from .member import FirstAck, Member
 from .procedures import Procedures
-from .profile import ServerProfile
 from .publish_session import PublishSession
 from .requests import check_stream_request
+from .settings import BrokerSettings
 from .subscriber import Subscriber
 
 ENCRYPTION_KEY_VARIABLE: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
@@ -61,7 +61,7 @@ class LiftbridgeService:
         self,
         member: Member,
         groups: GroupProcedures,
-        profile: ServerProfile,
+        settings: BrokerSettings,
         faults: FaultInjector,
         counters: ServiceCounters,
     ) -> None:
@@ -70,14 +70,14 @@ class LiftbridgeService:
         Args:
             member: the broker.
             groups: answers what concerns consumer groups.
-            profile: which server it behaves like.
+            settings: how it behaves.
             faults: what may befall the messages of calls.
             counters: what goes on is counted here.
         """
         self.counters = counters
         self._groups = groups
         self._member = member
-        self._profile = profile
+        self._settings = settings
         self._faults = faults
         self._cursors = CursorStore(member.node)
         self._storing_cursor = anyio.Lock()
@@ -131,6 +131,9 @@ class LiftbridgeService:
         key = os.environ.get(ENCRYPTION_KEY_VARIABLE, "")
         wanted = messages.stream_request(request)
         check_stream_request(wanted, encryption_key_bytes=len(os.fsencode(key)))
+        if wanted.config.encryption and not self._settings.encrypts:
+            text = "this broker keeps data on disk and encrypts nothing"
+            raise BrokerError(Code.FAILED_PRECONDITION, text)
         self._member.controller.create_stream(wanted, self._member.clock.now_ns())
         return proto.CreateStreamResponse()
 
@@ -308,7 +311,7 @@ class LiftbridgeService:
         request = await receive_only(call, rpc.SUBSCRIBE)
         self.counters.subscriptions += 1
         try:
-            subscriber = Subscriber(self._member, self._profile, self.counters.delivered)
+            subscriber = Subscriber(self._member, self._settings.profile, self.counters.delivered)
             await subscriber.serve(call, request)
         except BrokerError as error:
             raise to_grpc(error) from error

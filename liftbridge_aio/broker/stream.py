@@ -10,7 +10,6 @@ from liftbridge_aio.model import StreamInfo
 from .log import PartitionLog
 from .operations import CreateStream
 from .partition import Partition
-from .stream_config import StreamConfig
 
 
 class Stream:
@@ -21,7 +20,7 @@ class Stream:
         operation: CreateStream,
         index: int,
         server_id: str,
-        open_log: Callable[[int, StreamConfig], PartitionLog],
+        open_log: Callable[[int], PartitionLog],
     ) -> None:
         """Begin with closed partitions.
 
@@ -45,7 +44,7 @@ class Stream:
                 number,
                 index,
                 server_id,
-                lambda: open_log(number, operation.config),
+                lambda: open_log(number),
             )
 
         self.partitions = {number: partition(number) for number in range(len(operation.partitions))}

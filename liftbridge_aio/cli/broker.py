@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -21,26 +22,39 @@ async def broker(
     *,
     host: Annotated[str, Parameter(help="Address to listen on and to tell clients.")] = "127.0.0.1",
     port: Annotated[int, Parameter(help="Port to listen on; 0 takes a free one.")] = 9292,
+    data_dir: Annotated[
+        Path | None,
+        Parameter(help="Folder for all data; it outlives the broker. Without it: memory."),
+    ] = None,
+    activity: Annotated[bool, Parameter(help="Keep an activity stream, __activity.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the embedded broker, in memory, until Ctrl-C or SIGTERM.
+    """Run the embedded broker until Ctrl-C or SIGTERM.
 
     Its address is written to stdout once it takes connections.
     """
     with _stop_signals() as stop:
-        from liftbridge_aio.broker import EmbeddedBroker  # noqa: PLC0415 (help must not wait for it)
+        # help must not wait for it
+        from liftbridge_aio.broker import DataDirectoryError, EmbeddedBroker  # noqa: PLC0415
 
         try:
-            server = EmbeddedBroker(host, port)
+            server = EmbeddedBroker(host, port, data_dir=data_dir, activity=activity)
         except ValueError as error:
             raise BadArgument(str(error)) from None
-        async with server:
+        try:
+            await server.start()
+        except DataDirectoryError as error:
+            raise BadArgument(str(error)) from None
+        try:
             if as_json:
                 write_json({"address": server.address})
             else:
                 write_line(server.address)
-            say("The embedded broker is ready. It keeps all data in memory; Ctrl-C stops it.")
+            place = "memory" if data_dir is None else str(data_dir)
+            say(f"The embedded broker is ready. It keeps all data in {place}; Ctrl-C stops it.")
             await stop.wait()
+        finally:
+            await server.stop()
 
 
 @contextlib.contextmanager
