@@ -23,13 +23,12 @@ def survivors(
 ) -> Sequence[Message]:
     """Return the messages of a segment that compaction keeps.
 
-    These are the last one of each key, all without a key, and all that are not committed. The
-    message at the high watermark stays in any case: reading is bounded by it.
+    These are the last committed one of each key, all without a key, and all that are not committed.
     """
     return [
         message
         for message in segment.read(segment.base_offset, segment.count, segment.next_offset)
         if not message.key
-        or message.offset >= high_watermark
+        or message.offset > high_watermark
         or message.offset == latest[message.key]
     ]

@@ -42,17 +42,16 @@ class LeaderEpochs:
         index = bisect_right(self._starts, epoch, key=itemgetter(0))
         return self._starts[index][1] if index < len(self._starts) else None
 
-    def learn(self, leader: LeaderEpochs, first_offset: int, last_offset: int) -> None:
-        """Take over the epochs of messages that were copied from a leader.
+    def learn(self, leader: LeaderEpochs, offset: int) -> None:
+        """Take over the epoch of a message that was copied from a leader.
 
         Args:
-            leader: the epochs of the log that they come from.
-            first_offset: of the messages.
-            last_offset: of the messages.
+            leader: the epochs of the log that it comes from.
+            offset: of the message, which is the last one here.
         """
         for epoch, start_offset in leader._starts:
-            if start_offset <= last_offset:
-                self.begin(epoch, max(start_offset, first_offset))
+            if start_offset <= offset:
+                self.begin(epoch, offset)
 
     def forget_from(self, offset: int) -> None:
         """Forget the epochs that begin at `offset` or later."""

@@ -169,7 +169,7 @@ class PartitionLog:
             self._active.append(message)
             self._next_offset = message.offset + 1
             if epochs is not None:
-                self._epochs.learn(epochs, message.offset, message.offset)
+                self._epochs.learn(epochs, message.offset)
 
     def commit(self, offset: int) -> None:
         """Let readers see messages up to `offset`; never goes back."""
