@@ -101,9 +101,11 @@ class DiskSegmentStore:
         """Forget a segment and what is in it.
 
         Raises:
-            OSError: a file cannot be removed; it is gone from this store all the same.
+            OSError: a file cannot be removed.
         """
         number, old = self._find(segment)
+        if 0 < number < len(self._segments) - 1:  # else the gap would look like a lost file
+            self._segments[number - 1].seal(self._segments[number + 1].base_offset)
         del self._segments[number]
         self._files.release(str(old.path))
         old.path.unlink(missing_ok=True)

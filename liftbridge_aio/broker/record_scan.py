@@ -34,8 +34,9 @@ def scan(read: ReadAt, position: int, size: int, next_offset: int) -> Iterator[R
         next_offset: the lowest offset that the next record can have.
     """
     for found_at, mark in _whole_records(read, position, size):
-        if mark.offset >= next_offset:
-            if found_at > position:
+        is_behind_damage = found_at > position
+        if mark.offset >= next_offset + is_behind_damage:  # one record at least was damaged
+            if is_behind_damage:
                 yield Damage(position, found_at, mark.offset)
             yield mark
             position = found_at + mark.size
