@@ -38,12 +38,14 @@ async def missing(addresses: Mapping[str, str]) -> Lack | None:
     """
     channels = {node_id: Channel(*_host_and_port(each)) for node_id, each in addresses.items()}
     try:
+        # Asked for metadata too early, a node would keep a list without those that start.
+        if text := await _no_cursors(channels):
+            return Lack(text)
         views = await _views(channels)
         text = (
             _cursors_out_of_sync(views)
             or await _leftovers(channels, views)
             or await _unreplicated(channels)
-            or await _no_cursors(channels)
         )
         return Lack(text) if text else _unknown_brokers(views)
     except (GRPCError, StreamTerminatedError, OSError, TimeoutError) as error:
@@ -119,16 +121,18 @@ async def _unreplicated(channels: Mapping[str, Channel]) -> str:
 
 
 async def _no_cursors(channels: Mapping[str, Channel]) -> str:
+    """One node has to serve a cursor, and every other to know that it does not lead."""
     request = proto.FetchCursorRequest(stream=PROBE, cursor_id=PROBE)
+    serving = False
     for channel in channels.values():
         try:
             await _call(channel, rpc.FETCH_CURSOR, request)
         except GRPCError as error:
-            if error.status is not Status.FAILED_PRECONDITION:  # it does not lead
+            if error.status is not Status.FAILED_PRECONDITION:
                 raise
         else:
-            return ""
-    return "no node serves cursors"
+            serving = True
+    return "" if serving else "no node serves cursors"
 
 
 async def _call(

@@ -1,0 +1,171 @@
+"""What a user relies on when the leader of a partition dies, falls silent or comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import zlib
+
+from cluster.support import BOUND, CURSORS, CURSORS_PARTITIONS, EARLIEST, Nodes, everything, soon
+from contract.raw import FROM_EARLIEST
+from liftbridge_aio import AckPolicy, Client, LiftbridgeError, PublishOutcomeUnknown
+from servers.cluster import Cluster
+
+
+async def publish_all(client: Client, stream: str, *values: bytes) -> list[int]:
+    """Publish one after the other with acks of all replicas; the offsets they got."""
+    offsets = []
+    for value in values:
+        ack = await client.publish(stream, value, ack_policy=AckPolicy.ALL, ack_timeout=BOUND)
+        assert ack is not None
+        offsets.append(ack.offset)
+    return offsets
+
+
+async def test_what_was_acked_by_all_survives_the_leader_which_catches_up_when_it_comes_back(
+    cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, replication_factor=3)
+    await publish_all(client, stream_name, b"a", b"b", b"c")
+    roles = await nodes.roles(stream_name)
+    await cluster.kill(roles.leader)
+
+    leader = await nodes.new_leader(roles.followers, stream_name, roles.leader)
+    assert leader in roles.followers
+    assert await publish_all(client, stream_name, b"d") == [3]
+    assert await everything(client, stream_name, 4) == [b"a", b"b", b"c", b"d"]
+    # The dead one was held to be in sync until the new leader had missed it for long enough.
+    await nodes.in_sync(roles.followers, stream_name, roles.followers)
+
+    await cluster.start(roles.leader)
+    await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
+    await nodes.see(nodes.ids, stream_name, lambda view: view.leader == leader)
+    await nodes.see([roles.leader], stream_name, lambda view: view.high_watermark == 3)
+    async with nodes[roles.leader].subscribe(
+        stream_name, read_isr_replica=True, **FROM_EARLIEST
+    ) as subscription:
+        assert [each.value for each in await subscription.take(4)] == [b"a", b"b", b"c", b"d"]
+
+
+async def test_the_client_reads_and_publishes_through_a_change_of_leaders(
+    cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, replication_factor=3)
+    acked = dict(enumerate([b"a", b"b", b"c"]))
+    await publish_all(client, stream_name, *acked.values())
+    roles = await nodes.roles(stream_name)
+    async with asyncio.timeout(BOUND), client.subscribe(stream_name, start=EARLIEST) as messages:
+        received = [await anext(messages) for _ in range(2)]
+        await cluster.kill(roles.leader)
+        for number in itertools.count():
+            value = str(number).encode()
+            try:
+                ack = await client.publish(
+                    stream_name, value, ack_policy=AckPolicy.ALL, ack_timeout=0.5
+                )
+            except PublishOutcomeUnknown:
+                continue
+            assert ack is not None
+            acked[ack.offset] = value
+            if len(acked) == 6:
+                break
+        while len(received) <= max(acked):
+            received.append(await anext(messages))
+
+    # Each offset once and in order; what was not acked in time may be there or not.
+    assert [message.offset for message in received] == list(range(max(acked) + 1))
+    assert {offset: received[offset].value for offset in acked} == acked
+
+
+async def test_cursors_survive_the_leader_of_their_partition(
+    cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, replication_factor=3)
+    await client.set_cursor("mine", stream_name, 0, 7)
+    number = zlib.crc32(f"mine,{stream_name},0".encode()) % CURSORS_PARTITIONS
+    roles = await nodes.roles(CURSORS, number)
+    end = (await nodes.view(roles.leader, CURSORS, number)).newest_offset
+    # A new leader never finds what it does not know to be committed when it is first asked.
+    await nodes.see(nodes.ids, CURSORS, lambda view: view.high_watermark == end, number)
+    await cluster.kill(roles.leader)
+
+    async def as_stored() -> bool:
+        try:
+            return await client.fetch_cursor("mine", stream_name, 0) == 7
+        except LiftbridgeError:  # while nobody leads
+            return False
+
+    async def stored_anew() -> bool:
+        try:
+            await client.set_cursor("mine", stream_name, 0, 8)
+        except LiftbridgeError:
+            return False
+        return True
+
+    await soon(as_stored)
+    await soon(stored_anew)
+    assert await client.fetch_cursor("mine", stream_name, 0) == 8
+
+
+async def test_what_only_a_dead_leader_had_is_gone_even_when_it_comes_back(
+    cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, replication_factor=3)
+    await publish_all(client, stream_name, b"kept")
+    roles = await nodes.roles(stream_name)
+    for follower in roles.followers:
+        await cluster.freeze(follower)
+    [ack] = await nodes[roles.leader].publish(stream_name, b"lost")
+    assert ack.offset == 1
+    await cluster.kill(roles.leader)
+    for follower in roles.followers:
+        await cluster.thaw(follower)
+
+    await nodes.new_leader(roles.followers, stream_name, roles.leader)
+    assert await publish_all(client, stream_name, b"new") == [1]
+    await cluster.start(roles.leader)
+    await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
+    await nodes.see([roles.leader], stream_name, lambda view: view.high_watermark == 1)
+    async with nodes[roles.leader].subscribe(
+        stream_name, read_isr_replica=True, **FROM_EARLIEST
+    ) as subscription:
+        assert [each.value for each in await subscription.take(2)] == [b"kept", b"new"]
+
+
+async def test_a_leader_that_falls_silent_is_replaced_like_a_dead_one(
+    cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, replication_factor=3)
+    await publish_all(client, stream_name, b"0")
+    roles = await nodes.roles(stream_name)
+    async with asyncio.timeout(BOUND), client.subscribe(stream_name, start=EARLIEST) as messages:
+        assert (await anext(messages)).value == b"0"
+        await cluster.freeze(roles.leader)
+        leader = await nodes.new_leader(roles.followers, stream_name, roles.leader)
+        await nodes.publish(leader, stream_name, b"1")
+        assert (await anext(messages)).value == b"1"
+        await cluster.thaw(roles.leader)
+        await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
+        await nodes.publish(roles.leader, stream_name, b"2")
+        assert (await anext(messages)).value == b"2"
+
+
+async def test_reading_from_replicas_goes_on_when_a_replica_dies(
+    cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, replication_factor=3)
+    await publish_all(client, stream_name, b"0")
+    roles = await nodes.roles(stream_name)
+    async with asyncio.timeout(BOUND):
+        subscriptions = [
+            client.subscribe(stream_name, start=EARLIEST, from_isr_replica=True) for _ in range(6)
+        ]
+        for messages in subscriptions:
+            assert (await anext(messages)).offset == 0
+        await cluster.kill(roles.followers[0])
+        await nodes.in_sync((roles.leader,), stream_name, (roles.leader, *roles.followers[1:]))
+        await publish_all(client, stream_name, b"1")
+        for messages in subscriptions:
+            message = await anext(messages)
+            assert (message.offset, message.value) == (1, b"1")
+            await messages.aclose()
