@@ -165,6 +165,7 @@ def test_a_delivery_counts_for_the_acked_one_of_equal_sends() -> None:
     assert found(check_history(made(*lines, *given()))) == {"lost": 1}
     assert found(check_history(made(*lines, *given("a", "a", "a")))) == {"repeated": 1}
     assert check_history(made(*lines, *given("a", "a"))).total.unknown_stored == 1
+    assert check_history(made(*lines, *given("a"))).total.unknown_stored == 0
 
 
 def test_equal_sends_of_two_producers_keep_their_outcomes() -> None:
@@ -178,6 +179,8 @@ def test_of_equal_sends_each_that_is_acked_must_come() -> None:
     report = check_history(made(*acked("a", "a", "a"), *given("a")))
     assert found(report) == {"lost": 2}
     assert "acked 3 times, delivered once" in report.defects[0].explanation
+    unread = check_history(made(*acked("a", "a", "a"), *given("a", finished=False)))
+    assert unread.total.unread == 2
 
 
 # Reordered
@@ -227,6 +230,8 @@ def test_order_per_key() -> None:
 def test_equal_sends_have_no_place_in_the_order() -> None:
     history = made(*acked("a", "b", "a", "c"), *given("a", "a", "b", "c"))
     assert found(check_history(history)) == {}
+    again = made("sent p 0 a", "unknown p 0 a", *acked("b", "a"), *given("b", "a"))
+    assert found(check_history(again)) == {}
 
 
 # Invented
