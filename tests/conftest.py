@@ -170,7 +170,9 @@ async def embedded_server() -> AsyncIterator[EmbeddedServer]:
     """An embedded broker of the test's own."""
     from liftbridge_aio.broker import EmbeddedBroker  # noqa: PLC0415
 
-    async with EmbeddedBroker(cursors_partitions=3) as broker:
+    async with EmbeddedBroker(
+        cursors_partitions=3, consumer_timeout=2, coordinator_timeout=1, activity=True
+    ) as broker:
         host, _, port = broker.address.rpartition(":")
         yield EmbeddedServer(host, int(port))
 
