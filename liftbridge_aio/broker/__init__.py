@@ -6,6 +6,7 @@ and its segments the disk. Nothing here is shared with the client but plain valu
 of the wire, so that a mistake of one is seen by the other.
 """
 
+from .cluster import ClusterNode, EmbeddedCluster
 from .data_directory import DataDirectoryError
 from .embedded_broker import EmbeddedBroker
 from .fault_plan import AppliedFault
@@ -17,8 +18,10 @@ __all__ = [
     "AppliedFault",
     "BrokerState",
     "BrokerStatistics",
+    "ClusterNode",
     "DataDirectoryError",
     "EmbeddedBroker",
+    "EmbeddedCluster",
     "Fault",
     "Faults",
     "ServerProfile",

@@ -39,12 +39,21 @@ class Connection(H2Protocol):
     transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to speak HTTP/2."""
+        """Begin to speak HTTP/2; a frozen broker does so when it is thawed."""
         self.transport = cast("asyncio.Transport", transport)
         self.closed = asyncio.Event()
         self._last_call: int | None = None
+        self.has_begun = False
+        self._is_full = False
         self.listener.connections.add(self)
-        super().connection_made(transport)
+        if self.listener.is_frozen:
+            self.transport.pause_reading()
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        self.has_begun = True
+        super().connection_made(self.transport)
         self.processor.processors[RequestReceived] = self._take_call
         settings: dict[SettingCodes | int, int] = {SettingCodes.MAX_CONCURRENT_STREAMS: _MAX_CALLS}
         self.connection._connection.update_settings(settings)  # noqa: SLF001 - no public way
@@ -67,15 +76,46 @@ class Connection(H2Protocol):
             _log.debug("closing a connection after unusual bytes", exc_info=True)
             self.shut_down()
 
+    def freeze(self) -> None:
+        """Neither read nor write until `thaw`."""
+        self.transport.pause_reading()
+        if self.has_begun:
+            self.connection.pause_writing()
+
+    def thaw(self) -> None:
+        """Undo `freeze`."""
+        if self.transport.is_closing():
+            return
+        if not self.has_begun:
+            self._begin()
+        elif not self._is_full:
+            self.connection.resume_writing()
+        self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        """Hold back calls while the client does not read."""
+        self._is_full = True
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Let calls go on once the client reads again, unless the broker is frozen."""
+        self._is_full = False
+        if not self.listener.is_frozen:
+            super().resume_writing()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the calls of this connection."""
-        super().connection_lost(exc)
+        if self.has_begun:
+            super().connection_lost(exc)
         self.listener.connections.discard(self)
         self.closed.set()
 
     def shut_down(self) -> None:
         """Cancel the calls of this connection and begin to close it."""
-        self.processor.close("Connection closed by the broker")
+        if self.has_begun:
+            self.processor.close("Connection closed by the broker")
+        else:
+            self.transport.abort()
 
     def abort(self) -> None:
         """Reset the connection: the client sees an error and not an end."""
@@ -92,7 +132,7 @@ class Connection(H2Protocol):
             error_code: as in HTTP/2; 0 is no error.
             last_call: number of the last HTTP/2 stream that is served; None: of the latest.
         """
-        if self.transport.is_closing():
+        if self.transport.is_closing() or not self.has_begun:
             return
         self.connection.flush()
         latest = self.connection._connection.highest_inbound_stream_id  # noqa: SLF001 - no public way
@@ -118,6 +158,7 @@ class Listener(Server):
         self._mapping = procedures  # grpclib made a plain copy
         self._open_calls = procedures.open_calls
         self.faults = faults
+        self.is_frozen = False
         self.connections: set[Connection] = set()
 
     def _protocol_factory(self) -> H2Protocol:
@@ -126,12 +167,26 @@ class Listener(Server):
         connection.listener = self
         return connection
 
+    def freeze(self) -> None:
+        """Leave all connections, and those to come, open and silent."""
+        self.is_frozen = True
+        for connection in self.connections:
+            connection.freeze()
+
+    def thaw(self) -> None:
+        """Undo `freeze`."""
+        self.is_frozen = False
+        for connection in tuple(self.connections):
+            connection.thaw()
+
     def carrying(self, rpc: str | None) -> Sequence[Connection]:
         """Return the connections that carry a call of a procedure now; None: all connections."""
         if rpc is None:
             return tuple(self.connections)
         carriers = {call.connection for call in self._open_calls if call.name == rpc}
-        return tuple(one for one in self.connections if one.connection in carriers)
+        return tuple(
+            one for one in self.connections if one.has_begun and one.connection in carriers
+        )
 
     async def close_connections(self, connections: Sequence[Connection]) -> None:
         """Cancel the calls of some connections and close them, within a second.

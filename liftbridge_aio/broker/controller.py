@@ -83,9 +83,12 @@ class Controller:
         """Take what was kept earlier; no broker may have started yet."""
         self._operations.extend(kept)
 
+    def add(self, node: Node) -> None:
+        """Count a broker among those of the cluster; it counts as dead until it starts."""
+        self.nodes[node.server_id] = node
+
     def start(self, node: Node, now: int) -> None:
-        """Let a broker take part, from where it left off or as a new one."""
-        self.nodes.setdefault(node.server_id, node)
+        """Let a broker of the cluster take part, from where it left off."""
         self._catch_up(node, now)
         node.start(now)
 

@@ -41,6 +41,7 @@ class _Setup:
         """Make the only broker of a cluster."""
         bus = Bus(self.max_message_bytes, self.max_payload_bytes)
         node = Node(self.server_id, bus, storage, self.settings.consumer_timeout)
+        controller.add(node)
         groups = GroupController(controller, self.settings.coordinator_timeout)
 
         def open_backing(clock: Clock, close: Callable[[], None]) -> Backing:

@@ -85,7 +85,7 @@ class Node:
         self.published_activity = 0
         """Index of the last operation that the activity stream tells of."""
         self.is_running = False
-        self.on_append: Callable[[], None] | None = None
+        self.on_append: Callable[[Partition], None] | None = None
         """Told when there is something for followers to fetch."""
         self._bus = bus
         self._storage = storage
@@ -142,6 +142,17 @@ class Node:
         for partition in self.partitions():
             self._bus.ignore(partition)
             partition.rest()
+
+    def deafen(self) -> None:
+        """Hear nothing of what is published, until `hear`; it is lost."""
+        for partition in self.partitions():
+            self._bus.ignore(partition)
+
+    def hear(self) -> None:
+        """Undo `deafen`."""
+        for partition in self.partitions():
+            if partition.leading is not None:
+                self._bus.listen(partition, self._streams[partition.stream].group)
 
     def apply(self, index: int, operation: Operation, now: int) -> None:
         """Do what an operation says. They come in order, without gaps that matter.
@@ -292,13 +303,13 @@ class Node:
         if self.leads(partition):
             partition.lead(now)
             self._bus.listen(partition, self._streams[partition.stream].group)
-            self._appended()
+            self._appended(partition)
         elif partition.is_replica and partition.leader:
             partition.follow(now)
-            self._appended()
+            self._appended(partition)
         else:
             partition.rest()
 
-    def _appended(self) -> None:
+    def _appended(self, partition: Partition) -> None:
         if self.on_append is not None:
-            self.on_append()
+            self.on_append(partition)

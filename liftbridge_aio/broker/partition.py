@@ -75,7 +75,7 @@ class Partition:
         """When the log is to be cleaned; Unix nanoseconds."""
         self.subscribers = 0
         self.group_subscribers = GroupSubscribers()
-        self.on_append: Callable[[], None] | None = None
+        self.on_append: Callable[[Partition], None] | None = None
         """Told of messages that followers have yet to fetch."""
         self._server_id = server_id
         self._open_log = open_log
@@ -211,7 +211,7 @@ class Partition:
             )
         self.advance(now)
         if leading.followers and self.on_append is not None:
-            self.on_append()
+            self.on_append(self)
 
     def advance(self, now: int) -> None:
         """Commit what all replicas in sync have, if these are enough."""

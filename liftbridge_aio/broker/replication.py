@@ -24,7 +24,7 @@ def fetch(leader: Partition, follower: Partition, server_id: str, now: int) -> b
         now: Unix nanoseconds.
 
     Returns:
-        Whether another round would bring something new to either side.
+        Whether another round would bring something new to any replica.
     """
     leading = leader.leading
     if leading is None or not follower.is_following or follower.leader_epoch != leader.leader_epoch:
@@ -35,6 +35,7 @@ def fetch(leader: Partition, follower: Partition, server_id: str, now: int) -> b
     log = follower.log
     progress = leading.followers[server_id]
     progress.seen = now
+    before = leader.log.high_watermark
     if progress.newest_offset != log.newest_offset:
         progress.newest_offset = log.newest_offset
         leader.advance(now)
@@ -45,7 +46,8 @@ def fetch(leader: Partition, follower: Partition, server_id: str, now: int) -> b
     else:
         progress.caught_up = now
     log.commit(high_watermark)
-    return bool(batch) or log.high_watermark < leader.log.high_watermark
+    # Where the leader has just committed something, its other followers have yet to hear of it.
+    return bool(batch) or log.high_watermark < high_watermark or high_watermark > before
 
 
 def _truncate(leader: Partition, follower: Partition) -> None:

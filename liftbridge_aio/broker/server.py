@@ -140,6 +140,27 @@ class BrokerServer:
         """What breaks this broker on demand."""
         return self._faults
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the broker does nothing although it runs."""
+        return self._listener is not None and self._listener.is_frozen
+
+    def freeze(self) -> None:
+        """Let the broker do nothing, while its port and connections stay open and silent.
+
+        That is what SIGSTOP does to a process. What is published meanwhile is lost, and calls that
+        have come in may be carried out, though not answered. Nothing happens if it does not run.
+        """
+        if self._listener is not None and self._backing is not None:
+            self._listener.freeze()
+            self._backing.member.node.deafen()
+
+    def thaw(self) -> None:
+        """Undo `freeze`, which `stop` does as well; nothing happens if it is not frozen."""
+        if self._listener is not None and self._backing is not None and self.is_frozen:
+            self._backing.member.node.hear()
+            self._listener.thaw()
+
     def statistics(self) -> BrokerStatistics:
         """Count what the broker holds and does."""
         node = self._backing.member.node if self._backing else None
