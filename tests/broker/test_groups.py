@@ -25,7 +25,7 @@ from liftbridge_aio.broker.operations import (
     Operation,
 )
 
-STREAMS = {"none": 0, "one": 1, "three": 3, "five": 5, "eight": 8}
+STREAMS = {"none": 0, "one": 1, "two": 2, "three": 3, "five": 5, "eight": 8}
 GROUPS = ("g1", "g2")
 CONSUMERS = ("a", "b", "c", "d", "ä")
 SERVERS = ("s1", "s2", "s3")
@@ -115,6 +115,23 @@ def test_only_the_streams_of_who_comes_or_goes_are_shared_out() -> None:
     assert shares(groups) == expected
     leave(groups, 6, "c")
     assert shares(groups) == {"a": {"one": [0], "five": [1, 3]}, "b": {"five": [0, 2, 4]}}
+
+
+def test_the_leave_of_who_read_nothing_shares_out_nothing() -> None:
+    groups = joined(("c", ["three"]), ("d", ["three"]), ("e", ["three"]), ("b", ["three", "two"]))
+    before = shares(groups)
+    assert before.pop("e") == {}
+    # Shared out anew, all of "three" would go to c and d.
+    assert before == {"b": {"three": [0], "two": [0, 1]}, "c": {"three": [1]}, "d": {"three": [2]}}
+    leave(groups, 5, "e")
+    assert shares(groups) == before
+
+
+def test_a_deleted_stream_has_the_rest_of_its_readers_shared_out() -> None:
+    groups = joined(("d", ["one", "two"]), ("c", ["one", "two"]))
+    assert shares(groups) == {"d": {"two": [0]}, "c": {"one": [0], "two": [1]}}
+    groups.apply(DeleteStream(stream="one"), 3)
+    assert shares(groups) == {"d": {"two": [1]}, "c": {"two": [0]}}
 
 
 def test_more_members_than_partitions_leaves_some_without() -> None:

@@ -76,6 +76,37 @@ async def test_only_the_streams_of_who_comes_or_goes_are_shared_out(
     assert await group.shares("a", "b") == before
 
 
+async def test_the_leave_of_who_read_nothing_shares_out_nothing(
+    wire: Wire, group: Group, stream_name: str
+) -> None:
+    first, second = f"{stream_name}-a", f"{stream_name}-b"
+    await wire.create(first, partitions=2)
+    await wire.create(second, partitions=2)
+    await group.join("c", first)
+    await group.join("d", first)
+    await group.join("b", first, second)
+    left = {"b": {first: [0], second: [0, 1]}, "c": {first: [1]}}
+    assert await group.shares("b", "c", "d") == left | {"d": {}}
+
+    await group.leave("d")
+    assert await group.shares("b", "c") == left  # shared out anew, c would read all of the first
+
+
+async def test_a_deleted_stream_has_the_rest_of_its_readers_shared_out(
+    wire: Wire, group: Group, stream_name: str
+) -> None:
+    one, two = f"{stream_name}-a", f"{stream_name}-b"
+    await wire.create(one)
+    await wire.create(two, partitions=2)
+    await group.join("d", two, one)
+    epoch = (await group.join("c", one, two)).epoch
+    assert await group.shares("c", "d") == {"c": {one: [0], two: [1]}, "d": {two: [0]}}
+
+    await wire.delete(one)
+    await group.epoch_after(epoch)
+    assert await group.shares("c", "d") == {"c": {two: [0]}, "d": {two: [1]}}
+
+
 async def test_more_members_than_partitions_leaves_some_without_until_others_leave(
     wire: Wire, group: Group, stream_name: str
 ) -> None:
