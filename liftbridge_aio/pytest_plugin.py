@@ -14,7 +14,7 @@ import concurrent.futures
 import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, Self, TypeVar, get_args
@@ -144,7 +144,7 @@ def liftbridge_cluster(
     _refuse_live(request, "liftbridge_cluster")
     from .broker import EmbeddedCluster  # noqa: PLC0415 - imports the network
 
-    cluster = _made(EmbeddedCluster, request.node, "liftbridge_cluster", {"nodes": 3})
+    cluster = _made(EmbeddedCluster, request.node, "liftbridge_cluster")
     yield from _running(cluster, _liftbridge_loop)
 
 
@@ -210,18 +210,16 @@ def _refuse_sync(loop: _Loop, fixture: str) -> None:
         )
 
 
-def _made_client(item: pytest.Item, addresses: list[str]) -> Client:
+def _made_client(item: pytest.Item, addresses: Sequence[str]) -> Client:
     from .client import Client  # noqa: PLC0415 - imports the network when it connects
     from .options import ClientOptions  # noqa: PLC0415
 
     return Client(*addresses, options=_made(ClientOptions, item, "liftbridge_client"))
 
 
-def _made(
-    make: Callable[..., _T], item: pytest.Item, marker: str, defaults: dict[str, Any] | None = None
-) -> _T:
+def _made(make: Callable[..., _T], item: pytest.Item, marker: str) -> _T:
     """Call with the arguments of a marker, those of the class or module included."""
-    arguments = dict(defaults or {})
+    arguments: dict[str, Any] = {}
     marks = list(item.iter_markers(marker))
     for mark in reversed(marks):
         if mark.args:

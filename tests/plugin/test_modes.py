@@ -20,6 +20,8 @@ ASYNC: Final = (EXAMPLES / "test_orders.py").read_text()
 SYNC: Final = (EXAMPLES / "test_service.py").read_text()
 ASYNC_TESTS: Final = 6
 SYNC_TESTS: Final = 2
+CLUSTER: Final = (EXAMPLES / "test_cluster.py").read_text()
+CLUSTER_TESTS: Final = 3
 
 STRICT: Final = (
     "--strict-markers",
@@ -127,6 +129,13 @@ def test_async_tests_pass(pytester: pytest.Pytester, name: str) -> None:
 def test_sync_tests_pass_without_any_plugin(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_service=SYNC)
     pytester.runpytest_inprocess(*NO_PLUGINS).assert_outcomes(passed=SYNC_TESTS)
+
+
+def test_clusters_work_under_anyio(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(ON_ASYNCIO)
+    pytester.makepyfile(test_cluster=CLUSTER)
+    result = pytester.runpytest_inprocess(*NO_ASYNCIO, "--anyio-mode=auto")
+    result.assert_outcomes(passed=CLUSTER_TESTS)
 
 
 def test_they_pass_in_workers_of_xdist(pytester: pytest.Pytester) -> None:
