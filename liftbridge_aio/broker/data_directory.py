@@ -48,30 +48,32 @@ class DataDirectory:
         self._files = OpenFiles()
         self._lock: FileLock | None = None
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._check_it_is_ours()
-            self._lock = FileLock(path / "lock")
-            self._check_format()
-            temporary(path / "journal").unlink(missing_ok=True)
-            self._streams.mkdir(exist_ok=True)
-            self.journal = Journal(path / "journal")
+            self.journal = self._open()
             """Metadata operations."""
+        except BaseException:
+            self._release()
+            raise
+
+    def _open(self) -> Journal:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._check_it_is_ours()
+            self._lock = FileLock(self.path / "lock")
+            self._check_format()
+            temporary(self.path / "journal").unlink(missing_ok=True)
+            self._streams.mkdir(exist_ok=True)
+            return Journal(self.path / "journal")
         except FileLocked as error:
             text = (
-                f"the data directory {path} is in use by another broker; "
+                f"the data directory {self.path} is in use by another broker; "
                 "stop that one, or choose another directory"
             )
             raise DataDirectoryError(text) from error
         except CorruptJournal as error:
-            self._release()
             raise DataDirectoryError(str(error)) from error
         except OSError as error:
-            self._release()
-            text = f"the data directory {path} cannot be used: {error}"
+            text = f"the data directory {self.path} cannot be used: {error}"
             raise DataDirectoryError(text) from error
-        except DataDirectoryError:
-            self._release()
-            raise
 
     @property
     def _streams(self) -> Path:
@@ -126,7 +128,7 @@ class DataDirectory:
     def _check_it_is_ours(self) -> None:
         if (self.path / "lock").exists():
             return
-        foreign = sorted(one.name for one in self.path.iterdir())
+        foreign = sorted({one.name for one in self.path.iterdir()} - {"lost+found"})
         if foreign:
             text = (
                 f"{self.path} is no data directory: it holds {foreign[0]!r}; "
