@@ -268,10 +268,11 @@ class Node:
             partition.isr.remove(operation.replica)
             partition.advance(now)
 
-    def _expand_isr(self, operation: ExpandIsr, _index: int, _now: int) -> None:
+    def _expand_isr(self, operation: ExpandIsr, _index: int, now: int) -> None:
         partition = self.partition(operation.stream, operation.partition)
         if partition is not None and operation.replica not in partition.isr:
             partition.isr.append(operation.replica)
+            partition.advance(now)  # there may be enough replicas in sync again
 
     def _change_leader(self, operation: ChangeLeader, index: int, now: int) -> None:
         partition = self.partition(operation.stream, operation.partition)

@@ -12,6 +12,7 @@ from liftbridge_aio import Client, ClientOptions
 from servers.build import pinned_version
 from servers.cluster import Cluster, LiftbridgeCluster
 
+EMBEDDED: Final = "embedded"
 PINNED: Final = pinned_version()
 
 
@@ -22,10 +23,19 @@ async def healthy_cluster(real_cluster: LiftbridgeCluster) -> AsyncIterator[Clus
     await real_cluster.heal()
 
 
-@pytest.fixture(params=[PINNED])
+@pytest.fixture
+async def embedded_cluster() -> AsyncIterator[Cluster]:
+    """An embedded cluster of the test's own."""
+    from servers.embedded_cluster import running_embedded_cluster  # noqa: PLC0415
+
+    async with running_embedded_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=[EMBEDDED, PINNED])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """Each cluster of the matrix in turn: the same test must hold on all of them."""
-    fixtures = {PINNED: "healthy_cluster"}
+    fixtures = {EMBEDDED: "embedded_cluster", PINNED: "healthy_cluster"}
     chosen: Cluster = request.getfixturevalue(fixtures[request.param])
     return chosen
 

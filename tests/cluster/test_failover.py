@@ -138,7 +138,11 @@ async def test_a_leader_that_falls_silent_is_replaced_like_a_dead_one(
     await client.create_stream(stream_name, replication_factor=3)
     await publish_all(client, stream_name, b"0")
     roles = await nodes.roles(stream_name)
-    async with asyncio.timeout(BOUND), client.subscribe(stream_name, start=EARLIEST) as messages:
+    async with (
+        asyncio.timeout(BOUND),
+        client.subscribe(stream_name, start=EARLIEST) as messages,
+        nodes[roles.leader].subscribe(stream_name, **FROM_EARLIEST) as of_old_leader,
+    ):
         assert (await anext(messages)).value == b"0"
         await cluster.freeze(roles.leader)
         leader = await nodes.new_leader(roles.followers, stream_name, roles.leader)
@@ -148,6 +152,8 @@ async def test_a_leader_that_falls_silent_is_replaced_like_a_dead_one(
         await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
         await nodes.publish(roles.leader, stream_name, b"2")
         assert (await anext(messages)).value == b"2"
+        # Who reads from the old leader is not sent away: it follows now, and its log grows.
+        assert [each.value for each in await of_old_leader.take(3)] == [b"0", b"1", b"2"]
 
 
 async def test_reading_from_replicas_goes_on_when_a_replica_dies(
