@@ -227,6 +227,13 @@ def test_order_per_key() -> None:
     assert found(check_history(swapped, order=OrderScope.NONE)) == {}
 
 
+def test_order_per_key_is_that_of_one_producer_and_of_messages_with_keys() -> None:
+    no_keys = made(*acked("a", "b"), *given("b", "a"))
+    assert found(check_history(no_keys, order=OrderScope.KEY)) == {}
+    lines = ["sent p 0 a k", "sent q 0 b k", "acked p 0 a", "acked q 0 b"]
+    assert found(check_history(made(*lines, *given("b", "a")), order=OrderScope.KEY)) == {}
+
+
 def test_equal_sends_have_no_place_in_the_order() -> None:
     history = made(*acked("a", "b", "a", "c"), *given("a", "a", "b", "c"))
     assert found(check_history(history)) == {}
@@ -256,6 +263,14 @@ def test_what_was_not_sent_like_that_is_invented(sent: list[str], explanation: s
 
 def test_a_key_that_a_reader_does_not_tell_is_not_compared() -> None:
     assert check_history(made("sent p 0 a k", "acked p 0 a", *given("a"))).ok
+
+
+def test_equal_sends_may_have_several_keys() -> None:
+    lines = ["sent p 0 a k", "sent p 0 a l", "acked p 0 a", "acked p 0 a"]
+    right = made(*lines, "delivered r 0 a l", "delivered r 0 a k", "finished r 0")
+    assert found(check_history(right)) == {}
+    wrong = made(*lines, "delivered r 0 a l", "delivered r 0 a m", "finished r 0")
+    assert found(check_history(wrong)) == {"invented": 1, "lost": 1}
 
 
 def test_a_changed_message_is_invented_and_lost() -> None:
@@ -308,6 +323,17 @@ def test_a_group_misses_what_no_member_got() -> None:
     report = check_history(made(*lines, *given("3", reader="b")), groups=groups)
     assert found(report) == {"lost": 1}
     assert (report.defects[0].reader, report.defects[0].value) == ("g", b"2")
+
+
+def test_a_group_has_read_as_far_as_any_of_its_members() -> None:
+    lines = [
+        *acked("1", "2", "3", "4"),
+        *given("3", reader="a", finished=False),
+        *given("1", reader="b", finished=False),
+    ]
+    report = check_history(made(*lines), groups={"a": "g", "b": "g"})
+    assert found(report) == {"lost": 1}
+    assert report.total.unread == 1
 
 
 def test_a_reader_may_not_have_the_name_of_a_group() -> None:
