@@ -113,11 +113,6 @@ class PartitionLog:
         return self._state
 
     @property
-    def limits(self) -> LogLimits:
-        """When the log rolls and what it forgets."""
-        return self._limits
-
-    @property
     def segments(self) -> Sequence[Segment]:
         """What the log is made of at this moment, oldest first; at least one."""
         return tuple(self._segments)
