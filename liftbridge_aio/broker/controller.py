@@ -96,13 +96,13 @@ class Controller:
         """Let a broker take part no more, until `start`."""
         node.stop()
         if self._leader is node:
-            self._leader = None
+            self._lose_leader()
 
     def hold(self, server_id: str) -> None:
         """Let a broker hear nothing of what happens from now on."""
         self._held.add(server_id)
         if self._leader is not None and self._leader.server_id == server_id:
-            self._leader = None
+            self._lose_leader()
 
     def release(self, server_id: str, now: int) -> None:
         """Let a held broker hear what it missed."""
@@ -212,8 +212,8 @@ class Controller:
         Raises:
             BrokerError: there is no such stream or partition; nothing is paused then.
         """
-        partitions = tuple(numbers)
-        self.leader().existing(name, partitions)
+        existing = self.leader().existing(name, tuple(numbers))
+        partitions = tuple(partition.number for partition in existing)
         operation = PauseStream(stream=name, partitions=partitions, resume_all=resume_all, at=now)
         self.propose(operation, now)
 
@@ -233,8 +233,8 @@ class Controller:
         Raises:
             BrokerError: there is no such stream or partition; nothing is changed then.
         """
-        partitions = tuple(numbers)
-        self.leader().existing(name, partitions)
+        existing = self.leader().existing(name, tuple(numbers))
+        partitions = tuple(partition.number for partition in existing)
         operation = SetStreamReadonly(stream=name, partitions=partitions, readonly=readonly, at=now)
         self.propose(operation, now)
 
@@ -290,6 +290,10 @@ class Controller:
         """
         operation = ChangeLeader(stream=partition.stream, partition=partition.number, leader=leader)
         self.propose(operation, now)
+
+    def _lose_leader(self) -> None:
+        self._leader = None
+        self._leader_reports.forget()  # only the leader counts them, and for itself
 
     def _check_leadership(self, partition: Partition) -> Partition:
         known = self.leader().partition(partition.stream, partition.number)

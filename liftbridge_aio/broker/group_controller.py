@@ -9,6 +9,7 @@ from .consumer_group import FIRST_EPOCH, ConsumerGroup
 from .controller import Controller
 from .errors import BrokerError, Code
 from .failover import FailoverReports, group_quorum
+from .node import Node
 from .operations import (
     ChangeGroupCoordinator,
     CreateConsumerGroup,
@@ -33,6 +34,7 @@ class GroupController:
         self._reports: FailoverReports[ConsumerGroup] = FailoverReports(
             round(coordinator_timeout * _NANOSECONDS)
         )
+        self._counted_by: Node | None = None
 
     def join_group(
         self, group: str, consumer: str, streams: Sequence[str], now: int
@@ -80,7 +82,11 @@ class GroupController:
             BrokerError: the group has no such coordinator, epoch or member, there is no other
                 broker, or nobody decides.
         """
-        groups = self._controller.leader().groups
+        leader = self._controller.leader()
+        if leader is not self._counted_by:  # each leader counts for itself
+            self._reports.forget()
+            self._counted_by = leader
+        groups = leader.groups
         found = groups.check_report(group, consumer, coordinator, epoch)
         if not self._reports.add(found, consumer, group_quorum(len(found.members)), now):
             return

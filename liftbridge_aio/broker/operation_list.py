@@ -92,11 +92,6 @@ def _without_old_pauses(operations: Sequence[Numbered]) -> Sequence[Numbered]:
     # Resuming also makes a read-only log writable: where both happened, all of it stays.
     fixed = {one.stream for _, one in operations if isinstance(one, SetStreamReadonly)}
     fixed |= {one.stream for _, one in operations if isinstance(one, DeleteStream)}
-    partitions = {
-        one.name: set(range(len(one.partitions)))
-        for _, one in operations
-        if isinstance(one, CreateStream)
-    }
     settled: dict[str, set[int]] = defaultdict(set)
     latest_pause: set[str] = set()
     kept: list[Numbered] = []
@@ -105,7 +100,7 @@ def _without_old_pauses(operations: Sequence[Numbered]) -> Sequence[Numbered]:
             kept.append((index, operation))
             continue
         stream = operation.stream
-        concerned = set(operation.partitions) or partitions[stream]
+        concerned = set(operation.partitions)
         decides_resume_all = isinstance(operation, PauseStream) and stream not in latest_pause
         if decides_resume_all or not concerned <= settled[stream]:
             kept.append((index, operation))

@@ -43,7 +43,7 @@ class DeleteStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseStream:
-    """Partitions rest. None named: all."""
+    """Partitions rest."""
 
     stream: str
     partitions: tuple[int, ...]
@@ -64,7 +64,7 @@ class ResumeStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetStreamReadonly:
-    """Partitions refuse or accept messages. None named: all."""
+    """Partitions refuse or accept messages."""
 
     stream: str
     partitions: tuple[int, ...]
