@@ -41,7 +41,11 @@ SERVERS: Final = [EMBEDDED, PINNED] + [OTHER] * (OTHER in os.environ)
 ENCRYPTION_KEY: Final = "0123456789abcdef"
 
 NEEDS_BUILD: Final = {
-    *("server_binary", "real_server", "encrypted_server", "start_real_server", "real_cluster"),
+    "server_binary",
+    "real_server",
+    "encrypted_server",
+    "start_real_server",
+    "real_cluster",
 }
 WHY_NO_SERVER: Final = pytest.StashKey[str]()
 WHY_NO_GO_CLIENT: Final = pytest.StashKey[str]()

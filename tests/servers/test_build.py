@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from servers.build import HERE, ServerUnavailable, find_go, pinned_version, server_path
+from servers.build import (
+    HERE,
+    ServerUnavailable,
+    find_go,
+    nats_path,
+    pinned_version,
+    server_path,
+)
+from servers.go_liftbridge import go_client_path
 
 
 def executable(path: Path) -> Path:
@@ -15,9 +23,11 @@ def executable(path: Path) -> Path:
     return path
 
 
-def test_the_version_is_the_one_in_go_mod() -> None:
+def test_versions_are_those_in_go_mod() -> None:
     assert pinned_version() == "v1.9.0"
     assert server_path() == HERE / "bin" / "liftbridge-v1.9.0"
+    assert nats_path() == HERE / "bin" / "nats-server-v2.7.4"
+    assert go_client_path() == HERE / "bin" / "go-client-v2.4.0"
 
 
 def test_go_of_the_path_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
