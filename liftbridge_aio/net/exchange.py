@@ -174,9 +174,17 @@ class Exchange:
             _take_back_cancellations(task, cancelling)
             text = "no answer within the timeout"
             raise CallFailure(Code.DEADLINE_EXCEEDED, text, self._reach) from error
-        except (OSError, H2Error, ProtocolError, AssertionError, AttributeError) as error:
+        except (
+            OSError,
+            H2Error,
+            ProtocolError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            ValueError,
+        ) as error:
             # Assertions and missing attributes are how grpclib meets a connection that was torn
-            # down under it.
+            # down under it, the last two how it meets headers that are missing or make no sense.
             text = f"the connection broke: {error!r}"
             raise CallFailure(Code.UNAVAILABLE, text, self._reach) from error
 

@@ -13,7 +13,7 @@ from grpclib.config import Configuration
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import H2Protocol
 from h2.config import H2Configuration
-from h2.events import SettingsAcknowledged
+from h2.events import AlternativeServiceAvailable, SettingsAcknowledged, UnknownFrameReceived
 from h2.settings import SettingCodes
 
 from liftbridge_aio.addresses import parse_address
@@ -31,6 +31,7 @@ _WIDEST_WINDOW: Final = 2**31 - 1
 _TYPE_OFFSET: Final = 3
 """Where a frame of HTTP/2 says what it is."""
 _SETTINGS_TYPE: Final = 4
+_IGNORED_EVENTS: Final = (AlternativeServiceAvailable, UnknownFrameReceived)
 
 HEALTH_SERVICE: Final = "proto.API"
 """The name under which servers report the health of the Liftbridge API."""
@@ -68,6 +69,11 @@ class _Protocol(H2Protocol):
     def __init__(self, handler: Handler, config: Configuration, h2_config: H2Configuration) -> None:
         super().__init__(handler, config, h2_config)
         self._head = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # RFC 9113, section 5.5, wants unknown frames ignored; grpclib would break the connection.
+        self.processor.processors |= dict.fromkeys(_IGNORED_EVENTS, lambda _: None)
 
     @property
     def foreign(self) -> bool:
