@@ -6,10 +6,14 @@ import asyncio
 import itertools
 import zlib
 
+import pytest
+
 from cluster.support import BOUND, CURSORS, CURSORS_PARTITIONS, EARLIEST, Nodes, everything, soon
 from contract.raw import FROM_EARLIEST
 from liftbridge_aio import AckPolicy, Client, LiftbridgeError, PublishOutcomeUnknown
 from servers.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
 
 async def publish_all(client: Client, stream: str, *values: bytes) -> list[int]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
@@ -14,6 +15,8 @@ from contract.raw import End, message
 from liftbridge_aio import AckPolicy, Client, StreamOptions
 from liftbridge_aio.wire import proto, rpc
 from servers.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
 ALL: Final = {"ack_policy": proto.AckPolicy.ALL}
 

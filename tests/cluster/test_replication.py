@@ -11,6 +11,8 @@ from contract.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End
 from liftbridge_aio import AckPolicy, Client, InvalidRequest
 from liftbridge_aio.wire import proto, rpc
 
+pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
+
 NOT_COORDINATOR = End(Status.FAILED_PRECONDITION, "broker is not the consumer group coordinator")
 NO_GROUP = End(Status.NOT_FOUND, "consumer group does not exist")
 NOT_LEADER = End(Status.FAILED_PRECONDITION, "Server not partition leader")
