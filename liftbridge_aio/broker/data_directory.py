@@ -108,7 +108,6 @@ class DataDirectory:
             OSError: a file cannot be removed.
         """
         known = {str(stream_id) for stream_id in stream_ids}
-        finish_deletions(self._streams)
         for folder in list(self._streams.iterdir()):
             if folder.name in known:
                 finish_deletions(folder)

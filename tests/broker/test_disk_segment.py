@@ -93,6 +93,7 @@ def test_a_file_cut_off_at_any_byte_loses_only_the_torn_message() -> None:
             found = contents([segment])
             assert (found.messages, found.lost) == (SIX[:whole], [])
             assert segment.next_offset == whole
+            assert log_files(folder)[0].stat().st_size == whole * SIZE
             segment.append(message(whole, b"goes on"))
             store.close()
             store = store_in(folder)

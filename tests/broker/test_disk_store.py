@@ -112,6 +112,31 @@ def test_a_step_is_done_or_not(
     assert each_kill(prepare, look) >= 1
 
 
+def test_truncating_what_was_sealed_is_done_or_not(tmp_path: Path) -> None:
+    folders = (tmp_path / str(number) for number in count())
+    folder = tmp_path
+
+    def prepare() -> Callable[[], object]:
+        nonlocal folder
+        folder = next(folders)
+        store = filled(folder, [message(offset) for offset in range(6)], [message(6)])
+        sealed, last = store._segments
+        store.remove(last)
+        return lambda: sealed.truncate(4)
+
+    def look(is_done: bool) -> None:
+        store = store_in(folder)
+        segments = store.open()
+        found = contents(segments)
+        assert found.lost == []
+        assert found.offsets == [0, 1, 2, 3] if is_done else found.offsets[:4] == [0, 1, 2, 3]
+        assert segments[-1].next_offset == len(found.offsets)
+        assert len(found.offsets) in {4, 6}
+        store.close()
+
+    assert each_kill(prepare, look) >= 2
+
+
 def test_offsets_are_not_given_twice_when_the_last_messages_were_compacted_away(
     tmp_path: Path,
 ) -> None:
