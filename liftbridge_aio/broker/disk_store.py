@@ -38,6 +38,7 @@ class DiskSegmentStore:
         self._place = LogPlace(stream, partition)
         self._files = files
         self._segments: list[DiskSegment] = []
+        self._is_known = False
 
     def open(self) -> Sequence[Segment]:
         """Return what is kept, oldest first; none: the log is new.
@@ -45,13 +46,14 @@ class DiskSegmentStore:
         Raises:
             OSError: the folder cannot be read, or not be cleaned up.
         """
-        self.close()
-        paths = self._clean_up()
-        self._segments = [
-            open_sealed(path, self._place, int(following.stem), self._files)
-            for path, following in pairwise(paths)
-        ]
-        self._segments += [open_last(path, self._place, self._files) for path in paths[-1:]]
+        if not self._is_known:  # else nobody but us has changed the folder since
+            paths = self._clean_up()
+            self._segments = [
+                open_sealed(path, self._place, int(following.stem), self._files)
+                for path, following in pairwise(paths)
+            ]
+            self._segments += [open_last(path, self._place, self._files) for path in paths[-1:]]
+            self._is_known = True
         return tuple(self._segments)
 
     def create(self, base_offset: int) -> Segment:
@@ -115,7 +117,6 @@ class DiskSegmentStore:
         """Close the files; nothing is forgotten, and `open` may follow."""
         for segment in self._segments:
             self._files.release(str(segment.path))
-        self._segments = []
 
     def delete(self) -> None:
         """Forget everything.
@@ -124,6 +125,7 @@ class DiskSegmentStore:
             OSError: a file cannot be removed.
         """
         self.close()
+        self._segments = []
         delete_folder(self._folder)
 
     def _find(self, segment: Segment) -> tuple[int, DiskSegment]:

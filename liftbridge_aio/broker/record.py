@@ -120,8 +120,8 @@ def check(data: bytes, start: int, position: int) -> RecordMark:
         TornRecord: `data` ends too early.
         CorruptRecord: a checksum does not fit.
     """
-    (_, size, offset, timestamp, *_), _ = _checked(data, start, position)
-    return RecordMark(size, offset, timestamp)
+    fields, _ = _checked(data, start, position)
+    return RecordMark(fields[1], fields[2], fields[3])
 
 
 def decode(

@@ -58,7 +58,7 @@ def reopen(store: DiskSegmentStore) -> None:
     (store._folder / "00000000000000000000.log.tmp").write_bytes(b"half a file")
     (store._folder / "00000000000000000099.index").write_bytes(b"without a segment")
     log_files(store._folder)[0].with_suffix(".index").write_bytes(b"damaged")
-    store.open()
+    store_in(store._folder).open()
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,18 @@ def test_offsets_are_not_given_twice_when_the_last_messages_were_compacted_away(
     (last,) = store_in(folder).open()
 
     assert (last.next_offset, last.last_offset) == (6, 2)
+
+
+def test_a_closed_store_opens_again_without_reading_everything(tmp_path: Path) -> None:
+    store = filled(tmp_path / "log", [message(0), message(1)])
+    before = store.open()
+    store.close()
+
+    after = store.open()
+
+    assert list(after) == list(before)
+    after[0].append(message(2))
+    assert contents(after).offsets == [0, 1, 2]
 
 
 def test_a_deleted_log_begins_again(tmp_path: Path) -> None:
