@@ -238,7 +238,8 @@ def stream_end(failure: CallFailure, *, reverse: bool = False) -> StreamEnd:
 
     A clean end (code OK) is what a shutting-down server sends: the reading goes on elsewhere.
     INTERNAL is treated like a lost link, because a server that shuts down or replaces a partition
-    says so with it (W24).
+    says so with it (W24). UNKNOWN with "segment has been closed" comes to a reader at the end of the
+    log when retention removes the segment that it read last: v1.9.0 says so at the next message.
     """
     code, text = failure.code, failure.text
     if failure.reach is not Reach.ANSWERED:
@@ -263,6 +264,7 @@ _ENDS: Final[tuple[tuple[Code, str, StreamEnd], ...]] = (
     (Code.NOT_FOUND, "", StreamEnd.NOT_FOUND),
     (Code.FAILED_PRECONDITION, "commit log was closed", StreamEnd.PAUSED),
     (Code.INTERNAL, "segment has been closed", StreamEnd.LOG_CLOSED),
+    (Code.UNKNOWN, "segment has been closed", StreamEnd.LOST),
     (Code.FAILED_PRECONDITION, "Server not partition leader", StreamEnd.NOT_LEADER),
     (Code.FAILED_PRECONDITION, "not currently assigned", StreamEnd.FENCED),
 )

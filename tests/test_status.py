@@ -326,6 +326,11 @@ def test_each_answer_has_its_remedy(call: str, code: str, text: str, advice: int
         ("UNKNOWN", "The client is not authorized to call Subscribe", StreamEnd.REFUSED),
         ("UNKNOWN", "EOF", StreamEnd.REFUSED),
         ("FAILED_PRECONDITION", "something new", StreamEnd.REFUSED),
+        (
+            "UNKNOWN",
+            "failed to read message headers: segment has been closed",
+            StreamEnd.LOST,
+        ),
     ],
 )
 def test_each_end_of_a_subscription_is_told_apart(code: str, text: str, end: StreamEnd) -> None:

@@ -22,6 +22,8 @@ from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.cli import app as command_line
 from liftbridge_aio.options import ClientOptions, Duration, StreamOptions, seconds
 
+pytest_plugins = ["pytester"]
+
 README: Final = ROOT / "README.md"
 PYTHON: Final = blocks(README, "python")
 CONSOLE: Final = [line for block in blocks(README, "console") for line in block.code.splitlines()]
@@ -48,7 +50,15 @@ async def test_code_for_a_connected_client_runs(block: Block) -> None:
 
 
 def test_every_setup_is_known() -> None:
-    assert {block.setup for block in PYTHON} == {None, "client", "fastapi", "aiohttp"}
+    assert {block.setup for block in PYTHON} == {None, "client", "fastapi", "aiohttp", "pytest"}
+
+
+def test_the_file_of_tests_passes(pytester: pytest.Pytester) -> None:
+    (block,) = [block for block in PYTHON if block.setup == "pytest"]
+    pytester.makepyfile(block.code)
+    pytester.makeini("[pytest]\nasyncio_mode = auto\n")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=4, skipped=1)
 
 
 @pytest.fixture
