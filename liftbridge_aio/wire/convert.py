@@ -87,7 +87,8 @@ def metadata_from_wire(
             unknown_streams.add(stream.name)
             continue
         partitions = {
-            number: partition_from_wire(partition)
+            # A map entry without a value means an empty message; betterproto2 makes it None.
+            number: partition_from_wire(partition or proto.PartitionMetadata())
             for number, partition in sorted(stream.partitions.items())
         }
         streams[stream.name] = StreamInfo(
