@@ -206,14 +206,14 @@ class ForwardingProxy:
         )
 
     def connection_opened(self, connection: Connection) -> asyncio.Task[None] | None:
-        """Take in a connection; for `forwarding` only."""
+        """Take in a connection; called by `Connection`."""
         if self._closing.is_set() or self._dials is None:
             return None
         self._connections.add(connection)
         return self._dials.create_task(connection.dial(*self._target), name="fault-proxy-dial")
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget a connection; for `forwarding` only."""
+        """Forget a connection; called by `Connection`."""
         self._connections.discard(connection)
         for direction, pipe in connection.pipes.items():
             self._forwarded[direction] += pipe.forwarded
