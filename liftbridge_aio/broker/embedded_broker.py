@@ -17,6 +17,7 @@ from .group_controller import GroupController
 from .member import Member
 from .node import Node, Storage
 from .operation_journal import OperationJournal
+from .operation_list import living_streams
 from .own_streams import create_own_streams
 from .profile import ServerProfile
 from .server import Backing, BrokerServer
@@ -155,6 +156,7 @@ def _on_disk(setup: _Setup, path: Path) -> Callable[[Clock], Backing]:
         directory = DataDirectory(path)
         try:
             journal = OperationJournal(directory.journal)
+            directory.remove_other_streams(living_streams(journal.kept))
             controller = Controller(journal.keep)
             controller.replay(journal.kept)
             backing = setup.backing(controller, DiskStorage(directory))

@@ -19,7 +19,7 @@ from . import compaction, retention, timestamp_lookup
 from .leader_epochs import LeaderEpochs
 from .log_limits import LogLimits
 from .memory_segment import MemorySegment, MemorySegmentStore
-from .segment import Segment, SegmentStore
+from .segment import CorruptSegment, Segment, SegmentStore
 from .timestamp_lookup import LookupFailed
 
 NO_OFFSET: Final = -1
@@ -189,6 +189,15 @@ class PartitionLog:
         return self._read(offset, limit, self._next_offset)
 
     def _read(self, offset: int, limit: int, end: int) -> Sequence[Message]:
+        try:
+            return self._read_through(offset, limit, end)
+        except CorruptSegment as damage:
+            before = self._read_through(offset, limit, min(end, damage.first_offset))
+            if not before:
+                raise
+            return before
+
+    def _read_through(self, offset: int, limit: int, end: int) -> Sequence[Message]:
         if offset >= self._active.base_offset:
             return self._active.read(offset, limit, end)
         batch: list[Message] = []

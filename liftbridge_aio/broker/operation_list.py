@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
 from .operations import (
@@ -37,6 +37,18 @@ def condense(operations: Sequence[Numbered]) -> Sequence[Numbered]:
     """
     kept = _without_notes(_without_ended_groups(operations))
     return _without_old_pauses(_without_deleted_streams(kept))
+
+
+def living_streams(operations: Iterable[Numbered]) -> Collection[int]:
+    """Return the indices of the creations of all streams that exist in the end."""
+    living: dict[str, int] = {}
+    for index, operation in operations:
+        match operation:
+            case CreateStream():
+                living[operation.name] = index
+            case DeleteStream():
+                del living[operation.stream]
+    return living.values()
 
 
 def _without_notes(operations: Sequence[Numbered]) -> Sequence[Numbered]:

@@ -117,7 +117,7 @@ class Subscriber:
                 except (OSError, CorruptSegment) as error:
                     _log.exception("cannot read %s/%d", partition.stream, partition.number)
                     text = f"failed to read message: {error}"
-                    raise BrokerError(Code.INTERNAL, text) from error
+                    raise BrokerError(Code.UNKNOWN, text) from error
                 if isinstance(batch, ReadEnd):
                     raise BrokerError(_CODES[batch], batch.value)
                 if not batch:

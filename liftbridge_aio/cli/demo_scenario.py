@@ -15,7 +15,7 @@ from liftbridge_aio.model import Ack, Message, StartAt, StopAt
 from liftbridge_aio.options import ClientOptions, StreamOptions
 from liftbridge_aio.retry import Retry
 from liftbridge_aio.telemetry import Hook, Resubscribed
-from liftbridge_aio.testing import CuttingProxy
+from liftbridge_aio.testing import FaultProxy
 
 from .abandoning import abandon
 from .demo_checks import (
@@ -111,7 +111,7 @@ class Scenario:
             LiftbridgeError: something failed that must not fail here.
         """
         breaks = Breaks()
-        async with EmbeddedBroker() as broker, CuttingProxy(broker.address) as proxy:
+        async with EmbeddedBroker() as broker, FaultProxy(broker.address) as proxy:
             self._tell(f"embedded broker on {broker.address}, behind a proxy on {proxy.address}")
             options = ClientOptions(
                 max_in_flight=IN_FLIGHT, hook=breaks, address_map=lambda _: proxy.address
@@ -128,7 +128,7 @@ class Scenario:
 
     # --- publish and tail through cuts ---
 
-    async def _publish_and_tail(self, client: Client, proxy: CuttingProxy) -> None:
+    async def _publish_and_tail(self, client: Client, proxy: FaultProxy) -> None:
         self._tell(f"publishing {self._report.messages:,} messages by key, tailing all partitions")
         started = time.perf_counter()
         last = [b"last of partition %d" % number for number in range(PARTITIONS)]
@@ -142,7 +142,7 @@ class Scenario:
         self._report.delivery_seconds = time.perf_counter() - started
         self._note_results()
 
-    async def _publish(self, client: Client, proxy: CuttingProxy) -> None:
+    async def _publish(self, client: Client, proxy: FaultProxy) -> None:
         pending: deque[tuple[bytes, asyncio.Future[Ack | None]]] = deque()
         try:
             for number, value in enumerate(self._values):
@@ -215,7 +215,7 @@ class Scenario:
 
     # --- exactly once, by expected offsets ---
 
-    async def _publish_exactly_once(self, client: Client, proxy: CuttingProxy) -> None:
+    async def _publish_exactly_once(self, client: Client, proxy: FaultProxy) -> None:
         values = [b"entry %d" % number for number in range(LEDGER_MESSAGES)]
         cut_at = {LEDGER_MESSAGES // 3, 2 * LEDGER_MESSAGES // 3}
         await client.create_stream(
