@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liftbridge_aio.broker.incoming import Incoming
+from liftbridge_aio.model import Ack
 from liftbridge_aio.wire import proto
 
 ENVELOPE_HEADER = 8
@@ -27,7 +28,10 @@ def test_size(
 ) -> None:
     key, value = blobs
     stream, subject, inbox, correlation_id = texts
-    incoming = Incoming(key, value, headers, inbox, correlation_id, policy, expected_offset, stream)
+    acks: list[Ack] = []
+    incoming = Incoming(
+        key, value, headers, inbox, correlation_id, policy, acks.append, expected_offset, stream
+    )
     message = proto.Message(
         offset=expected_offset,
         key=key,

@@ -271,7 +271,7 @@ async def test_a_session_with_all_its_acks_ends_at_once(wire: Wire) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("/proto.API/JoinConsumerGroup", "unknown method JoinConsumerGroup for service proto.API"),
+        ("/proto.API/NoSuchMethod", "unknown method NoSuchMethod for service proto.API"),
         ("/other.API/Publish", "unknown service other.API"),
         ("/Publish", 'malformed method name: "/Publish"'),
     ],
