@@ -5,47 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from .journal import Journal
 from .operation_list import Numbered, condense
-from .operations import (
-    ChangeGroupCoordinator,
-    ChangeLeader,
-    CreateConsumerGroup,
-    CreateStream,
-    DeleteStream,
-    ExpandIsr,
-    JoinConsumerGroup,
-    LeaveConsumerGroup,
-    Operation,
-    PartitionPlacement,
-    PauseStream,
-    PublishActivity,
-    ResumeStream,
-    SetStreamReadonly,
-    ShrinkIsr,
-)
+from .operations import CreateStream, Operation, PartitionPlacement
 from .stream_config import StreamConfig
 
-_KINDS: Final[dict[str, type[Operation]]] = {
-    kind.__name__: kind
-    for kind in (
-        ChangeGroupCoordinator,
-        ChangeLeader,
-        CreateConsumerGroup,
-        CreateStream,
-        DeleteStream,
-        ExpandIsr,
-        JoinConsumerGroup,
-        LeaveConsumerGroup,
-        PauseStream,
-        PublishActivity,
-        ResumeStream,
-        SetStreamReadonly,
-        ShrinkIsr,
-    )
-}
+_KINDS: Final[dict[str, type[Operation]]] = {kind.__name__: kind for kind in get_args(Operation)}
 _WORTH_CONDENSING: Final = 2_000  # entries
 
 
