@@ -42,6 +42,11 @@ class LeaderEpochs:
         index = bisect_right(self._starts, epoch, key=itemgetter(0))
         return self._starts[index][1] if index < len(self._starts) else None
 
+    def last_shared(self, other: LeaderEpochs) -> int:
+        """Return the latest epoch that both know, `NO_EPOCH` where there is none."""
+        known = {epoch for epoch, _ in other._starts}
+        return max((epoch for epoch, _ in self._starts if epoch in known), default=NO_EPOCH)
+
     def learn(self, leader: LeaderEpochs, offset: int) -> None:
         """Take over the epoch of a message that was copied from a leader.
 

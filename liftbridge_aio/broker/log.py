@@ -224,10 +224,13 @@ class PartitionLog:
     def truncate(self, next_offset: int) -> None:
         """Forget all messages from `next_offset` on; the high watermark goes back with them.
 
+        Epochs that began there are forgotten even if there are no messages of theirs.
+
         Raises:
             OSError: the store failed; the log may have been truncated in part, from its end.
         """
         next_offset = max(next_offset, 0)
+        self._epochs.forget_from(next_offset)
         if next_offset >= self._next_offset:
             return
         while len(self._segments) > 1 and self._segments[-1].base_offset >= next_offset:
@@ -240,7 +243,6 @@ class PartitionLog:
         self._active = self._segments[-1]
         self._next_offset = next_offset
         self._high_watermark = min(self._high_watermark, next_offset - 1)
-        self._epochs.forget_from(next_offset)
         self._compacted_until = min(self._compacted_until, self._active.base_offset)
         self._compacted_with = None
         self._changed()

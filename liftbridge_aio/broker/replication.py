@@ -51,6 +51,10 @@ def fetch(leader: Partition, follower: Partition, server_id: str, now: int) -> b
 
 
 def _truncate(leader: Partition, follower: Partition) -> None:
-    # What this follower has beyond the end of its last epoch on the leader was never committed.
-    follower.log.truncate(leader.log.end_offset_of(follower.log.last_epoch))
+    # Both have the same up to where the last epoch ended that both know of; what this follower has
+    # beyond was never committed. A real server asks for the end of the follower's last epoch: if
+    # the leader never heard of that one, both may keep different messages before the end it tells.
+    log = follower.log
+    epoch = log.epochs.last_shared(leader.log.epochs)
+    log.truncate(min(leader.log.end_offset_of(epoch), log.end_offset_of(epoch)))
     follower.must_truncate = False

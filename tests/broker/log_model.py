@@ -64,6 +64,7 @@ class ModelLog:
         self.committed = max(self.committed, min(offset, self.next_offset - 1))
 
     def truncate(self, next_offset: int) -> None:
+        self.epochs = {epoch: at for epoch, at in self.epochs.items() if at < next_offset}
         if next_offset >= self.next_offset:
             return
         kept = [segment for segment in self.segments if segment.base < next_offset]
@@ -77,7 +78,6 @@ class ModelLog:
         self.active.was_compacted = False
         self.next_offset = next_offset
         self.committed = min(self.committed, next_offset - 1)
-        self.epochs = {epoch: at for epoch, at in self.epochs.items() if at < next_offset}
 
     def clean(self, now: int) -> None:
         if self.roll(now):
