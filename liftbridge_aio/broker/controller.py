@@ -30,6 +30,7 @@ from .requests import MAX_REPLICATION, StreamRequest, refuse_reserved
 
 _NANOSECONDS: Final = 10**9
 _LEADER_TIMEOUT: Final = 15.0  # seconds, as on a real server
+_NO_LEADER: Final = "no known metadata leader"
 
 
 class Controller:
@@ -89,7 +90,8 @@ class Controller:
 
     def start(self, node: Node, now: int) -> None:
         """Let a broker of the cluster take part, from where it left off."""
-        self._catch_up(node, now)
+        if node.server_id not in self._held:
+            self._catch_up(node, now)
         node.start(now)
 
     def stop(self, node: Node) -> None:
@@ -125,7 +127,7 @@ class Controller:
             if node.is_running and server_id not in self._held
         ]
         if 2 * len(candidates) <= len(self.nodes):
-            raise BrokerError(Code.INTERNAL, "no known metadata leader")
+            raise BrokerError(Code.INTERNAL, _NO_LEADER)
         self._leader = candidates[0]
         return self._leader
 
@@ -251,10 +253,19 @@ class Controller:
     def expand_isr(self, partition: Partition, replica: str, now: int) -> None:
         """Count a replica as in sync again, on behalf of the leader.
 
+        Unlike a real server it refuses what could lose messages that were acked to all: the next
+        leader comes from the replicas in sync.
+
         Raises:
-            BrokerError: there is no such partition, or it has another leader by now.
+            BrokerError: there is no such partition, it has another leader by now, or its leader
+                is held or not sure that the replica has what was committed.
         """
         self._check_leadership(partition)
+        if partition.leader in self._held:  # it would go on to commit without the replica
+            raise BrokerError(Code.INTERNAL, _NO_LEADER)
+        if not partition.is_complete(replica):
+            text = f"{replica} lacks messages that were committed"
+            raise BrokerError(Code.FAILED_PRECONDITION, text)
         operation = ExpandIsr(stream=partition.stream, partition=partition.number, replica=replica)
         self.propose(operation, now)
 

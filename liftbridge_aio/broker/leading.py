@@ -27,13 +27,15 @@ class FollowerProgress:
 class Leading:
     """One leadership: it ends when another epoch of the partition begins."""
 
-    def __init__(self, followers: Iterable[str], now: int) -> None:
+    def __init__(self, followers: Iterable[str], newest_offset: int, now: int) -> None:
         """Begin to lead.
 
         Args:
             followers: ids of the other replicas.
+            newest_offset: of the leader's own log.
             now: Unix nanoseconds.
         """
+        self._first_newest = newest_offset
         self.followers = {one: FollowerProgress(NO_OFFSET, now, now) for one in followers}
         self._waiting: deque[tuple[int, Callable[[int], None]]] = deque()
 
@@ -45,6 +47,15 @@ class Leading:
         """Tell those who wait for offsets up to `high_watermark`."""
         while self._waiting and self._waiting[0][0] <= high_watermark:
             self._waiting.popleft()[1](now)
+
+    def is_complete(self, replica: str, high_watermark: int) -> bool:
+        """Tell whether a follower surely has all that was ever committed.
+
+        The leader's high watermark alone does not tell: it may lag behind that of the leader
+        before, but whatever that one committed was in this leader's log from the beginning.
+        """
+        least = max(high_watermark, self._first_newest)
+        return self.followers[replica].newest_offset >= least
 
     def out_of_sync(self, replica: str, max_lag: int, now: int) -> bool:
         """Tell whether a follower was not seen, or was behind, for longer than `max_lag` ns."""

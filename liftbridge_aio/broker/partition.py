@@ -108,7 +108,7 @@ class Partition:
         """Take messages and serve followers from now on."""
         followers = [one for one in self.replicas if one != self._server_id]
         self.is_following = False
-        self.leading = Leading(followers, now)
+        self.leading = Leading(followers, self.log.newest_offset, now)
         self.log.begin_epoch(self.leader_epoch)
         self._idle_since = now
         self.clean_due = now + cleaner_interval(self.config)
@@ -212,6 +212,11 @@ class Partition:
         self.advance(now)
         if leading.followers and self.on_append is not None:
             self.on_append(self)
+
+    def is_complete(self, replica: str) -> bool:
+        """Tell whether a follower of this leader surely has all that was ever committed."""
+        leading = self.leading
+        return leading is not None and leading.is_complete(replica, self.log.high_watermark)
 
     def advance(self, now: int) -> None:
         """Commit what all replicas in sync have, if these are enough."""
