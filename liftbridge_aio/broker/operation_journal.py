@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final, get_args
 
-from .journal import Journal
+from .journal import CorruptJournal, Journal
 from .operation_list import Numbered, condense
 from .operations import CreateStream, Operation, PartitionPlacement
 from .stream_config import StreamConfig
@@ -23,10 +23,13 @@ class OperationJournal:
         """Read what is kept; drop what changes nothing any more, if that is worth it.
 
         Raises:
+            CorruptJournal: an entry is no operation, or one of a later version.
             OSError: it cannot be rewritten.
         """
         self._journal = journal
-        self.kept: Sequence[Numbered] = [decode(entry) for entry in journal.entries]
+        self.kept: Sequence[Numbered] = [
+            _decode_entry(journal, number) for number in range(len(journal.entries))
+        ]
         """What was kept when the journal was opened."""
         if len(self.kept) < _WORTH_CONDENSING:
             return
@@ -52,8 +55,19 @@ def encode(index: int, operation: Operation) -> bytes:
     )
 
 
+def _decode_entry(journal: Journal, number: int) -> Numbered:
+    try:
+        return decode(journal.entries[number])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        text = (
+            f"entry {number + 1} of {journal.path} is no operation that this version knows; "
+            "use the version that wrote it, or begin with an empty data directory"
+        )
+        raise CorruptJournal(text) from error
+
+
 def decode(entry: bytes) -> Numbered:
-    """Read what `encode` wrote."""
+    """Read what `encode` wrote; of anything else, whatever error comes of it."""
     read: dict[str, Any] = json.loads(entry.decode("utf-8", "surrogatepass"))
     kind = _KINDS[read["kind"]]
     fields = read["fields"]

@@ -32,8 +32,8 @@ def condense(operations: Sequence[Numbered]) -> Sequence[Numbered]:
     """Leave out what later operations have undone, and keep the indices of the others.
 
     Gone are groups that lost all members, deleted streams that no member of a group has asked for,
-    pauses and resumptions that others followed, and all notes of published activity but the last.
-    Timestamps of pauses go with them.
+    pauses and resumptions that other pauses followed, and all notes of published activity but the
+    last. Timestamps of pauses go with them.
     """
     kept = _without_notes(_without_ended_groups(operations))
     return _without_old_pauses(_without_deleted_streams(kept))
@@ -116,8 +116,9 @@ def _without_old_pauses(operations: Sequence[Numbered]) -> Sequence[Numbered]:
         decides_resume_all = isinstance(operation, PauseStream) and stream not in latest_pause
         if decides_resume_all or not concerned <= settled[stream]:
             kept.append((index, operation))
-        settled[stream] |= concerned
+        # Not by resuming: metadata goes on to say of what was resumed that it is paused.
         if isinstance(operation, PauseStream):
+            settled[stream] |= concerned
             latest_pause.add(stream)
     return kept[::-1]
 
