@@ -12,8 +12,9 @@ from typing import Final
 from .bus import Bus
 from .clock import Clock
 from .controller import Controller
-from .data_directory import DataDirectory
+from .data_directory import DataDirectory, DataDirectoryError
 from .group_controller import GroupController
+from .journal import CorruptJournal
 from .member import Member
 from .node import Node, Storage
 from .operation_journal import OperationJournal
@@ -160,6 +161,9 @@ def _on_disk(setup: _Setup, path: Path) -> Callable[[Clock], Backing]:
             controller = Controller(journal.keep)
             controller.replay(journal.kept)
             backing = setup.backing(controller, DiskStorage(directory))
+        except CorruptJournal as error:
+            directory.close()
+            raise DataDirectoryError(str(error)) from error
         except BaseException:
             directory.close()
             raise

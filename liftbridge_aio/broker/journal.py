@@ -48,6 +48,11 @@ class Journal:
         """What was in the file when it was opened, oldest first."""
         self._count = len(self.entries)
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
     def append(self, data: bytes) -> None:
         """Add an entry; once this returns, it outlives the process.
 
