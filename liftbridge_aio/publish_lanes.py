@@ -72,7 +72,7 @@ class PublishLanes:
 
     @property
     def sessions(self) -> tuple[PublishSession, ...]:
-        """Every session that was ever needed."""
+        """One for each address that was ever needed, in the place of those that have ended."""
         return tuple(self._sessions.values())
 
     def enqueue(self, pending: PendingPublish) -> None:
@@ -273,6 +273,8 @@ class PublishLanes:
             self.outcomes.fail(pending, error)
         if not self._connection.supervisor.running:
             return  # the client is closing, and fails the rest itself
+        if session.state is SessionState.ENDED:
+            del self._sessions[session.address]
         returned: dict[_Lane, deque[PendingPublish]] = {}
         for pending in unsent:
             lane = self._lanes[pending.stream, pending.partition]

@@ -12,7 +12,7 @@ import logging
 import secrets
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 import anyio
 
@@ -90,13 +90,15 @@ class SessionOwner(Protocol):
 
 
 class SessionState(enum.Enum):
-    """Life of a session; it goes round from IDLE to READY and back as links come and go."""
+    """Life of a session: from IDLE to READY and back as links come and go, until it has ENDED."""
 
     IDLE = "idle"
     CONNECTING = "connecting"
     READY = "ready"
     DOWN = "down"
     """The last attempt to connect failed."""
+    ENDED = "ended"
+    """Its task is over, for good; a new session has to take its place."""
 
 
 @dataclass(slots=True)
@@ -205,20 +207,38 @@ class PublishSession:
             ack.cancel()
 
     async def run(self) -> None:
-        """Serve the outbox for ever, over one link after the other. Ends by being cancelled."""
+        """Serve the outbox for ever, over one link after the other.
+
+        Ends by being cancelled. Whatever ends it, its owner gets back what it holds.
+        """
         try:
             while True:
                 await self._work.wait()
-                try:
-                    await self._serve()
-                except CallFailure as failure:
-                    await self._recover(failure)
+                await self._recover(await self._serve_until_broken())
         except ClientClosed:
             logger.debug("%r ends with its client", self)
         finally:
-            self._give_up(CallFailure(Code.CANCELLED, "the client was closed", Reach.UNKNOWN))
+            self.state = SessionState.ENDED
+            running = self._connection.supervisor.running
+            text = "the session's task was ended" if running else "the client was closed"
+            self._give_up(CallFailure(Code.CANCELLED, text, Reach.UNKNOWN))
 
-    async def _serve(self) -> None:
+    async def _serve_until_broken(self) -> CallFailure:
+        """Serve over one link; a fault of the client's own ends that, and not the session."""
+        try:
+            await self._serve()
+        except CallFailure as failure:
+            return failure
+        except ClientClosed:
+            raise
+        except Exception as error:
+            logger.exception("%r failed by a fault of the client", self)
+            text = f"a fault of the client: {error!r}"
+            broken = CallFailure(Code.INTERNAL, text, Reach.UNKNOWN)
+            broken.__cause__ = error
+            return broken
+
+    async def _serve(self) -> NoReturn:
         self.state = SessionState.CONNECTING
         link = await self._connection.pool.get(self.address, Purpose.PUBLISH)
         failures: list[CallFailure] = []
@@ -235,6 +255,8 @@ class PublishSession:
 
                 group.start_soon(until_broken, self._read, name="acks")
                 group.start_soon(until_broken, self._write, name="writer")
+        if not failures:  # something cancelled one of the two, as grpclib does at times
+            raise CallFailure(Code.UNAVAILABLE, "the session was broken off", Reach.UNKNOWN)
         raise failures[0]
 
     async def _write(self, link: Link, exchange: Exchange) -> None:  # noqa: ARG002 - as _read
