@@ -105,7 +105,6 @@ def _without_old_pauses(operations: Sequence[Numbered]) -> Sequence[Numbered]:
     fixed = {one.stream for _, one in operations if isinstance(one, SetStreamReadonly)}
     fixed |= {one.stream for _, one in operations if isinstance(one, DeleteStream)}
     settled: dict[str, set[int]] = defaultdict(set)
-    latest_pause: set[str] = set()
     kept: list[Numbered] = []
     for index, operation in reversed(operations):
         if not isinstance(operation, PauseStream | ResumeStream) or operation.stream in fixed:
@@ -113,13 +112,11 @@ def _without_old_pauses(operations: Sequence[Numbered]) -> Sequence[Numbered]:
             continue
         stream = operation.stream
         concerned = set(operation.partitions)
-        decides_resume_all = isinstance(operation, PauseStream) and stream not in latest_pause
-        if decides_resume_all or not concerned <= settled[stream]:
+        if not concerned <= settled[stream]:  # the latest pause, which decides on resume_all, stays
             kept.append((index, operation))
         # Not by resuming: metadata goes on to say of what was resumed that it is paused.
         if isinstance(operation, PauseStream):
             settled[stream] |= concerned
-            latest_pause.add(stream)
     return kept[::-1]
 
 

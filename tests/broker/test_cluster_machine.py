@@ -106,6 +106,18 @@ class ClusterMachine(RuleBasedStateMachine):
             self.cluster.controller.hold(server_id)
 
     @rule(name=streams)
+    def fail_over(self, name: str) -> None:
+        """The leader dies and the others notice."""
+        leader = self.latest(name).leader
+        if self.cluster.node(leader).is_running:
+            self.cluster.stop(leader)
+        self.silence_the_leader(name)
+
+    @rule()
+    def start_all(self) -> None:
+        self.cluster.start(*(one for one in BROKERS if not self.cluster.node(one).is_running))
+
+    @rule(name=streams)
     def silence_the_leader(self, name: str) -> None:
         """All followers find it dead at once, as they do when it is."""
         for server_id in BROKERS:
@@ -247,4 +259,4 @@ class ClusterMachine(RuleBasedStateMachine):
 
 
 TestCluster = ClusterMachine.TestCase
-TestCluster.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCluster.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)

@@ -142,11 +142,16 @@ def test_reports_are_forgotten_when_another_broker_decides() -> None:
     assert placement(cluster, "s") == [(("n2", "n3", "n4", "n5"), "n2")]
     cluster.report("n3", "s")
     cluster.stop("n1")
-    cluster.report("n4", "s")  # to the broker that decides now
+    assert cluster.controller.leader().server_id == "n2"
+    cluster.report("n4", "s")
     assert cluster.decided("s").leader == "n2"
 
     cluster.start("n1")
-    cluster.report("n3", "s")
+    cluster.stop("n2")
+    assert cluster.controller.leader().server_id == "n1"
+    cluster.report("n5", "s")
+    assert cluster.decided("s").leader == "n2"
+    cluster.report("n4", "s")
     assert cluster.decided("s").leader != "n2"
 
 
@@ -324,6 +329,25 @@ def test_who_is_added_to_those_in_sync_has_everything_that_was_committed() -> No
     cluster.replicate("s")
     cluster.expand("n1", "n3", "s")
     assert cluster.decided("s").isr == ["n1", "n2", "n3"]
+
+
+def test_a_new_leader_with_a_lagging_watermark_adds_nobody_who_lacks_what_it_began_with() -> None:
+    cluster = PureCluster("n1", "n2", "n3", "n4")
+    cluster.create(stream("s", replicas=4))
+    cluster.shrink("n1", "n4", "s")
+    acks = cluster.publish("n1", "s", 0, incoming(b"first", AckPolicy.ALL))
+    for follower in ("n2", "n3", "n2", "n3"):
+        cluster.fetch(follower, "s")
+    assert (len(acks), cluster.watermarks("s")) == (1, [0, -1, 0, -1])
+    cluster.controller.move_leader(cluster.decided("s"), "n2", 2)
+
+    text = "n4 lacks messages that were committed"
+    for _ in range(2):
+        answer = refusal(lambda: cluster.expand("n2", "n4", "s"))
+        assert answer == (Code.FAILED_PRECONDITION, text)
+        cluster.fetch("n4", "s")
+    cluster.expand("n2", "n4", "s")
+    assert cluster.decided("s").isr == ["n1", "n2", "n3", "n4"]
 
 
 def test_a_leader_that_is_held_adds_nobody_to_those_in_sync() -> None:

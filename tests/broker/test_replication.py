@@ -70,6 +70,22 @@ def test_acks_come_when_their_policy_says() -> None:
     assert (len(leader), none) == (1, [])
 
 
+def test_nothing_is_fetched_in_another_epoch_than_the_leaders() -> None:
+    cluster = cluster_with()
+    put(cluster, b"a")
+    cluster.controller.hold("n3")  # and goes on to take n1 for the leader since epoch 1
+    for leader in ("n2", "n1"):
+        cluster.controller.move_leader(cluster.decided("s"), leader, 2)
+    assert cluster.partition("n3", "s").leader == "n1"
+
+    assert not cluster.fetch("n3", "s")
+    assert cluster.values("n3", "s") == []
+
+    cluster.controller.release("n3", 3)
+    assert cluster.fetch("n3", "s")
+    assert cluster.values("n3", "s") == [b"a"]
+
+
 def test_a_long_backlog_comes_in_batches() -> None:
     cluster = cluster_with()
     for number in range(2_500):
