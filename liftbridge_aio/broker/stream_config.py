@@ -19,8 +19,7 @@ _MUST_NOT_BE_NEGATIVE: Final = (
 class StreamConfig:
     """What a CreateStream asked for, in the units of the wire (durations in milliseconds).
 
-    None stands for what was not given. Retention, segments, compaction and pausing by itself are
-    kept but not acted upon yet.
+    None stands for what was not given: the default of the server.
     """
 
     retention_max_bytes: int | None = None
@@ -37,7 +36,7 @@ class StreamConfig:
     """In-sync replicas without which nothing is committed."""
     optimistic_concurrency_control: bool = False
     encryption: bool = False
-    """Values are kept in plain all the same: nothing leaves the process's memory."""
+    """Values are kept in plain all the same. Brokers with a data directory refuse such streams."""
 
     def validate(self) -> None:
         """Refuse what would crash a real server (W30); it takes other negative values as they are.
