@@ -13,11 +13,11 @@ from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
 
+from liftbridge_aio.wire.field_types import wrong_field
 from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
 from liftbridge_aio.wire.strict import is_cut_off
 
 from .call import Call
-from .field_types import wrong_field
 
 MAX_REQUEST_BYTES: Final = 4 * 2**20
 """Largest request that is accepted: the default limit of Go's gRPC."""

@@ -17,6 +17,7 @@ from h2.events import AlternativeServiceAvailable, SettingsAcknowledged, Unknown
 from h2.settings import SettingCodes
 
 from liftbridge_aio.addresses import parse_address
+from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.wire import health
 from liftbridge_aio.wire.rpc import HEALTH_CHECK, ReplyT, RequestT, Rpc
@@ -219,10 +220,9 @@ class Link:
             self._raise_if_foreign(failure)
             raise
         try:
-            return rpc.reply.parse(data)
-        except Exception as error:
-            text = f"the answer to {rpc.name} cannot be read: {error!r}"
-            raise CallFailure(Code.INTERNAL, text) from error
+            return rpc.read_reply(data)
+        except MalformedData as error:
+            raise CallFailure(Code.INTERNAL, str(error)) from error
 
     async def _exchange(self, rpc: Rpc[Any, Any], request: bytes, timeout: float | None) -> bytes:
         async with self.open(rpc, timeout) as exchange:

@@ -7,7 +7,11 @@ from typing import Final, Generic, TypeVar
 
 import betterproto2
 
+from liftbridge_aio.errors import MalformedData
+
 from . import health, proto
+from .field_types import wrong_field
+from .strict import is_cut_off
 
 RequestT = TypeVar("RequestT", bound=betterproto2.Message)
 ReplyT = TypeVar("ReplyT", bound=betterproto2.Message)
@@ -28,6 +32,26 @@ class Rpc(Generic[RequestT, ReplyT]):
     def path(self) -> str:
         """The request path of HTTP/2."""
         return f"/{self.service}/{self.name}"
+
+    def read_reply(self, data: bytes) -> ReplyT:
+        """Parse a reply; what is returned holds values of the types that its fields say.
+
+        Raises:
+            MalformedData: the bytes are no such reply.
+        """
+        if is_cut_off(data):  # betterproto2 would take what is there
+            text = f"the reply to {self.name} cannot be read: it is cut off"
+            raise MalformedData(text)
+        try:
+            reply = self.reply.parse(data)
+            wrong = wrong_field(reply)
+        except Exception as error:
+            text = f"the reply to {self.name} cannot be read: {error!r}"
+            raise MalformedData(text) from error
+        if wrong is not None:
+            text = f"the reply to {self.name} cannot be read: {wrong} holds another type"
+            raise MalformedData(text)
+        return reply
 
 
 CREATE_STREAM: Final = Rpc("CreateStream", proto.CreateStreamRequest, proto.CreateStreamResponse)

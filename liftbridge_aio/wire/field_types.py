@@ -1,7 +1,8 @@
 """Checks that the fields of a parsed message hold what their types say.
 
 betterproto2 does not compare the wire type of a field with its declared type: a number where bytes
-belong becomes an `int` in a field of `bytes`. Stored in a log, it would break every reader.
+belong becomes an `int` in a field of `bytes`. Stored in a log, it would break every reader; in a
+reply, it would break whoever uses the value, far from here.
 """
 
 from __future__ import annotations
@@ -44,7 +45,16 @@ def _check_of(hint: Any) -> _Check:
         return lambda value: isinstance(value, list) and all(map(fits_item, value))
     if origin is dict:
         fits_key, fits_value = inner
-        return lambda value: all(map(fits_key, value)) and all(map(fits_value, value.values()))
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        # An entry without a value is good for an empty message; betterproto2 makes it None.
+        none_fits = _is_message(get_args(hint)[1])
+        return lambda value: (
+            all(map(fits_key, value))
+            and all(fits_value(one) or (one is None and none_fits) for one in value.values())
+        )
+    if _is_message(hint):
         return lambda value: isinstance(value, hint) and wrong_field(value) is None
     return lambda value: isinstance(value, hint)
+
+
+def _is_message(hint: Any) -> bool:
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
