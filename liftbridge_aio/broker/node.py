@@ -87,6 +87,7 @@ class Node:
         self.is_running = False
         self.on_append: Callable[[Partition], None] | None = None
         """Told when there is something for followers to fetch."""
+        self._is_deaf = False
         self._bus = bus
         self._storage = storage
         self._streams: dict[str, Stream] = {}
@@ -132,6 +133,7 @@ class Node:
     def start(self, now: int) -> None:
         """Begin to lead and follow."""
         self.is_running = True
+        self._is_deaf = False
         for partition in self.partitions():
             self._take_role(partition, now)
         self.liveness.restart(self.groups, now)
@@ -144,15 +146,19 @@ class Node:
             partition.rest()
 
     def deafen(self) -> None:
-        """Hear nothing of what is published, until `hear`; it is lost."""
+        """Hear nothing of what is published, until `hear` or `start`; it is lost."""
+        self._is_deaf = True
         for partition in self.partitions():
             self._bus.ignore(partition)
 
     def hear(self) -> None:
-        """Undo `deafen`."""
+        """Undo `deafen`; nothing happens if the broker is not deaf."""
+        if not self._is_deaf:
+            return
+        self._is_deaf = False
         for partition in self.partitions():
             if partition.leading is not None:
-                self._bus.listen(partition, self._streams[partition.stream].group)
+                self._listen(partition)
 
     def apply(self, index: int, operation: Operation, now: int) -> None:
         """Do what an operation says. They come in order, without gaps that matter.
@@ -303,13 +309,17 @@ class Node:
     def _lead_or_follow(self, partition: Partition, now: int) -> None:
         if self.leads(partition):
             partition.lead(now)
-            self._bus.listen(partition, self._streams[partition.stream].group)
+            self._listen(partition)
             self._appended(partition)
         elif partition.is_replica and partition.leader:
             partition.follow(now)
             self._appended(partition)
         else:
             partition.rest()
+
+    def _listen(self, partition: Partition) -> None:
+        if not self._is_deaf:  # else once it hears again, and only once
+            self._bus.listen(partition, self._streams[partition.stream].group)
 
     def _appended(self, partition: Partition) -> None:
         if self.on_append is not None:
