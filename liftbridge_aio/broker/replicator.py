@@ -49,7 +49,8 @@ class Replicator:
         self._wake.set()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work until cancelled; once more after that, in another event loop if need be."""
+        self._wake = asyncio.Event()  # the one before may belong to another event loop
         loop = asyncio.get_running_loop()
         next_look = loop.time()
         while True:

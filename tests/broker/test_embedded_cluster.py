@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from liftbridge_aio import AckPolicy, Client, StartAt, StopAt
 from liftbridge_aio.broker import EmbeddedCluster
 
@@ -22,3 +24,23 @@ async def test_what_a_frozen_broker_comes_to_lead_it_stores_once_when_it_is_thaw
         await client.publish("s", b"once", ack_policy=AckPolicy.ALL)
 
         assert await values(client, "s") == [b"once"]
+
+
+def test_a_cluster_may_be_started_again_in_another_event_loop() -> None:
+    cluster = EmbeddedCluster(nodes=3)
+
+    async def publish(offset: int) -> None:
+        async with cluster, Client(*cluster.addresses) as client:
+            await client.create_stream("s", replication_factor=3, exist_ok=True)
+            ack = await client.publish("s", b"", ack_policy=AckPolicy.ALL)
+            assert ack is not None
+            assert ack.offset == offset
+            # Whatever waits has waited by now, which is what binds it to an event loop.
+            await cluster.wait_until(
+                lambda: all(
+                    cluster.replica(one, "s").high_watermark == offset for one in cluster.nodes
+                )
+            )
+
+    for offset in range(2):
+        asyncio.run(publish(offset))
