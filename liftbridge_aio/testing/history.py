@@ -98,7 +98,7 @@ class EventRecorder:
             value: what is published; the same value again is one more message that may come.
             partition: where it shall be stored.
             producer: who publishes; order is promised to one producer.
-            key: the key of the message.
+            key: the key of the message; empty is none.
             time: seconds; without it, that of the clock.
 
         Raises:
@@ -188,7 +188,8 @@ class EventRecorder:
             value: the value of the message.
             partition: where it came from.
             reader: who was given it; members of a group have names of their own.
-            key: the key it came with; compared with that of the send if it is told.
+            key: the key it came with, empty if it had none; compared with that of the send if it
+                is told.
             offset: where it lies; for people who read timelines.
             time: seconds; without it, that of the clock.
 

@@ -35,7 +35,7 @@ class Sends:
         self.number = number
         self.producer = event.actor
         self.value = event.value
-        self.key = event.key
+        self.key = event.key or None  # the wire knows no difference
         self.sent = 1
         self.acked = 0
         self.unknown = 0
@@ -54,10 +54,11 @@ class Sends:
             if self._open_of_others is None:
                 self._open_of_others = {}
             self._open_of_others[producer] = self._open_of_others.get(producer, 0) + 1
-        if event.key != self.key:
+        key = event.key or None
+        if key != self.key:
             if self._more_keys is None:
                 self._more_keys = set()
-            self._more_keys.add(event.key)
+            self._more_keys.add(key)
 
     def settle(self, producer: str, outcome: EventKind) -> bool:
         """Give a send of `producer` its outcome; False if none of its sends waits for one."""
@@ -91,8 +92,9 @@ class Sends:
         return self.acked == 1 == self.sent
 
     def had_key(self, key: bytes) -> bool:
-        """Whether it was sent with this key."""
-        return key == self.key or bool(self._more_keys and key in self._more_keys)
+        """Whether it was sent with this key, or without one if it is empty."""
+        wanted = key or None
+        return wanted == self.key or bool(self._more_keys and wanted in self._more_keys)
 
 
 Ledger: TypeAlias = dict[int, dict[bytes, Sends]]

@@ -265,6 +265,20 @@ def test_a_key_that_a_reader_does_not_tell_is_not_compared() -> None:
     assert check_history(made("sent p 0 a k", "acked p 0 a", *given("a"))).ok
 
 
+def test_an_empty_key_is_no_key() -> None:
+    """A message without a key comes with an empty one: `Message.key` is never None."""
+    history = History(clock=lambda: 0.0)
+    for number, key in enumerate([None, b"", b"k"]):
+        history.sent(b"%d" % number, 0, key=key)
+        history.acked(b"%d" % number, 0)
+        history.delivered(b"%d" % number, 0, key=key or b"")
+    assert found(check_history(history)) == {}
+    assert found(check_history(history, order=OrderScope.KEY)) == {}
+    history.sent(b"3", 0, key=b"k")
+    history.delivered(b"3", 0, key=b"")
+    assert found(check_history(history)) == {"invented": 1}
+
+
 def test_equal_sends_may_have_several_keys() -> None:
     lines = ["sent p 0 a k", "sent p 0 a l", "acked p 0 a", "acked p 0 a"]
     right = made(*lines, "delivered r 0 a l", "delivered r 0 a k", "finished r 0")
