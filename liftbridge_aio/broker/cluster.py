@@ -111,6 +111,7 @@ class EmbeddedCluster:
         self._groups = GroupController(self._controller, coordinator_timeout)
         self._replicator = Replicator(self._controller, max_lag, leader_timeout)
         self._replicating: asyncio.Task[None] | None = None
+        self._frozen: set[str] = set()
         self._namespace = namespace
         self._cursors_partitions = cursors_partitions
         self._settings = settings
@@ -173,7 +174,7 @@ class EmbeddedCluster:
         self._replicating = asyncio.create_task(self._replicator.run(), name="broker-replication")
 
     async def stop(self) -> None:
-        """Stop all brokers; what they store is kept. May be called any number of times.
+        """Stop all brokers, thawed; what they store is kept. May be called any number of times.
 
         Takes little more than a second whatever clients do. Cancelling it leaves brokers to finish
         stopping by themselves.
@@ -181,7 +182,9 @@ class EmbeddedCluster:
         replicating, self._replicating = self._replicating, None
         if replicating is not None:
             replicating.cancel()
-        await asyncio.gather(*(node.stop() for node in self._nodes.values()))
+        for server_id in self._nodes:
+            self.thaw(server_id)
+        await asyncio.shield(asyncio.gather(*(node.stop() for node in self._nodes.values())))
         if replicating is not None:
             await asyncio.wait([replicating])
 
@@ -235,6 +238,7 @@ class EmbeddedCluster:
             KeyError: there is no such broker.
         """
         self._nodes[server_id].freeze()
+        self._frozen.add(server_id)
         self.hold_replication(server_id)
         self.hold_metadata(server_id)
 
@@ -244,10 +248,11 @@ class EmbeddedCluster:
         Raises:
             KeyError: there is no such broker.
         """
-        if self._nodes[server_id].is_frozen:
+        if server_id in self._frozen:
+            self._frozen.discard(server_id)
             self.release_metadata(server_id)
             self.release_replication(server_id)
-            self._nodes[server_id].thaw()
+        self._nodes[server_id].thaw()
 
     def hold_replication(self, server_id: str) -> None:
         """Let a broker fetch nothing, and others fetch nothing from it.

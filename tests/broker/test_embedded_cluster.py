@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from liftbridge_aio import AckPolicy, Client, StartAt, StopAt
-from liftbridge_aio.broker import EmbeddedCluster
+from liftbridge_aio.broker import BrokerState, EmbeddedCluster
 
 
 async def values(client: Client, stream: str) -> list[bytes | None]:
@@ -44,3 +44,39 @@ def test_a_cluster_may_be_started_again_in_another_event_loop() -> None:
 
     for offset in range(2):
         asyncio.run(publish(offset))
+
+
+async def test_stopping_thaws_and_lets_the_brokers_take_part_again() -> None:
+    cluster = EmbeddedCluster(nodes=3)
+    async with cluster:
+        cluster.freeze("n1")
+    async with cluster, Client(*cluster.addresses) as client:
+        await client.create_stream("s", replication_factor=3)
+
+        assert cluster.replica("n1", "s").isr == ("n1", "n2", "n3")
+
+
+async def test_a_stopped_broker_that_was_frozen_can_be_thawed() -> None:
+    async with EmbeddedCluster(nodes=3) as cluster, Client(cluster.addresses[1]) as client:
+        await cluster.stop_node("n1")
+        cluster.freeze("n1")
+        await cluster.start_node("n1")
+        await client.create_stream("s", replication_factor=3)
+
+        cluster.thaw("n1")
+
+        assert cluster.replica("n1", "s").replicas == ("n1", "n2", "n3")
+
+
+async def test_brokers_finish_stopping_when_the_one_who_stops_them_is_cancelled() -> None:
+    cluster = EmbeddedCluster(nodes=3)
+    await cluster.start()
+    stopping = asyncio.create_task(cluster.stop())
+    await asyncio.sleep(0)  # it has begun, but no broker has
+
+    stopping.cancel()
+
+    await cluster.wait_until(
+        lambda: all(one.state is BrokerState.STOPPED for one in cluster.nodes.values())
+    )
+    assert stopping.cancelled()
