@@ -121,9 +121,29 @@ async def subscribe(wire: Wire, stream: str, **positions: Any) -> AsyncIterator[
 
 async def offsets(wire: Wire, stream: str, **positions: Any) -> tuple[list[int], End]:
     """The offsets of a subscription that ends by itself, and its end."""
-    async with subscribe(wire, stream, **positions) as subscription:
-        messages, end = await subscription.rest()
-    return [message.offset for message in messages], end
+    async with asyncio.timeout(BOUND):
+        while True:
+            async with subscribe(wire, stream, **positions) as subscription:
+                messages, end = await subscription.rest()
+            if not is_disturbed(end):
+                return [message.offset for message in messages], end
+
+
+async def first_offsets(wire: Wire, stream: str, count: int, **positions: Any) -> list[int]:
+    """The first offsets of a subscription that need not end."""
+    async with asyncio.timeout(BOUND):
+        while True:
+            try:
+                async with subscribe(wire, stream, **positions) as subscription:
+                    return [message.offset for message in await subscription.take(count)]
+            except Ended as ended:
+                if not is_disturbed(ended.end):
+                    raise
+
+
+def is_disturbed(end: End) -> bool:
+    """Whether the cleaner of a real server closed the segment that was being read."""
+    return end.status is Status.UNKNOWN and "segment has been closed" in end.text
 
 
 async def kept(wire: Wire, stream: str) -> list[int]:

@@ -1,11 +1,18 @@
-"""Readers of the client, while retention takes away what they have read."""
+"""Readers of the client, while retention and compaction take away what they have read."""
 
 from __future__ import annotations
 
 import asyncio
 
 from contract.raw import BOUND, Wire
-from contract.segments import MAX_AGE, becomes_empty, create
+from contract.segments import (
+    MAX_AGE,
+    become,
+    becomes_empty,
+    create,
+    create_compacted,
+    publish_keys,
+)
 from liftbridge_aio import Client, StartAt
 
 
@@ -22,6 +29,24 @@ async def test_a_tail_goes_on_after_all_that_it_has_read_is_forgotten(
             await client.publish(cleaned_stream, value)
             assert (await anext(messages)).value == value
             await everything_is_forgotten(wire, cleaned_stream, number)
+
+
+async def test_a_tail_does_not_notice_compaction(
+    client: Client, wire: Wire, cleaned_stream: str
+) -> None:
+    await create_compacted(wire, cleaned_stream)
+    async with (
+        asyncio.timeout(BOUND),
+        client.subscribe(cleaned_stream, start=StartAt.earliest()) as messages,
+    ):
+        await publish_keys(wire, cleaned_stream, "aba")
+        assert [(await anext(messages)).offset for _ in range(3)] == [0, 1, 2]
+        await become(wire, cleaned_stream, [1, 2])
+        await publish_keys(wire, cleaned_stream, "ba")
+        assert [(await anext(messages)).offset for _ in range(2)] == [3, 4]
+        await become(wire, cleaned_stream, [3, 4])
+        await publish_keys(wire, cleaned_stream, "-")
+        assert (await anext(messages)).offset == 5
 
 
 async def everything_is_forgotten(wire: Wire, stream: str, number: int) -> None:
