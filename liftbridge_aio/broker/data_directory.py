@@ -19,7 +19,7 @@ from typing import Final
 from .disk_store import DiskSegmentStore
 from .file_lock import FileLock, FileLocked
 from .file_replacement import replace_file, temporary
-from .folder_deletion import delete_folder, finish_deletions
+from .folder_deletion import DELETED_SUFFIX, delete_folder, finish_deletions
 from .journal import CorruptJournal, Journal
 from .open_files import OpenFiles
 
@@ -101,14 +101,28 @@ class DataDirectory:
     def remove_other_streams(self, stream_ids: Collection[int]) -> None:
         """Remove what the end of an earlier process left behind in the middle of a removal.
 
+        What no broker makes, such as the notes of a file manager, stays.
+
         Args:
             stream_ids: the streams that exist, by the journal.
 
         Raises:
+            DataDirectoryError: there are streams, but the journal is gone.
             OSError: a file cannot be removed.
         """
         known = {str(stream_id) for stream_id in stream_ids}
-        for folder in list(self._streams.iterdir()):
+        folders = [
+            one
+            for one in self._streams.iterdir()
+            if one.name.removesuffix(DELETED_SUFFIX).isdecimal() and one.is_dir()
+        ]
+        if folders and not known and not self.journal.entries:
+            text = (
+                f"{self.path / 'journal'} is empty or was removed, but there are streams; "
+                "put back a copy of the whole data directory, or begin with an empty one"
+            )
+            raise DataDirectoryError(text)
+        for folder in folders:
             if folder.name in known:
                 finish_deletions(folder)
             else:

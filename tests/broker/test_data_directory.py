@@ -202,3 +202,27 @@ def test_a_log_that_was_being_deleted_is_cleared_away_and_the_others_stay(tmp_pa
 
     assert folders(tmp_path) == ["1/0", "1/1"]
     directory.close()
+
+
+def test_streams_without_a_journal_are_not_removed(tmp_path: Path) -> None:
+    with_logs(tmp_path, (1, 0), (2, 0)).close()
+
+    directory = DataDirectory(tmp_path)
+    with pytest.raises(DataDirectoryError, match=r"journal is empty .* put back a copy"):
+        directory.remove_other_streams([])
+
+    assert folders(tmp_path) == ["1/0", "2/0"]
+    directory.close()
+
+
+def test_what_no_broker_made_is_left_alone(tmp_path: Path) -> None:
+    directory = with_logs(tmp_path, (1, 0))
+    strangers = [tmp_path / "streams" / name for name in (".DS_Store", "7", "notes")]
+    for file in strangers[:2]:
+        file.touch()
+    strangers[2].mkdir()
+
+    directory.remove_other_streams([1])
+
+    assert all(one.exists() for one in strangers)
+    directory.close()
