@@ -39,12 +39,17 @@ class ActivityPublisher:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work until cancelled. What fails is logged, and tried again after the next operation."""
         self._member.controller.watch(self._changed.set)
         try:
             while True:
                 self._changed.clear()
-                if not self._leads() or not await self._publish_next():
+                try:
+                    more = self._leads() and await self._publish_next()
+                except Exception:  # noqa: BLE001 - the rest of the work must go on
+                    _log.exception("the activity stream of a broker failed")
+                    more = False
+                if not more:
                     await self._changed.wait()
         finally:
             self._member.controller.unwatch(self._changed.set)

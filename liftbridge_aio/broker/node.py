@@ -131,10 +131,15 @@ class Node:
         return partition.leader == self.server_id
 
     def start(self, now: int) -> None:
-        """Begin to lead and follow."""
+        """Begin to lead and follow, with all logs open.
+
+        Raises:
+            OSError: a log cannot be opened; `stop` is to follow.
+        """
         self.is_running = True
         self._is_deaf = False
         for partition in self.partitions():
+            partition.open()
             self._take_role(partition, now)
         self.liveness.restart(self.groups, now)
 
@@ -304,7 +309,7 @@ class Node:
             self._lead_or_follow(partition, now)
         except OSError:
             _log.exception("cannot open the log of %s/%d", partition.stream, partition.number)
-            partition.rest()
+            partition.break_off()
 
     def _lead_or_follow(self, partition: Partition, now: int) -> None:
         if self.leads(partition):

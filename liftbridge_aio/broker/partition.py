@@ -90,7 +90,19 @@ class Partition:
 
     @property
     def log(self) -> PartitionLog:
-        """What is stored. After a resume it is another object."""
+        """What is stored. After a resume it is another object.
+
+        Raises:
+            OSError: it was not open yet, and cannot be opened.
+        """
+        return self.open() if self._opened is None else self._opened
+
+    def open(self) -> PartitionLog:
+        """Open the log if it is not open; that of a paused partition can only be asked for its end.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
         if self._opened is None:
             self._opened = self._open_log()
             if self._refuses:
@@ -98,6 +110,12 @@ class Partition:
             if self.is_paused:
                 self._opened.close()
         return self._opened
+
+    def break_off(self) -> None:
+        """Go on without a log, as nothing can be stored: take no messages, give none."""
+        self.rest()
+        self._opened = PartitionLog()
+        self._opened.close()
 
     @property
     def is_replica(self) -> bool:

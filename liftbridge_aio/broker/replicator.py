@@ -49,16 +49,23 @@ class Replicator:
         self._wake.set()
 
     async def run(self) -> None:
-        """Work until cancelled; once more after that, in another event loop if need be."""
+        """Work until cancelled; once more after that, in another event loop if need be.
+
+        What fails is logged, and tried again with the next look.
+        """
         self._wake = asyncio.Event()  # the one before may belong to another event loop
         loop = asyncio.get_running_loop()
         next_look = loop.time()
         while True:
             self._wake.clear()
-            self._fetch_behind()
-            if loop.time() >= next_look:
-                self._look_at_all()
-                next_look = loop.time() + self._interval
+            try:
+                self._fetch_behind()
+                if loop.time() >= next_look:
+                    next_look = loop.time() + self._interval
+                    self._look_at_all()
+            except Exception:  # noqa: BLE001 - other partitions must go on
+                _log.exception("replication failed")
+                self._behind.clear()
             if self._behind:
                 await asyncio.sleep(0)
                 continue

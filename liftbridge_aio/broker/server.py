@@ -104,6 +104,7 @@ class BrokerServer:
         self._backing: Backing | None = None
         self._listener: Listener | None = None
         self._upkeep: asyncio.Task[None] | None = None
+        self._starting: asyncio.Event | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._counters = ServiceCounters()
         self._clock = Clock()
@@ -189,6 +190,7 @@ class BrokerServer:
             text = f"the broker is {self._lifecycle.value}"
             raise RuntimeError(text)
         self._lifecycle = BrokerState.STARTING
+        self._starting = starting = asyncio.Event()
         try:
             listening = await self._bind()
             try:
@@ -196,10 +198,12 @@ class BrokerServer:
             except BaseException:
                 listening.close()
                 raise
-        except BaseException:
-            self._lifecycle = BrokerState.STOPPED
-            raise
-        self._lifecycle = BrokerState.RUNNING
+            self._lifecycle = BrokerState.RUNNING
+        finally:
+            if self._lifecycle is BrokerState.STARTING:
+                self._lifecycle = BrokerState.STOPPED
+            self._starting = None
+            starting.set()
 
     async def _serve(self, listening: socket.socket) -> None:
         backing = self._backing = self._open_backing(self._clock)
@@ -262,9 +266,11 @@ class BrokerServer:
         """Close the port and all connections; streams, messages and cursors are kept.
 
         Open calls are cut off, as when a server is killed. Takes less than a second whatever
-        clients do, may be called from any task and any number of times. Cancelling it leaves the
-        stopping to finish by itself.
+        clients do, may be called from any task and any number of times; a start that is under way
+        is waited for first. Cancelling it leaves the stopping to finish by itself.
         """
+        if self._starting is not None:
+            await self._starting.wait()
         if self._lifecycle is BrokerState.RUNNING:
             self._lifecycle = BrokerState.STOPPING
             self._stopping = asyncio.create_task(self._shut_down(), name="broker-stop")

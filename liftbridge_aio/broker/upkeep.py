@@ -26,24 +26,31 @@ class Upkeep:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work until cancelled. What fails is logged, and tried again with the next round."""
         self._member.controller.watch(self._changed.set)
         try:
             while True:
                 self._changed.clear()
-                now = self._member.clock.now_ns()
-                self._expel_silent_members(now)
-                self._pause_idle_partitions(now)
-                self._clean(now)
-                due = self._next_due()
-                sleep = _MAX_SLEEP if due is None else min((due - now) / _SECOND, _MAX_SLEEP)
                 try:
-                    async with asyncio.timeout(max(sleep, 0)):
+                    sleep = self._do_what_is_due()
+                except Exception:  # noqa: BLE001 - the rest of the work must go on
+                    _log.exception("the upkeep of a broker failed")
+                    sleep = _MAX_SLEEP
+                try:
+                    async with asyncio.timeout(sleep):
                         await self._changed.wait()
                 except TimeoutError:
                     continue
         finally:
             self._member.controller.unwatch(self._changed.set)
+
+    def _do_what_is_due(self) -> float:
+        now = self._member.clock.now_ns()
+        self._expel_silent_members(now)
+        self._pause_idle_partitions(now)
+        self._clean(now)
+        due = self._next_due()
+        return _MAX_SLEEP if due is None else min(max(due - now, 0) / _SECOND, _MAX_SLEEP)
 
     def _next_due(self) -> int | None:
         node = self._member.node

@@ -137,6 +137,19 @@ async def test_it_may_be_stopped_from_anywhere_and_as_often_as_one_likes() -> No
     assert not accepts_connections(broker)
 
 
+async def test_a_stop_while_it_starts_stops_it() -> None:
+    broker = EmbeddedBroker()
+    starting = asyncio.create_task(broker.start())
+    await asyncio.sleep(0)
+    assert not starting.done()
+
+    await broker.stop()
+
+    assert starting.done()
+    assert broker.state is BrokerState.STOPPED
+    assert not accepts_connections(broker)
+
+
 async def test_a_cancelled_stop_still_stops(broker: EmbeddedBroker) -> None:
     stopping = asyncio.create_task(broker.stop())
     await asyncio.sleep(0)
