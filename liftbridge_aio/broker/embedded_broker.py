@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,12 +13,14 @@ from .bus import Bus
 from .clock import Clock
 from .controller import Controller
 from .data_directory import DataDirectory, DataDirectoryError
+from .errors import BrokerError
 from .group_controller import GroupController
 from .journal import CorruptJournal
 from .member import Member
 from .node import Node, Storage
 from .operation_journal import OperationJournal
-from .operation_list import living_streams
+from .operation_list import Numbered, living_streams
+from .operations import CreateStream
 from .own_streams import create_own_streams
 from .profile import ServerProfile
 from .server import Backing, BrokerServer
@@ -48,13 +50,16 @@ class _Setup:
 
         def open_backing(clock: Clock, close: Callable[[], None]) -> Backing:
             def create() -> None:
-                create_own_streams(
-                    controller,
-                    self.namespace,
-                    self.cursors_partitions,
-                    activity=self.settings.activity,
-                    now=clock.now_ns(),
-                )
+                try:
+                    create_own_streams(
+                        controller,
+                        self.namespace,
+                        self.cursors_partitions,
+                        activity=self.settings.activity,
+                        now=clock.now_ns(),
+                    )
+                except BrokerError as error:  # nothing but the disk can refuse them here
+                    raise OSError(error.text) from error
 
             return Backing(Member(node, controller, clock, self.namespace), groups, create, close)
 
@@ -98,7 +103,7 @@ class EmbeddedBroker(BrokerServer):
             port: port to listen on; 0: a free one, chosen by the first start.
             data_dir: folder for everything that outlives the process, made if need be; None: all
                 is in memory. Streams with encryption are refused then: nothing is encrypted here.
-            server_id: id of the broker in metadata.
+            server_id: id of the broker in metadata; that of a data directory never changes.
             namespace: first part of the NATS subjects for acks, cursors and activity.
             cursors_partitions: partitions of `__cursors`; 0: the broker keeps no cursors.
             max_message_bytes: largest message that is stored, with headers and envelope
@@ -157,6 +162,7 @@ def _on_disk(setup: _Setup, path: Path) -> Callable[[Clock], Backing]:
         directory = DataDirectory(path)
         try:
             journal = OperationJournal(directory.journal)
+            _check_it_is_of(setup.server_id, journal.kept, path)
             directory.remove_other_streams(living_streams(journal.kept))
             controller = Controller(journal.keep)
             controller.replay(journal.kept)
@@ -170,6 +176,17 @@ def _on_disk(setup: _Setup, path: Path) -> Callable[[Clock], Backing]:
         return backing(clock, directory.close)
 
     return open_backing
+
+
+def _check_it_is_of(server_id: str, kept: Iterable[Numbered], path: Path) -> None:
+    # What another broker leads, this one would neither lead nor tell anybody of.
+    for _, operation in kept:
+        if isinstance(operation, CreateStream) and operation.partitions[0].leader != server_id:
+            text = (
+                f"the data directory {path} is of the broker {operation.partitions[0].leader!r}; "
+                f"give this one that id instead of {server_id!r}, or choose another directory"
+            )
+            raise DataDirectoryError(text)
 
 
 def check_limits(cursors_partitions: int, max_message_bytes: int, max_payload_bytes: int) -> None:
