@@ -91,6 +91,7 @@ class Node:
         self._bus = bus
         self._storage = storage
         self._streams: dict[str, Stream] = {}
+        self._awakened: list[Partition] = []
         self._appliers: dict[type[Operation], Callable[..., None]] = {
             CreateStream: self._create_stream,
             DeleteStream: self._delete_stream,
@@ -149,6 +150,11 @@ class Node:
         for partition in self.partitions():
             self._bus.ignore(partition)
             partition.rest()
+
+    def take_awakened(self) -> Sequence[Partition]:
+        """Return the partitions that began to lead or follow since the last call."""
+        awakened, self._awakened = self._awakened, []
+        return awakened
 
     def deafen(self) -> None:
         """Hear nothing of what is published, until `hear` or `start`; it is lost."""
@@ -312,6 +318,7 @@ class Node:
             partition.break_off()
 
     def _lead_or_follow(self, partition: Partition, now: int) -> None:
+        self._awakened.append(partition)
         if self.leads(partition):
             partition.lead(now)
             self._listen(partition)

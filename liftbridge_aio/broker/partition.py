@@ -248,32 +248,45 @@ class Partition:
         self.log.commit(committed)
         leading.settle(committed, now)
 
-    @property
-    def is_cleaned(self) -> bool:
-        """Whether the log forgets and compacts at this moment."""
-        return self.is_following or self.leading is not None
+    def next_due(self) -> int | None:
+        """Tell when `clean` or `is_idle` may have something to say; None: not for now.
+
+        Something that has to be done can be due later than this, never earlier.
+        """
+        if self.leading is None and not self.is_following:
+            return None
+        pause = self._pause_due()
+        return self.clean_due if pause is None else min(self.clean_due, pause)
 
     def clean(self, now: int) -> None:
-        """Roll, forget and compact what is due, and say when to come again."""
+        """Roll, forget and compact, if it is time."""
+        if self.clean_due > now or (self.leading is None and not self.is_following):
+            return
         self.clean_due = now + cleaner_interval(self.config)
         try:
             self.log.clean(now)
         except (OSError, CorruptSegment):
             _log.exception("cannot clean %s/%d", self.stream, self.number)
 
-    def pause_due(self) -> int | None:
-        """Tell when the partition pauses by itself, if nothing comes; None: never, for now."""
-        config = self.config
-        if self.leading is None or not config.auto_pause_time or config.auto_pause_time < 0:
-            return None
-        if config.auto_pause_disable_if_subscribers and self.subscribers:
-            return None
-        latest = max(self._messages_received.latest or 0, self._idle_since)
-        return latest + config.auto_pause_time * _MILLISECOND
+    def is_idle(self, now: int) -> bool:
+        """Tell whether the partition pauses by itself now, as nothing has come for long enough."""
+        due = self._pause_due()
+        if due is None or due > now:
+            return False
+        if self.config.auto_pause_disable_if_subscribers and self.subscribers:
+            self.stay_awake(now)
+            return False
+        return True
 
-    def postpone_pause(self, now: int) -> None:
-        """Count the partition as busy until now: it could not be paused."""
+    def stay_awake(self, now: int) -> None:
+        """Count the partition as busy until now."""
         self._idle_since = now
+
+    def _pause_due(self) -> int | None:
+        wait = self.config.auto_pause_time
+        if self.leading is None or wait is None or wait <= 0:
+            return None
+        return max(self._messages_received.latest or 0, self._idle_since) + wait * _MILLISECOND
 
     def _answer(
         self,

@@ -47,7 +47,7 @@ def fetch(leader: Partition, follower: Partition, server_id: str, now: int) -> b
         progress.caught_up = now
     log.commit(high_watermark)
     # Where the leader has just committed something, its other followers have yet to hear of it.
-    return bool(batch) or log.high_watermark < high_watermark or high_watermark > before
+    return bool(batch) or high_watermark > before
 
 
 def _truncate(leader: Partition, follower: Partition) -> None:

@@ -9,9 +9,11 @@ from typing import Final
 from .errors import BrokerError
 from .group_controller import GroupController
 from .member import Member
+from .partition import Partition
 
 _MAX_SLEEP: Final = 1.0  # seconds; somebody may set the clock
 _SECOND: Final = 10**9
+_NEVER: Final = 2**63
 
 _log = logging.getLogger("liftbridge_aio.broker")
 
@@ -24,6 +26,7 @@ class Upkeep:
         self._member = member
         self._groups = groups
         self._changed = asyncio.Event()
+        self._due = 0
 
     async def run(self) -> None:
         """Work until cancelled. What fails is logged, and tried again with the next round."""
@@ -47,36 +50,29 @@ class Upkeep:
     def _do_what_is_due(self) -> float:
         now = self._member.clock.now_ns()
         self._expel_silent_members(now)
-        self._pause_idle_partitions(now)
-        self._clean(now)
-        due = self._next_due()
-        return _MAX_SLEEP if due is None else min(max(due - now, 0) / _SECOND, _MAX_SLEEP)
-
-    def _next_due(self) -> int | None:
         node = self._member.node
-        dues = [one.clean_due for one in node.partitions() if one.is_cleaned]
-        dues += [due for one in node.partitions() if (due := one.pause_due()) is not None]
+        awake = node.take_awakened()
+        self._due = min([self._due, *(due for one in awake if (due := one.next_due()))])
+        if self._due <= now:
+            self._look_at_all(now)
         deadline = node.liveness.next_deadline()
-        if deadline is not None:
-            dues.append(deadline)
-        return min(dues, default=None)
+        due = self._due if deadline is None else min(self._due, deadline)
+        return min(max(due - now, 0) / _SECOND, _MAX_SLEEP)
 
-    def _clean(self, now: int) -> None:
-        for partition in self._member.node.partitions():
-            if partition.is_cleaned and partition.clean_due <= now:
-                partition.clean(now)
-
-    def _pause_idle_partitions(self, now: int) -> None:
+    def _look_at_all(self, now: int) -> None:
         for partition in tuple(self._member.node.partitions()):
-            due = partition.pause_due()
-            if due is not None and due < now:
-                try:
-                    self._member.controller.pause(partition.stream, (partition.number,), now)
-                except BrokerError as error:
-                    _log.warning(
-                        "cannot pause %s/%d: %s", partition.stream, partition.number, error
-                    )
-                    partition.postpone_pause(now)
+            if partition.is_idle(now):
+                self._pause(partition, now)
+            partition.clean(now)
+        dues = (partition.next_due() for partition in self._member.node.partitions())
+        self._due = min((due for due in dues if due is not None), default=_NEVER)
+
+    def _pause(self, partition: Partition, now: int) -> None:
+        try:
+            self._member.controller.pause(partition.stream, (partition.number,), now)
+        except BrokerError as error:
+            _log.warning("cannot pause %s/%d: %s", partition.stream, partition.number, error)
+            partition.stay_awake(now)
 
     def _expel_silent_members(self, now: int) -> None:
         for group, consumer in self._member.node.liveness.expired(now):
