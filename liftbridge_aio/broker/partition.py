@@ -108,6 +108,8 @@ class Partition:
             if self._refuses:
                 self._opened.set_readonly(True)
             if self.is_paused:
+                if self.replicas == (self._server_id,) and self.config.min_isr <= 1:
+                    self._opened.commit(self._opened.newest_offset)  # as it did before a restart
                 self._opened.close()
         return self._opened
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liftbridge_aio import Client
+from liftbridge_aio import Client, StartAt, StopAt
 from liftbridge_aio.broker import BrokerState, EmbeddedBroker
 from liftbridge_aio.broker.data_directory import DataDirectoryError
 
@@ -57,3 +57,20 @@ def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path) -> None:
     )
 
     assert ended.stdout.startswith("stopped cannot keep what happens: ")
+
+
+async def test_a_partition_that_is_paused_shows_its_end_after_a_restart_too(
+    tmp_path: Path,
+) -> None:
+    async with EmbeddedBroker(data_dir=tmp_path) as broker, Client(broker.address) as client:
+        await client.create_stream("s")
+        await client.publish("s", b"kept")
+        await client.pause_stream("s")
+    async with EmbeddedBroker(data_dir=tmp_path) as broker, Client(broker.address) as client:
+        partition = (await client.fetch_metadata()).streams["s"].partitions[0]
+
+        assert (partition.high_watermark, partition.newest_offset) == (0, 0)
+        async with client.subscribe(
+            "s", start=StartAt.earliest(), stop=StopAt.latest(), resume=True
+        ) as messages:
+            assert [message.value async for message in messages] == [b"kept"]
