@@ -304,9 +304,15 @@ class Connection:
             if self._dial is None:
                 self.abort()
             else:
-                self._dial.add_done_callback(lambda _: self._end_if_both_are_gone())
+                self._dial.add_done_callback(self._dial_is_over)
         elif self._over or self.client.gone:
             end.abort()
+
+    def _dial_is_over(self, dial: asyncio.Task[None]) -> None:
+        if dial.cancelled():
+            # A socket that was open already is closed by the loop; uvloop tells nobody.
+            self.target.gone = True
+        self._end_if_both_are_gone()
 
     def end_is_gone(self) -> None:
         """Stop to dial for a client that has gone; tell when all is over."""
