@@ -323,6 +323,10 @@ async def _close(resource: AbstractAsyncContextManager[Any]) -> None:
 def _loop_fixture(request: pytest.FixtureRequest) -> str | None:
     """The fixture that tells the loop of this test; None if the test is not async."""
     item = request.node
+    import unittest  # noqa: PLC0415 - not everybody needs it
+
+    if isinstance(getattr(item, "instance", None), unittest.TestCase):
+        return None  # unittest runs its async tests itself, each in a loop of its own
     if _has_pytest_asyncio(request.config):
         import pytest_asyncio  # noqa: PLC0415 - not everybody has it
 

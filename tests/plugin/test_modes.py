@@ -81,6 +81,25 @@ IN_CLASS: Final = """
 
 TestRestarts.pytestmark = [pytest.mark.asyncio(loop_scope="class")]
 """
+OF_UNITTEST: Final = """
+import unittest
+
+import pytest
+
+from liftbridge_aio import Client
+
+class TestOrders(unittest.IsolatedAsyncioTestCase):
+    @pytest.fixture(autouse=True)
+    def take(self, liftbridge_broker) -> None:
+        self.address = liftbridge_broker.address
+
+    async def test_async(self) -> None:
+        async with Client(self.address) as client:
+            await client.ping()
+
+    def test_sync(self) -> None:
+        assert self.address
+"""
 
 
 @dataclass(frozen=True)
@@ -129,6 +148,12 @@ def test_async_tests_pass(pytester: pytest.Pytester, name: str) -> None:
 def test_sync_tests_pass_without_any_plugin(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_service=SYNC)
     pytester.runpytest_inprocess(*NO_PLUGINS).assert_outcomes(passed=SYNC_TESTS)
+
+
+def test_tests_of_unittest_use_the_broker(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_unittest=OF_UNITTEST)
+    result = pytester.runpytest_inprocess(*STRICT, "--asyncio-mode=auto")
+    result.assert_outcomes(passed=2)
 
 
 def test_clusters_work_under_anyio(pytester: pytest.Pytester) -> None:
