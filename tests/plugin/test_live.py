@@ -7,7 +7,9 @@ from typing import Final
 
 import pytest
 
+from faults.support import eventually
 from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.pytest_plugin import RunInLoop
 from servers.node import LiftbridgeNode
 
 pytest_plugins = ["pytester"]
@@ -33,12 +35,12 @@ NOT_CHOSEN: Final = "127.0.0.1:1"
 
 @pytest.fixture
 def server(
-    liftbridge_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+    liftbridge_broker: EmbeddedBroker, liftbridge_run: RunInLoop, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[EmbeddedBroker]:
     """The "live" server: for the tests below it is one whose address they are given."""
     monkeypatch.delenv("LIFTBRIDGE_ADDRESS", raising=False)
     yield liftbridge_broker
-    assert liftbridge_broker.statistics().connections == 0
+    liftbridge_run(eventually(lambda: liftbridge_broker.statistics().connections == 0))
 
 
 @pytest.mark.parametrize("way", ["option", "variable", "setting"])
