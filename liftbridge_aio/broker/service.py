@@ -33,12 +33,17 @@ from .subscriber import Subscriber
 ENCRYPTION_KEY_VARIABLE: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
 
 _HEALTHY_SERVICES: Final = frozenset({"", "proto.API"})
+_MAX_STATUS_TEXT: Final = 4096  # characters; a real server has no limit of its own
 _CURSOR_TIMEOUT: Final = 5.0  # seconds that storing a cursor may take
 
 
 def to_grpc(error: BrokerError) -> GRPCError:
-    """Turn a refusal into the status of a call."""
-    return GRPCError(Status(error.code), error.text)
+    """Turn a refusal into the status of a call.
+
+    Its text may repeat what a client sent. Packing a header takes time by the square of its length:
+    a name of a megabyte would hold up the broker for minutes.
+    """
+    return GRPCError(Status(error.code), error.text[:_MAX_STATUS_TEXT])
 
 
 @dataclass(slots=True)

@@ -341,3 +341,21 @@ async def unread_call(
     async with call as stream:
         yield stream
         await stream.cancel()
+
+
+async def test_a_refusal_does_not_repeat_a_name_of_megabytes(wire: Wire) -> None:
+    """A million characters in a header took minutes, in which nobody was served."""
+    await wire.call(rpc.CREATE_STREAM, proto.CreateStreamRequest(name="s", subject="s"))
+    await wire.call(
+        rpc.JOIN_CONSUMER_GROUP,
+        proto.JoinConsumerGroupRequest(group_id="g", consumer_id="c", streams=["s"]),
+    )
+    request = proto.ReportConsumerGroupCoordinatorRequest(
+        group_id="g", consumer_id="c", coordinator="x" * 1_000_000
+    )
+
+    async with asyncio.timeout(2):
+        end = await wire.refusal(rpc.REPORT_CONSUMER_GROUP_COORDINATOR, request)
+
+    assert end.status is Status.FAILED_PRECONDITION
+    assert end.text.startswith("Coordinator generation mismatch")
