@@ -238,8 +238,8 @@ def stream_end(failure: CallFailure, *, reverse: bool = False) -> StreamEnd:
 
     A clean end (code OK) is what a shutting-down server sends: the reading goes on elsewhere.
     INTERNAL is treated like a lost link, because a server that shuts down or replaces a partition
-    says so with it (W24). UNKNOWN with "segment has been closed" comes to a reader at the end of the
-    log when retention removes the segment that it read last: v1.9.0 says so at the next message.
+    says so with it (W24). UNKNOWN with "segment has been closed" comes to readers whose segment was
+    removed or rewritten by the cleaner, to one at the end of the log with the next message.
     """
     code, text = failure.code, failure.text
     if failure.reach is not Reach.ANSWERED:

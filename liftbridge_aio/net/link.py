@@ -27,6 +27,7 @@ from .exchange import BytesCodec, Exchange
 logger = logging.getLogger("liftbridge_aio.net")
 
 _WIDEST_WINDOW: Final = 2**31 - 1
+_LEAST_FIRST_WINDOW: Final = 2**16 - 1  # grpclib takes no smaller one to begin with
 """For the connection: one unread stream must not starve the others (only streams are limited)."""
 
 _TYPE_OFFSET: Final = 3
@@ -140,6 +141,7 @@ class Link:
         """Loop time at which something last came from the server."""
         self._loop = asyncio.get_running_loop()
         self._on_lost = on_lost
+        self._stream_window = stream_window
         self._max_receive_bytes = max_receive_bytes
         host, port = parse_address(address)
         self._channel = _OneConnectionChannel(
@@ -147,7 +149,8 @@ class Link:
             port,
             codec=BytesCodec(),
             config=Configuration(
-                http2_connection_window_size=_WIDEST_WINDOW, http2_stream_window_size=stream_window
+                http2_connection_window_size=_WIDEST_WINDOW,
+                http2_stream_window_size=max(stream_window, _LEAST_FIRST_WINDOW),
             ),
         )
         self._channel.on_close = self._closed_below
@@ -182,6 +185,8 @@ class Link:
         protocol.processor.processors[SettingsAcknowledged] = self._give_credit
         self.state = LinkState.UP
         self.last_received = self._loop.time()
+        if self._stream_window < _LEAST_FIRST_WINDOW:
+            self.set_stream_window(self._stream_window)
 
     @property
     def up(self) -> bool:

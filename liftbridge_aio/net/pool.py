@@ -88,6 +88,12 @@ class LinkPool:
         except CallFailure as failure:
             attempt.set_exception(failure)
             attempt.exception()  # nobody may be waiting any more
+        except Exception as error:
+            failure = CallFailure(Code.UNKNOWN, f"cannot connect to {address}", Reach.NOT_SENT)
+            failure.__cause__ = error
+            attempt.set_exception(failure)
+            attempt.exception()
+            raise
         else:
             try:
                 watcher = self._supervisor.spawn(
