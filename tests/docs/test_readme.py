@@ -53,7 +53,10 @@ def test_every_setup_is_known() -> None:
     assert {block.setup for block in PYTHON} == {None, "client", "fastapi", "aiohttp", "pytest"}
 
 
-def test_the_file_of_tests_passes(pytester: pytest.Pytester) -> None:
+def test_the_file_of_tests_passes(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)  # where the live test would fail
     (block,) = [block for block in PYTHON if block.setup == "pytest"]
     pytester.makepyfile(block.code)
     pytester.makeini("[pytest]\nasyncio_mode = auto\n")

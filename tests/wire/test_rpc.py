@@ -51,6 +51,8 @@ PARTITION = proto.PartitionMetadata(
     isr=["n1"],
     paused=True,
     messages_received_timestamps=proto.PartitionEventTimestamps(1, 2),
+    pause_timestamps=proto.PartitionEventTimestamps(3, 4),
+    readonly_timestamps=proto.PartitionEventTimestamps(5, 6),
 )
 METADATA = proto.FetchMetadataResponse(
     brokers=[proto.Broker(id="n1", host="h", port=9292)],
