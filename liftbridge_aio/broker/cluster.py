@@ -189,7 +189,7 @@ class EmbeddedCluster:
             await asyncio.wait([replicating])
 
     async def aclose(self) -> None:
-        """The same as `stop`."""
+        """The same as `stop`, cancellation included."""
         await self.stop()
 
     async def __aenter__(self) -> Self:

@@ -98,6 +98,7 @@ DEFAULT_WAIT: Final = 10.0
 """Seconds that waiting for a fault takes at most unless told otherwise."""
 
 _DEFAULT_TEXT: Final = "a fault that was asked for"
+_MAX_SKEW: Final = 100 * 366 * 86_400.0  # seconds; timestamps of 64 bits bear it
 _MAX_UINT31: Final = 2**31 - 1
 _MAX_UINT32: Final = 2**32 - 1
 
@@ -389,10 +390,10 @@ class Faults:
             seconds: how far it is ahead of the system's clock; negative: behind; 0: right again.
 
         Raises:
-            ValueError: not a number, or without end.
+            ValueError: no number, or more than a hundred years.
         """
-        if not abs(seconds) < float("inf"):
-            problem = f"seconds must be finite: {seconds}"
+        if not abs(seconds) <= _MAX_SKEW:
+            problem = f"seconds must be within a hundred years: {seconds}"
             raise ValueError(problem)
         self._clock.skew = seconds
         self._plan.record("skew clock", 1)

@@ -293,11 +293,13 @@ class BrokerServer:
             self._lifecycle = BrokerState.STOPPED
 
     async def aclose(self) -> None:
-        """The same as `stop`."""
+        """The same as `stop`, cancellation included."""
         await self.stop()
 
     async def restart(self) -> None:
         """Stop and start again at once: clients see all connections break.
+
+        Cancelling it leaves the broker stopped, or to finish stopping by itself.
 
         Raises:
             OSError: the port was taken in between.

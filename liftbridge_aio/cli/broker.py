@@ -11,6 +11,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from liftbridge_aio.addresses import format_address
+
 from .arguments import BadArgument
 from .connection import AsJson
 from .output import say, write_json, write_line
@@ -45,6 +47,9 @@ async def broker(
             await server.start()
         except DataDirectoryError as error:
             raise BadArgument(str(error)) from None
+        except OSError as error:
+            text = f"the broker cannot start at {format_address(host, port)}: {error}"
+            raise OSError(text) from None
         try:
             if as_json:
                 write_json({"address": server.address})

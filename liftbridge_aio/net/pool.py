@@ -89,9 +89,9 @@ class LinkPool:
             attempt.set_exception(failure)
             attempt.exception()  # nobody may be waiting any more
         except Exception as error:
-            failure = CallFailure(Code.UNKNOWN, f"cannot connect to {address}", Reach.NOT_SENT)
-            failure.__cause__ = error
-            attempt.set_exception(failure)
+            unforeseen = CallFailure(Code.UNKNOWN, f"cannot connect to {address}", Reach.NOT_SENT)
+            unforeseen.__cause__ = error
+            attempt.set_exception(unforeseen)
             attempt.exception()
             raise
         else:

@@ -49,13 +49,13 @@ class FaultProxy(ForwardingProxy):
         await self._end(list(self._connections), end)
 
     async def refuse(self) -> None:
-        """Refuse new connections from now on; open ones stay."""
+        """Refuse new connections from now on; open ones stay. It does so when cancelled, too."""
         self._record(FaultKind.REFUSE)
         self._stop_listening()
         await asyncio.sleep(0)  # some loops free the port in their next round
 
     async def accept(self) -> None:
-        """Accept connections again, on the same port.
+        """Accept connections again, on the same port. Cancelling it may leave them refused.
 
         Raises:
             OSError: somebody else took the port meanwhile.

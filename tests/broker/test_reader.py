@@ -6,7 +6,7 @@ import pytest
 
 from liftbridge_aio.broker.errors import BrokerError, Code
 from liftbridge_aio.broker.log import PartitionLog
-from liftbridge_aio.broker.reader import LogReader, ReadEnd, ReadRange, open_reader
+from liftbridge_aio.broker.reader import ReadEnd, Reader, ReadRange, open_reader
 from liftbridge_aio.model import Message, StartPosition, StopPosition
 
 
@@ -19,7 +19,7 @@ def log_of(count: int, *, committed: int | None = None) -> PartitionLog:
     return log
 
 
-def read(reader: LogReader) -> tuple[list[int], ReadEnd | None]:
+def read(reader: Reader) -> tuple[list[int], ReadEnd | None]:
     """All offsets there are now, and the end if that is one."""
     offsets: list[int] = []
     while True:
