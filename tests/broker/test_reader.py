@@ -6,7 +6,7 @@ import pytest
 
 from liftbridge_aio.broker.errors import BrokerError, Code
 from liftbridge_aio.broker.log import PartitionLog
-from liftbridge_aio.broker.reader import ReadEnd, Reader, ReadRange, open_reader
+from liftbridge_aio.broker.reader import LogReader, ReadEnd, Reader, ReadRange, open_reader
 from liftbridge_aio.model import Message, StartPosition, StopPosition
 
 
