@@ -27,8 +27,10 @@ from .exchange import BytesCodec, Exchange
 logger = logging.getLogger("liftbridge_aio.net")
 
 _WIDEST_WINDOW: Final = 2**31 - 1
-_LEAST_FIRST_WINDOW: Final = 2**16 - 1  # grpclib takes no smaller one to begin with
 """For the connection: one unread stream must not starve the others (only streams are limited)."""
+
+_LEAST_FIRST_WINDOW: Final = 2**16 - 1
+"""For a stream: grpclib takes no smaller one to begin with."""
 
 _TYPE_OFFSET: Final = 3
 """Where a frame of HTTP/2 says what it is."""
