@@ -1,0 +1,69 @@
+"""How much the peer may send on one stream of the data lane: flow control (pure)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_WIDEST: Final = 2**31 - 1
+"""No window may be wider (RFC 9113, section 6.9.1)."""
+
+
+class LaneCredit:
+    """Flow control of one stream, as RFC 9113, sections 5.2 and 6.9 want it.
+
+    Credit goes back for what was drained, in bulk: when a quarter of the window is due, or when
+    the message in progress needs it. A message longer than the window gets an advance, which
+    later draining pays back before any more credit is given.
+    """
+
+    __slots__ = ("_acknowledged", "_limit", "_pending", "drained", "granted", "received", "window")
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        """What our settings give the stream, once the peer knows them."""
+        self.received = 0
+        """Bytes that came."""
+        self.drained = 0
+        """Bytes of those that need no room any more."""
+        self.granted = 0
+        """Credit that was written."""
+        self._acknowledged = window
+        self._pending: list[int] = []
+        self._limit = window
+
+    @property
+    def allowance(self) -> int:
+        """Bytes that the peer may send once it knows everything; negative after a shrink."""
+        return self.window + self.granted - self.received
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more came than any window allowed that the peer may have gone by."""
+        return self.received - self.granted > self._limit
+
+    def set_window(self, window: int) -> None:
+        """Follow our own settings; the peer adjusts by the difference itself (section 6.9.2)."""
+        if window != self.window:
+            self.window = window
+            self._pending.append(window)
+            self._limit = max(self._limit, window)
+
+    def window_acknowledged(self, window: int) -> None:
+        """Judge by this window from now on, unless newer ones are on their way."""
+        if self._pending and self._pending[0] == window:
+            self._acknowledged = self._pending.pop(0)
+            self._limit = max(self._acknowledged, *self._pending, 0)
+
+    def due(self, missing: int) -> int:
+        """Credit that should be written now.
+
+        Args:
+            missing: bytes that the message in progress lacks, 0 between messages.
+        """
+        owed = self.drained - self.granted
+        shortage = missing - max(self.allowance, 0) if missing else 0
+        if shortage <= 0 and owed < max(self.window >> 2, 1):
+            return 0
+        # What the peer knows of may still be the widest window of all.
+        room = _WIDEST - self._limit - self.granted + self.received
+        return min(max(owed, missing - self.allowance if shortage > 0 else 0), room)
