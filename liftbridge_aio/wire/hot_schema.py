@@ -1,0 +1,110 @@
+"""The hot messages as classes of protobuf's own runtime, in a pool of their own.
+
+protobuf's default pool is shared by the whole process and refuses two files that declare the same
+name differently. Another Liftbridge client in the same application declares `proto.Message`, so
+these stand in a private pool, in a package of their own. They are written here by hand, so that
+they work with every supported version of protobuf; generated ones do not.
+
+The schema leaves out what nobody looks at, and enums are plain numbers in it, since a newer server
+may have more of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+)
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+_PACKAGE: Final = "liftbridge_aio.wire.hot"
+
+_SCALARS: Final = {
+    "bytes": FieldDescriptorProto.TYPE_BYTES,
+    "int32": FieldDescriptorProto.TYPE_INT32,
+    "int64": FieldDescriptorProto.TYPE_INT64,
+    "string": FieldDescriptorProto.TYPE_STRING,
+}
+
+_MESSAGES: Final = {
+    # A header is what an entry of a `map<string, bytes>` is on the wire.
+    "Header": ("string name = 1", "bytes content = 2"),
+    "Message": (
+        "int64 offset = 1",
+        "bytes key = 2",
+        "bytes value = 3",
+        "int64 timestamp = 4",
+        "string stream = 5",
+        "int32 partition = 6",
+        "string subject = 7",
+        "string reply_subject = 8",
+        "repeated Header headers = 9",
+    ),
+    "Ack": (
+        "string stream = 1",
+        "string partition_subject = 2",
+        "string msg_subject = 3",
+        "int64 offset = 4",
+        "string ack_inbox = 5",
+        "string correlation_id = 6",
+        "int32 ack_policy = 7",
+        "int64 reception_timestamp = 8",
+        "int64 commit_timestamp = 9",
+        "int32 ack_error = 10",
+    ),
+    "PublishAsyncError": ("int32 code = 1", "string message = 2"),
+    "PublishResponse": (
+        "Ack ack = 1",
+        "PublishAsyncError async_error = 2",
+        "string correlation_id = 3",
+    ),
+    "PublishRequest": (
+        "bytes key = 1",
+        "bytes value = 2",
+        "string stream = 3",
+        "int32 partition = 4",
+        "repeated Header headers = 5",
+        "string correlation_id = 7",
+        "int32 ack_policy = 8",
+        "int64 expected_offset = 9",
+    ),
+}
+
+
+def _build() -> dict[str, Any]:
+    file = FileDescriptorProto(
+        name="liftbridge_aio/wire/hot.proto", package=_PACKAGE, syntax="proto3"
+    )
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for declaration in fields:
+            _declare(message, declaration)
+    pool = DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return {
+        name: GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+        for name in _MESSAGES
+    }
+
+
+def _declare(message: DescriptorProto, declaration: str) -> None:
+    """Add a field that is declared as in a .proto file."""
+    declared, number = declaration.split(" = ")
+    *repeated, kind, name = declared.split()
+    field = message.field.add(name=name, number=int(number))
+    field.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
+    if kind in _SCALARS:
+        field.type = _SCALARS[kind]
+    else:
+        field.type, field.type_name = field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
+
+
+_CLASSES: Final = _build()
+
+WireMessage: Final[Any] = _CLASSES["Message"]
+WirePublishRequest: Final[Any] = _CLASSES["PublishRequest"]
+WirePublishResponse: Final[Any] = _CLASSES["PublishResponse"]
