@@ -132,6 +132,9 @@ class ClientOptions:
     """Largest message that is accepted from a server."""
 
     # Choices
+    data_lane: bool = True
+    """Take messages past grpclib and h2, which costs a tenth of the time. False, or a version of
+    grpclib of another shape than those known, takes the plain path: all calls through grpclib."""
     partitioner: Partitioner | None = None
     """Chooses the partition where a publish names none; None: by key, else partition 0."""
     hook: Hook = NO_HOOK

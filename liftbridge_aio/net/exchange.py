@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -27,7 +27,8 @@ from h2.exceptions import H2Error
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.wire.rpc import Rpc
 
-_PREFIX_BYTES: Final = 5
+PREFIX_BYTES: Final = 5
+"""What stands before every message of gRPC: a flag and four bytes of length."""
 
 
 class BytesCodec(CodecBase):
@@ -76,6 +77,7 @@ class Exchange:
         )
         self._max_receive_bytes = max_receive_bytes
         self._sent = False
+        self._left = False
         self.attempted = 0
         """Messages that went out, or may have; what `send` did not get to is not among them."""
 
@@ -90,7 +92,7 @@ class Exchange:
             try:
                 await self._call.send_request()
             except BaseException:
-                await self._leave()
+                self.leave()
                 raise
         return self
 
@@ -100,11 +102,17 @@ class Exchange:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Leave the call; if the server has not ended it, it is reset. Never waits."""
-        await self._leave()
+        """Leave the call; see `leave`."""
+        self.leave()
 
-    async def _leave(self) -> None:
-        await self._call.__aexit__(_Abandoned, _Abandoned(), None)
+    def leave(self) -> None:
+        """Leave the call; if the server has not ended it, it is reset. May be called again."""
+        if self._left:
+            return
+        self._left = True
+        leaving = self._call.__aexit__(_Abandoned, _Abandoned(), None)
+        with suppress(StopIteration):
+            leaving.send(None)  # left by an error, grpclib has nothing to wait for
 
     async def send(self, messages: Sequence[bytes], *, end: bool = False) -> None:
         """Send messages; waits while the server gives no credit.
@@ -139,15 +147,25 @@ class Exchange:
                 await call.recv_initial_metadata()
             with call._wrapper:  # noqa: SLF001 - pinned by a test
                 raw = call._stream  # noqa: SLF001 - same
-                prefix = await raw.recv_data(_PREFIX_BYTES)
+                prefix = await raw.recv_data(PREFIX_BYTES)
                 if prefix:
                     length = int.from_bytes(prefix[1:], "big")
                     self._check_prefix(prefix, length)
                     return await raw.recv_data(length)
-                if not call._trailers_only:  # noqa: SLF001 - same
-                    await raw.recv_trailers()
-            call._maybe_raise()  # noqa: SLF001 - same
+            self._check_status()
             return None
+
+    def _check_status(self) -> None:
+        """Raise what the server ended the call with, unless that is OK.
+
+        Raises:
+            GRPCError: the server's words.
+            CallFailure: it ended the call without a status, for which grpclib would wait for ever.
+        """
+        raw = self._call._stream  # noqa: SLF001 - pinned by a test
+        if raw.trailers is None and "grpc-status" not in dict(raw.headers or ()):
+            raise CallFailure(Code.INTERNAL, "the server ended the call without a status")
+        self._call._maybe_raise()  # noqa: SLF001 - same
 
     def _check_prefix(self, prefix: bytes, length: int) -> None:
         if prefix[0]:
@@ -166,7 +184,7 @@ class Exchange:
         except CallFailure:
             raise
         except GRPCError as error:
-            raise _failure_from(error) from error
+            raise failure_from(error) from error
         except StreamTerminatedError as error:
             _take_back_cancellations(task, cancelling)
             raise self._failure_of_broken_call(error) from error
@@ -196,7 +214,7 @@ class Exchange:
         try:
             self._call._maybe_raise()  # noqa: SLF001 - pinned by a test
         except GRPCError as status:
-            return _failure_from(status)
+            return failure_from(status)
         except AttributeError:
             pass  # broke before there was a stream
         text = str(error)
@@ -210,5 +228,6 @@ def _take_back_cancellations(task: asyncio.Task[Any] | None, before: int) -> Non
         task.uncancel()
 
 
-def _failure_from(error: GRPCError) -> CallFailure:
+def failure_from(error: GRPCError) -> CallFailure:
+    """Turn what a server ended a call with into our failure."""
     return CallFailure(Code(error.status.value), error.message or "")

@@ -8,12 +8,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from grpclib.client import Channel, Handler
+from grpclib.client import Channel
 from grpclib.config import Configuration
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import H2Protocol
-from h2.config import H2Configuration
-from h2.events import AlternativeServiceAvailable, SettingsAcknowledged, UnknownFrameReceived
+from h2.events import SettingsAcknowledged
 from h2.settings import SettingCodes
 
 from liftbridge_aio.addresses import parse_address
@@ -23,6 +22,10 @@ from liftbridge_aio.wire import health
 from liftbridge_aio.wire.rpc import HEALTH_CHECK, ReplyT, RequestT, Rpc
 
 from .exchange import BytesCodec, Exchange
+from .lane_exchange import LaneExchange
+from .protocol import BrokerProtocol, ConnectionHandler
+from .pumped_exchange import PumpedExchange
+from .supervisor import Supervisor
 
 logger = logging.getLogger("liftbridge_aio.net")
 
@@ -32,13 +35,12 @@ _WIDEST_WINDOW: Final = 2**31 - 1
 _LEAST_FIRST_WINDOW: Final = 2**16 - 1
 """For a stream: grpclib takes no smaller one to begin with."""
 
-_TYPE_OFFSET: Final = 3
-"""Where a frame of HTTP/2 says what it is."""
-_SETTINGS_TYPE: Final = 4
-_IGNORED_EVENTS: Final = (AlternativeServiceAvailable, UnknownFrameReceived)
-
 HEALTH_SERVICE: Final = "proto.API"
 """The name under which servers report the health of the Liftbridge API."""
+
+
+StreamExchange = LaneExchange | PumpedExchange
+"""A call whose messages are delivered to a `Receiver`."""
 
 
 class Purpose(enum.Enum):
@@ -58,51 +60,19 @@ class LinkState(enum.Enum):
     CLOSED = "closed"
 
 
-class _Handler(Handler):
-    def __init__(self, on_close: Callable[[], None]) -> None:
-        self._on_close = on_close
-
-    def close(self) -> None:
-        super().close()
-        self._on_close()
-
-
-class _Protocol(H2Protocol):
-    """Recognises servers of something else: those of HTTP/2 begin with a frame of settings."""
-
-    def __init__(self, handler: Handler, config: Configuration, h2_config: H2Configuration) -> None:
-        super().__init__(handler, config, h2_config)
-        self._head = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        # RFC 9113, section 5.5, wants unknown frames ignored; grpclib would break the connection.
-        self.processor.processors |= dict.fromkeys(_IGNORED_EVENTS, lambda _: None)
-
-    @property
-    def foreign(self) -> bool:
-        """Whether what came first was no HTTP/2."""
-        return len(self._head) == _TYPE_OFFSET + 1 and self._head[_TYPE_OFFSET] != _SETTINGS_TYPE
-
-    def data_received(self, data: bytes) -> None:
-        if len(self._head) <= _TYPE_OFFSET:
-            self._head = (self._head + data)[: _TYPE_OFFSET + 1]
-        if self.foreign:
-            # h2 would take HTTP/1.1 for the header of a frame of 4.7 MB, and wait for the rest.
-            self.processor.close("Protocol error")
-        else:
-            super().data_received(data)
-
-
 class _OneConnectionChannel(Channel):
     """A channel that connects once: grpclib would silently redial in the middle of a call."""
 
     spent = False
     on_close: Callable[[], None]
-    first_protocol: _Protocol | None = None
+    on_data: Callable[[], None]
+    first_protocol: BrokerProtocol | None = None
 
     def _protocol_factory(self) -> H2Protocol:
-        self.first_protocol = _Protocol(_Handler(self.on_close), self._config, self._h2_config)
+        handler = ConnectionHandler(self.on_close)
+        self.first_protocol = BrokerProtocol(
+            handler, self._config, self._h2_config, on_data=self.on_data
+        )
         return self.first_protocol
 
     @property
@@ -134,6 +104,8 @@ class Link:
         *,
         stream_window: int,
         max_receive_bytes: int,
+        data_lane: bool,
+        supervisor: Supervisor,
         on_lost: Callable[[Link, str], None],
     ) -> None:
         self.address = address
@@ -145,6 +117,8 @@ class Link:
         self._on_lost = on_lost
         self._stream_window = stream_window
         self._max_receive_bytes = max_receive_bytes
+        self._data_lane = data_lane
+        self._supervisor = supervisor
         host, port = parse_address(address)
         self._channel = _OneConnectionChannel(
             host,
@@ -156,6 +130,7 @@ class Link:
             ),
         )
         self._channel.on_close = self._closed_below
+        self._channel.on_data = self.received
 
     def __repr__(self) -> str:
         """Show where it leads and how it is."""
@@ -205,13 +180,40 @@ class Link:
         Raises:
             CallFailure: the link is down.
         """
+        self._check_up()
+        return Exchange(
+            self._channel, rpc, max_receive_bytes=self._max_receive_bytes, timeout=timeout
+        )
+
+    def stream(self, rpc: Rpc[Any, Any]) -> StreamExchange:
+        """Prepare a call whose messages are delivered to a `Receiver`.
+
+        Raises:
+            CallFailure: the link is down.
+        """
+        self._check_up()
+        protocol = self._channel.first_protocol
+        if self._data_lane and protocol is not None:
+            return LaneExchange(
+                self._channel,
+                rpc,
+                max_receive_bytes=self._max_receive_bytes,
+                protocol=protocol,
+                window=self._stream_window,
+            )
+        return PumpedExchange(
+            self._channel,
+            rpc,
+            max_receive_bytes=self._max_receive_bytes,
+            supervisor=self._supervisor,
+            on_data=self.received,
+        )
+
+    def _check_up(self) -> None:
         if self.state is not LinkState.UP:
             self._raise_if_foreign()
             text = f"the link to {self.address} is {self.state.value}"
             raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
-        return Exchange(
-            self._channel, rpc, max_receive_bytes=self._max_receive_bytes, timeout=timeout
-        )
 
     async def unary(
         self, rpc: Rpc[RequestT, ReplyT], request: RequestT, timeout: float | None
@@ -276,6 +278,9 @@ class Link:
         connection = protocol.connection
         connection._connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: size})  # noqa: SLF001 - pinned
         connection.flush()
+        self._stream_window = size
+        if self._channel.first_protocol is not None:
+            self._channel.first_protocol.set_window(size)
 
     def _give_credit(self, _: SettingsAcknowledged) -> None:
         """Let servers go on after the windows have shrunk.

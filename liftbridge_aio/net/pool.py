@@ -12,6 +12,7 @@ from liftbridge_aio.options import ClientOptions, timer_seconds
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.telemetry import Connected, Lost
 
+from .grpclib_shape import data_lane_available
 from .link import Link, Purpose
 from .reporter import Reporter
 from .supervisor import Child, Supervisor
@@ -38,6 +39,7 @@ class LinkPool:
         self._health_interval = timer_seconds(options.health_interval)
         self._health_timeout = timer_seconds(options.health_timeout)
         self._max_receive_bytes = options.max_receive_bytes
+        self._data_lane = options.data_lane and data_lane_available()
         self._links: dict[tuple[str, Purpose], Link] = {}
         self._connecting: dict[tuple[str, Purpose], asyncio.Future[Link]] = {}
         self._watchers: dict[Link, Child] = {}
@@ -82,6 +84,8 @@ class LinkPool:
                 purpose,
                 stream_window=window,
                 max_receive_bytes=self._max_receive_bytes,
+                data_lane=self._data_lane,
+                supervisor=self._supervisor,
                 on_lost=self._lost,
             )
             await link.connect(self._connect_timeout)

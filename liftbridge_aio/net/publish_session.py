@@ -24,8 +24,8 @@ from liftbridge_aio.wire.codec import PublishReply, decode_publish_response, enc
 from liftbridge_aio.wire.rpc import PUBLISH_ASYNC
 
 from .connection import Connection
-from .exchange import Exchange
-from .link import Link, Purpose
+from .exchange import PREFIX_BYTES
+from .link import Purpose, StreamExchange
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
@@ -135,6 +135,9 @@ class PublishSession:
         self._work = asyncio.Event()
         self._unacked = _Unacked()
         self._sending: list[PendingPublish] = []
+        self._exchange: StreamExchange | None = None
+        self._serving = anyio.CancelScope()
+        self._failure = CallFailure(Code.UNAVAILABLE, "not connected", Reach.NOT_SENT)
         self._barriers: dict[str, asyncio.Future[None]] = {}
         self._barrier_marks: dict[str, int] = {}
         self._barrier_count = 0
@@ -241,25 +244,16 @@ class PublishSession:
     async def _serve(self) -> NoReturn:
         self.state = SessionState.CONNECTING
         link = await self._connection.pool.get(self.address, Purpose.PUBLISH)
-        failures: list[CallFailure] = []
-        async with link.open(PUBLISH_ASYNC) as exchange:
+        self._failure = CallFailure(Code.UNAVAILABLE, "the session broke off", Reach.UNKNOWN)
+        async with link.stream(PUBLISH_ASYNC) as exchange:
             self.state = SessionState.READY
-            async with anyio.create_task_group() as group:
+            self._exchange = exchange
+            with anyio.CancelScope() as self._serving:
+                exchange.deliver(self)
+                await self._write(exchange)
+        raise self._failure
 
-                async def until_broken(work: _Work) -> None:
-                    try:
-                        await work(link, exchange)
-                    except CallFailure as failure:
-                        failures.append(failure)
-                        group.cancel_scope.cancel()
-
-                group.start_soon(until_broken, self._read, name="acks")
-                group.start_soon(until_broken, self._write, name="writer")
-        if not failures:  # something cancelled one of the two, as grpclib does at times
-            raise CallFailure(Code.UNAVAILABLE, "the session was broken off", Reach.UNKNOWN)
-        raise failures[0]
-
-    async def _write(self, link: Link, exchange: Exchange) -> None:  # noqa: ARG002 - as _read
+    async def _write(self, exchange: StreamExchange) -> NoReturn:
         while True:
             batch = self._next_batch()
             if batch:
@@ -310,19 +304,30 @@ class PublishSession:
             batch.append(pending)
         return batch
 
-    async def _read(self, link: Link, exchange: Exchange) -> None:
-        while True:
-            data = await exchange.receive()
-            if data is None:
-                text = "the server ended the session"
-                raise CallFailure(Code.UNAVAILABLE, text, Reach.UNKNOWN)
-            link.received()
-            self._attempts = 0
-            try:
-                reply = decode_publish_response(data)
-            except MalformedData as error:
-                raise CallFailure(Code.INTERNAL, str(error), Reach.UNKNOWN) from error
-            self._match(reply)
+    # What comes from the server (`Receiver`)
+
+    @property
+    def full(self) -> bool:
+        """Never: answers are taken in at once."""
+        return False
+
+    def received(self, messages: list[bytes]) -> None:
+        """Match answers with what waits for them."""
+        self._attempts = 0
+        try:
+            for message in messages:
+                self._match(decode_publish_response(message))
+        except MalformedData as error:
+            self.ended(CallFailure(Code.INTERNAL, str(error), Reach.UNKNOWN))
+        if self._exchange is not None:
+            self._exchange.drained(sum(map(len, messages)) + PREFIX_BYTES * len(messages))
+
+    def ended(self, failure: CallFailure) -> None:
+        """End the serving over this link."""
+        if failure.code is Code.OK:
+            failure = CallFailure(Code.UNAVAILABLE, "the server ended the session", Reach.UNKNOWN)
+        self._failure = failure
+        self._serving.cancel()
 
     def _match(self, reply: PublishReply) -> None:
         pending = self.in_flight.get(reply.correlation_id)
@@ -379,7 +384,3 @@ class PublishSession:
                 barrier.exception()  # the waiting one may have gone
         unacked, self._unacked = self._unacked, _Unacked()
         self._owner.session_lost(self, unknown, unsent, unacked.unproven, failure)
-
-
-class _Work(Protocol):
-    async def __call__(self, link: Link, exchange: Exchange) -> None: ...

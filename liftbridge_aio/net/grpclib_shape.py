@@ -1,0 +1,65 @@
+"""Whether grpclib and h2 have the shape that the data lane is built on.
+
+The lane stands in the place of parts that have no public face. A release that changes one of them
+makes the client take the plain path, which is slower and needs less.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from grpclib import client, protocol
+from h2.connection import H2Connection
+
+logger = logging.getLogger("liftbridge_aio.net")
+
+_ATTRIBUTES: Final = (
+    (protocol.Connection, ("feed", "flush", "is_closing", "create_stream")),
+    (protocol.EventsProcessor, ("register", "close", "process", "process_data_received")),
+    (protocol.Stream, ("send_request", "reset_nowait", "__ended__", "__terminated__")),
+    (protocol.H2Protocol, ("connection_made", "data_received", "connection_lost")),
+    (client.Stream, ("send_request", "recv_initial_metadata", "_maybe_raise", "__aexit__")),
+    (
+        H2Connection,
+        ("send_data", "data_to_send", "local_flow_control_window", "max_outbound_frame_size"),
+    ),
+)
+_NAMES_USED: Final = (
+    (protocol.Stream.__ended__, {"buffer", "eof"}),
+    (protocol.Stream.__terminated__, {"wrapper", "cancel"}),
+    (protocol.Connection.__init__, {"_connection", "_transport", "write_ready"}),
+    (protocol.Stream.__init__, {"_h2_connection", "_transport", "window_updated", "trailers"}),
+    (client.Stream.send_request, {"_stream", "_release_stream"}),
+    (client.Stream.__aexit__, {"_release_stream", "closable", "reset_nowait"}),
+)
+"""Functions of grpclib, and names that must occur in them: what the lane replaces is used there."""
+
+
+@functools.cache
+def data_lane_available() -> bool:
+    """Tell whether the lane can be used; if not, the log says why, once."""
+    problem = _problem()
+    if problem is not None:
+        logger.warning("the data lane is not used: %s", problem)
+    return problem is None
+
+
+def _problem() -> str | None:
+    for owner, attributes in _ATTRIBUTES:
+        for name in attributes:
+            if not hasattr(owner, name):
+                return f"{owner.__module__}.{owner.__name__} has no {name}"
+    for function, names in _NAMES_USED:
+        missing = names - _names_in(function)
+        if missing:
+            return f"{function.__module__}.{function.__qualname__} does not use {min(missing)}"
+    return None
+
+
+def _names_in(function: Callable[..., Any]) -> set[str]:
+    code = inspect.unwrap(function).__code__
+    return {*code.co_names, *code.co_varnames}

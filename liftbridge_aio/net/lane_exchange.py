@@ -1,0 +1,284 @@
+"""The fast path of streaming calls: messages come from the data lane, by callback.
+
+grpclib and h2 still open the call, read its headers and trailers and end it; they tell so through
+two objects of a grpclib stream that are replaced here, its buffer and its wrapper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, Self
+
+from grpclib.client import Channel
+from grpclib.exceptions import GRPCError, StreamTerminatedError
+
+from liftbridge_aio.status import CallFailure, Code
+from liftbridge_aio.wire.rpc import Rpc
+
+from .exchange import PREFIX_BYTES, Exchange, failure_from
+from .lane_stream import LaneStream
+from .protocol import BrokerProtocol
+from .pumped_exchange import ENDED
+from .receiver import Receiver
+
+logger = logging.getLogger("liftbridge_aio.net")
+
+_BURST_BYTES: Final = 2**18
+"""What goes to the transport in one write, at most."""
+
+
+class LaneExchange(Exchange):
+    """A streaming call on the data lane; made by `Link.stream`."""
+
+    _stream: LaneStream
+
+    def __init__(
+        self,
+        channel: Channel,
+        rpc: Rpc[Any, Any],
+        *,
+        max_receive_bytes: int,
+        protocol: BrokerProtocol,
+        window: int,
+    ) -> None:
+        super().__init__(channel, rpc, max_receive_bytes=max_receive_bytes)
+        self._protocol = protocol
+        self._window = window
+        self._receiver: Receiver | None = None
+        self._arrival: asyncio.Future[None] | None = None
+        self._accepted = False
+        self._at_end = False
+        self._number = 0
+
+    async def __aenter__(self) -> Self:
+        """Send the request's headers. Cancelling resets the call.
+
+        Raises:
+            CallFailure: the connection is gone.
+        """
+        await super().__aenter__()
+        raw = self._call._stream  # noqa: SLF001 - pinned by a test
+        assert raw.id is not None  # noqa: S101 - the headers are sent
+        self._number = raw.id
+        self._stream = self._protocol.register(
+            self, raw.id, window=self._window, max_message_bytes=self._max_receive_bytes
+        )
+        raw.buffer = _Buffer(self)  # type: ignore[assignment]
+        raw.wrapper = _Wrapper(self, raw.wrapper)  # type: ignore[assignment]
+        return self
+
+    # Sending
+
+    async def send(self, messages: Sequence[bytes], *, end: bool = False) -> None:
+        """Send messages, many in one write; waits while the server gives no credit.
+
+        Cancelling may leave some of them sent, and the exchange must be left then.
+
+        Raises:
+            CallFailure: the call or the connection broke.
+        """
+        if self._left:
+            raise CallFailure(Code.UNAVAILABLE, "the call is over", self._reach)
+        pieces: list[bytes] = []
+        for message in messages:
+            pieces += (len(message).to_bytes(PREFIX_BYTES, "big"), message)
+        written = 0
+        try:
+            with self._translated(), self._call._wrapper:  # noqa: SLF001 - pinned by a test
+                data = b"".join(pieces)
+                while written < len(data):
+                    written += await self._write(data, written, end=end)
+        finally:
+            self.attempted += _begun(messages, written)
+
+    async def _write(self, data: bytes, start: int, *, end: bool) -> int:
+        """Write as much as the server's credit and the transport allow; return how much."""
+        raw = self._call._stream  # noqa: SLF001 - pinned by a test
+        connection, h2 = raw.connection, raw._h2_connection  # noqa: SLF001 - same
+        await connection.write_ready.wait()
+        # A lost connection shows here some rounds of the event loop before grpclib says so, and
+        # writing on would fill the log with asyncio's warnings.
+        if connection.is_closing():
+            raise CallFailure(Code.UNAVAILABLE, "the connection broke", self._reach)
+        window = h2.local_flow_control_window(self._number)
+        if window <= 0:
+            raw.window_updated.clear()
+            await raw.window_updated.wait()
+            return 0
+        self._sent = True
+        stop = min(len(data), start + min(window, _BURST_BYTES))
+        for first in range(start, stop, h2.max_outbound_frame_size):
+            last = min(first + h2.max_outbound_frame_size, stop)
+            h2.send_data(self._number, data[first:last], end_stream=end and last == len(data))
+        raw._transport.write(h2.data_to_send())  # noqa: SLF001 - same
+        return stop - start
+
+    # Receiving
+
+    async def receive(self) -> bytes | None:
+        """Wait for the next message; None once the server has ended the call with OK.
+
+        To be used before `deliver`. Cancelling loses no message.
+
+        Raises:
+            CallFailure: the server ended the call with an error, or the connection broke.
+        """
+        with self._translated():
+            call = self._call
+            if call.initial_metadata is None:
+                await call.recv_initial_metadata()
+            self._accepted = True
+            stream = self._stream
+            with call._wrapper:  # noqa: SLF001 - pinned by a test
+                while not (stream.messages or stream.failure or self._at_end):
+                    self._arrival = asyncio.get_running_loop().create_future()
+                    await self._arrival
+            if stream.messages:
+                message = stream.messages.pop(0)
+                self.drained(len(message) + PREFIX_BYTES)
+                return message
+            self._check_end()
+            return None
+
+    def _check_end(self) -> None:
+        """Raise what the call ended with, unless that is OK."""
+        failure = self._stream.failure
+        if failure is not None:
+            raise CallFailure(Code.INTERNAL, failure.text)
+        self._check_status()
+        if self._stream.incomplete:
+            text = "the server ended the call in the middle of a message"
+            raise CallFailure(Code.INTERNAL, text)
+
+    def deliver(self, receiver: Receiver) -> None:
+        """Hand everything that comes from now on to `receiver`; the call stays open."""
+        self._receiver = receiver
+        self.arrived()
+        if self._at_end:
+            self._end()
+
+    def arrived(self) -> None:
+        """Take note that the lane's stream has messages, or has failed."""
+        receiver, stream = self._receiver, self._stream
+        if receiver is None:
+            if self._arrival is not None and not self._arrival.done():
+                self._arrival.set_result(None)
+            return
+        if not self._accepted and not self._accept():
+            return
+        if stream.messages:
+            messages, stream.messages = stream.messages, []
+            try:
+                receiver.received(messages)
+            except Exception as error:
+                logger.exception("what came on a call could not be taken in")
+                failure = CallFailure(Code.INTERNAL, f"a fault of the client: {error!r}")
+                failure.__cause__ = error
+                self._finish(failure)
+        if stream.failure is not None:
+            self._end()
+
+    def _accept(self) -> bool:
+        """Look at the headers; without them nothing says that these are messages of gRPC."""
+        call = self._call
+        headers = call._stream.headers  # noqa: SLF001 - pinned by a test
+        if headers is None:
+            return False
+        self._accepted = True
+        try:
+            call._raise_for_status(dict(headers))  # noqa: SLF001 - same
+            call._raise_for_content_type(dict(headers))  # noqa: SLF001 - same
+        except GRPCError as error:
+            self._finish(failure_from(error))
+            return False
+        return True
+
+    def drained(self, size: int) -> None:
+        """Give credit for messages of `size` bytes in all, prefixes included."""
+        if not self._left:
+            self._stream.drained(size)
+            self._protocol.give_credit()
+
+    def set_window(self, size: int) -> None:
+        """Take note that the window that the server was given has changed."""
+        self._stream.set_window(size)
+
+    # Ending
+
+    def ended(self) -> None:
+        """Take note that the server has ended the call; its data and trailers are here."""
+        self._at_end = True
+        self.arrived()
+        if self._receiver is not None:
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            self._check_end()
+        except GRPCError as error:
+            self._finish(failure_from(error))
+        except CallFailure as failure:
+            self._finish(failure)
+        else:
+            self._finish(CallFailure(Code.OK, ENDED))
+
+    def terminated(self, error: StreamTerminatedError) -> None:
+        """Take note that the call or its connection broke."""
+        if self._receiver is not None:
+            # Later, because grpclib may be walking through the streams, and this releases one.
+            failure = self._failure_of_broken_call(error)
+            asyncio.get_running_loop().call_soon(self._finish, failure)
+
+    def _finish(self, failure: CallFailure) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            self.leave()
+            receiver.ended(failure)
+
+    def leave(self) -> None:
+        """Leave the call; the receiver hears nothing more. May be called again."""
+        self._receiver = None
+        if not self._left and self._number:
+            self._protocol.release(self._number)
+        super().leave()
+
+
+def _begun(messages: Sequence[bytes], written: int) -> int:
+    """Count the messages of which something was written."""
+    count = position = 0
+    for message in messages:
+        if position >= written:
+            break
+        position += len(message) + PREFIX_BYTES
+        count += 1
+    return count
+
+
+class _Buffer:
+    """Stands where grpclib keeps what h2 gives it; of a stream on the lane that is its end."""
+
+    def __init__(self, exchange: LaneExchange) -> None:
+        self._exchange = exchange
+
+    def add(self, data: bytes, ack_size: int) -> None:
+        """Ignore the empty frame that carries the end of a stream."""
+
+    def eof(self) -> None:
+        self._exchange.ended()
+
+    def unacked_size(self) -> int:
+        return 0
+
+
+class _Wrapper:
+    """Stands where grpclib finds the tasks to wake when a stream breaks."""
+
+    def __init__(self, exchange: LaneExchange, wrapper: Any) -> None:
+        self._exchange = exchange
+        self._wrapper = wrapper
+
+    def cancel(self, error: StreamTerminatedError) -> None:
+        self._wrapper.cancel(error)
+        self._exchange.terminated(error)

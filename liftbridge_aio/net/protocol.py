@@ -1,0 +1,137 @@
+"""What comes from a connection: DATA of streams on the lane is taken out, the rest goes to h2."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from grpclib.client import Handler
+from grpclib.config import Configuration
+from grpclib.protocol import H2Protocol
+from h2.config import H2Configuration
+from h2.events import AlternativeServiceAvailable, UnknownFrameReceived
+
+from .data_lane import DataLane
+from .lane_stream import LaneStream
+
+_TYPE_OFFSET: Final = 3
+"""Where a frame of HTTP/2 says what it is."""
+_SETTINGS_TYPE: Final = 4
+_IGNORED_EVENTS: Final = (AlternativeServiceAvailable, UnknownFrameReceived)
+
+
+class LaneUser(Protocol):
+    """Who uses a stream of the lane."""
+
+    def arrived(self) -> None:
+        """Take note that the stream has messages, or has failed."""
+
+    def set_window(self, size: int) -> None:
+        """Take note that the window that the server was given has changed."""
+
+
+class ConnectionHandler(Handler):
+    """Hears from grpclib that a connection is over."""
+
+    def __init__(self, on_close: Callable[[], None]) -> None:
+        self._on_close = on_close
+
+    def close(self) -> None:
+        """Pass it on."""
+        super().close()
+        self._on_close()
+
+
+class BrokerProtocol(H2Protocol):
+    """A connection to a broker.
+
+    Recognises servers of something else: those of HTTP/2 begin with a frame of settings.
+
+    Args:
+        on_data: called with every read that may hold data of the lane.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        config: Configuration,
+        h2_config: H2Configuration,
+        *,
+        on_data: Callable[[], None],
+    ) -> None:
+        super().__init__(handler, config, h2_config)
+        self._head = b""
+        self._lane = DataLane(config.http2_connection_window_size)
+        self._users: dict[int, LaneUser] = {}
+        self._on_data = on_data
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin; see `asyncio.Protocol`."""
+        super().connection_made(transport)
+        # RFC 9113, section 5.5, wants unknown frames ignored; grpclib would break the connection.
+        self.processor.processors |= dict.fromkeys(_IGNORED_EVENTS, lambda _: None)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether what came first was no HTTP/2."""
+        return len(self._head) == _TYPE_OFFSET + 1 and self._head[_TYPE_OFFSET] != _SETTINGS_TYPE
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what was read; see `asyncio.Protocol`."""
+        if len(self._head) <= _TYPE_OFFSET:
+            self._head = (self._head + data)[: _TYPE_OFFSET + 1]
+        if self.foreign:
+            # h2 would take HTTP/1.1 for the header of a frame of 4.7 MB, and wait for the rest.
+            self.processor.close("Protocol error")
+        elif self._users:
+            self._data_with_lane(data)
+        else:
+            super().data_received(data)
+
+    # The lane
+
+    def _data_with_lane(self, data: bytes) -> None:
+        lane = self._lane
+        rest = lane.feed(data)
+        touched = lane.touched
+        if touched:
+            self._on_data()
+            lane.touched = []
+            self._announce(touched)
+        if rest:
+            super().data_received(rest)
+            # Once more for those whose headers came with their first messages.
+            self._announce(touched)
+        self.give_credit()
+
+    def _announce(self, touched: list[LaneStream]) -> None:
+        for stream in touched:
+            user = self._users.get(stream.stream_id)
+            if user is not None:
+                user.arrived()
+
+    def give_credit(self) -> None:
+        """Write the credit that is due to the server."""
+        credit = self._lane.credit()
+        if credit and not self.connection.is_closing():
+            self.connection._transport.write(credit)  # noqa: SLF001 - pinned by a test
+
+    def register(
+        self, user: LaneUser, stream_id: int, *, window: int, max_message_bytes: int
+    ) -> LaneStream:
+        """Take the DATA of a stream that has just been opened to the lane."""
+        self._users[stream_id] = user
+        return self._lane.open(stream_id, window=window, max_message_bytes=max_message_bytes)
+
+    def release(self, stream_id: int) -> None:
+        """Give a stream up; what still comes of it is dropped."""
+        if self._users.pop(stream_id, None) is not None:
+            self._lane.close(stream_id)
+            self.give_credit()
+
+    def set_window(self, size: int) -> None:
+        """Tell the users of the lane that the server was given another window."""
+        for user in tuple(self._users.values()):
+            user.set_window(size)
+        self.give_credit()
