@@ -13,6 +13,7 @@ cancellation count raised. The rules kept here, each against a hazard of grpclib
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -26,6 +27,10 @@ from h2.exceptions import H2Error
 
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.wire.rpc import Rpc
+
+from .receiver import Receiver
+
+logger = logging.getLogger("liftbridge_aio.net")
 
 PREFIX_BYTES: Final = 5
 """What stands before every message of gRPC: a flag and four bytes of length."""
@@ -174,6 +179,17 @@ class Exchange:
         if length > self._max_receive_bytes:
             text = f"a message of {length} bytes exceeds max_receive_bytes"
             raise CallFailure(Code.RESOURCE_EXHAUSTED, text)
+
+    def _hand_over(self, receiver: Receiver, messages: list[bytes]) -> CallFailure | None:
+        """Give messages to a receiver; a fault of its own ends the call, and nothing else."""
+        try:
+            receiver.received(messages)
+        except Exception as error:
+            logger.exception("what came on a call could not be taken in")
+            failure = CallFailure(Code.INTERNAL, f"a fault of the client: {error!r}", Reach.UNKNOWN)
+            failure.__cause__ = error
+            return failure
+        return None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -7,7 +7,6 @@ two objects of a grpclib stream that are replaced here, its buffer and its wrapp
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Any, Final, Self
 
@@ -22,8 +21,6 @@ from .lane_stream import LaneStream
 from .protocol import BrokerProtocol
 from .pumped_exchange import ENDED
 from .receiver import Receiver
-
-logger = logging.getLogger("liftbridge_aio.net")
 
 _BURST_BYTES: Final = 2**18
 """What goes to the transport in one write, at most."""
@@ -50,6 +47,7 @@ class LaneExchange(Exchange):
         self._arrival: asyncio.Future[None] | None = None
         self._accepted = False
         self._at_end = False
+        self._broken: StreamTerminatedError | None = None
         self._number = 0
 
     async def __aenter__(self) -> Self:
@@ -158,6 +156,8 @@ class LaneExchange(Exchange):
         self.arrived()
         if self._at_end:
             self._end()
+        if self._broken is not None:
+            self.terminated(self._broken)
 
     def arrived(self) -> None:
         """Take note that the lane's stream has messages, or has failed."""
@@ -170,12 +170,8 @@ class LaneExchange(Exchange):
             return
         if stream.messages:
             messages, stream.messages = stream.messages, []
-            try:
-                receiver.received(messages)
-            except Exception as error:
-                logger.exception("what came on a call could not be taken in")
-                failure = CallFailure(Code.INTERNAL, f"a fault of the client: {error!r}")
-                failure.__cause__ = error
+            failure = self._hand_over(receiver, messages)
+            if failure is not None:
                 self._finish(failure)
         if stream.failure is not None:
             self._end()
@@ -226,6 +222,7 @@ class LaneExchange(Exchange):
 
     def terminated(self, error: StreamTerminatedError) -> None:
         """Take note that the call or its connection broke."""
+        self._broken = error
         if self._receiver is not None:
             # Later, because grpclib may be walking through the streams, and this releases one.
             failure = self._failure_of_broken_call(error)

@@ -58,7 +58,10 @@ class PumpedExchange(Exchange):
                     failure = CallFailure(Code.OK, ENDED)
                     return
                 self._on_data()
-                receiver.received([data])
+                fault = self._hand_over(receiver, [data])
+                if fault is not None:
+                    failure = fault
+                    return
                 while receiver.full:
                     self._room.clear()
                     await self._room.wait()
