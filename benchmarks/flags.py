@@ -1,0 +1,111 @@
+"""The command line: which benchmarks, and how much of them. Pure."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from .cases import AckPolicy, Choice
+
+T = TypeVar("T")
+
+NAMES: Final = {
+    "consume": "read from the start: 16 B, 250 B, 4 KiB; 1 and 4 partitions",
+    "publish": "window 1 to 10,000; 16 B, 250 B, 4 KiB; ack none, leader, and all on three nodes",
+    "latency": "publish to ack and to delivery at 1,000 and 10,000 messages a second",
+    "goals": "what there are goals for, beside the goals",
+    "memory": "of our client: a reader far behind, publishes that wait, a thousand subscriptions",
+    "codec": "of our client: encoding, decoding and splitting of frames alone",
+    "import": "of our client: how long importing it takes",
+    "all": "all of these",
+}
+"""The benchmarks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What was asked for.
+
+    Attributes:
+        name: Of the benchmark; None to list them.
+        server: `real`, `embedded`, or the path of a binary.
+        rounds: How often each client has its turn.
+        clients: Their names; empty for the usual ones.
+        choice: Which of the cases.
+        as_json: JSON on stdout, and no table.
+        json: A file for the same.
+        chart: A file for the chart.
+    """
+
+    name: str | None
+    server: str
+    rounds: int
+    clients: tuple[str, ...]
+    choice: Choice
+    as_json: bool
+    json: Path | None
+    chart: Path | None
+
+
+def parse_flags(words: Sequence[str]) -> Flags:
+    """Understand the command line; says on stderr what is wrong, and exits, if it is."""
+    given = _parser().parse_args(words)
+    return Flags(
+        name=given.name,
+        server=given.server,
+        rounds=given.rounds,
+        clients=given.peers,
+        choice=Choice(
+            sizes=given.message_size,
+            partitions=given.partitions,
+            windows=given.window,
+            ack_policies=given.ack_policy,
+            rates=given.rate,
+            messages=given.messages,
+            quick=given.quick,
+        ),
+        as_json=given.output == "json",
+        json=given.json,
+        chart=given.chart,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Liftbridge clients, measured side by side on one server.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("name", nargs="?", choices=tuple(NAMES), metavar="NAME", help="left out: list them")
+    add("--server", default="real", help="real (v1.9.0, built once), embedded, or a binary's path")
+    add("--rounds", type=_positive, default=5, help="turns of each client")
+    add("--peers", type=_several(str), default=(), help="clients, comma-separated")
+    add("--messages", type=_positive, help="messages of each run")
+    add("--message-size", type=_several(_positive), default=(), help="bytes, comma-separated")
+    add("--partitions", type=_several(_positive), default=(), help="numbers, comma-separated")
+    add("--window", type=_several(_positive), default=(), help="publishes without ack, …")
+    add("--ack-policy", type=_several(AckPolicy), default=(), help="none, leader, all")
+    add("--rate", type=_several(_positive), default=(), help="messages per second, …")
+    add("--quick", action="store_true", help="few messages: shows that it works, and no more")
+    add("--output", choices=("text", "json"), default="text", help="what goes to stdout")
+    add("--json", type=Path, metavar="FILE", help="write the results here")
+    add("--chart", type=Path, metavar="FILE.svg", help="draw them here")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text.replace("_", ""))
+    if value < 1:
+        raise argparse.ArgumentTypeError("it must be at least 1")
+    return value
+
+
+def _several(one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
+    def parse(text: str) -> tuple[T, ...]:
+        return tuple(one(part.strip()) for part in text.split(",") if part.strip())
+
+    return parse

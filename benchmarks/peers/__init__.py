@@ -1,0 +1,1 @@
+"""The programs of the clients, each of which runs as a process of its own."""
