@@ -9,27 +9,33 @@ _WIDEST: Final = 2**31 - 1
 
 
 class LaneCredit:
-    """Flow control of one stream, as RFC 9113, sections 5.2 and 6.9 want it.
+    """Flow control of one stream, by the rules of RFC 9113, sections 5.2 and 6.9.
 
     Credit goes back for what was drained, in bulk: when a quarter of the window is due, or when
     the message in progress needs it. A message longer than the window gets an advance, which
-    later draining pays back before any more credit is given.
+    later draining pays back before it brings any more credit. So the peer may never be more than
+    a window, or the message in progress, ahead of what was drained.
     """
 
-    __slots__ = ("_acknowledged", "_limit", "_pending", "drained", "granted", "received", "window")
+    __slots__ = ("_acknowledged", "_limit", "_pending", "bulk", "drained", "granted", "received")
 
     def __init__(self, window: int) -> None:
-        self.window = window
-        """What our settings give the stream, once the peer knows them."""
         self.received = 0
         """Bytes that came."""
         self.drained = 0
         """Bytes of those that need no room any more."""
         self.granted = 0
         """Credit that was written."""
+        self.bulk = max(window >> 2, 1)
+        """Credit that is worth a frame."""
         self._acknowledged = window
         self._pending: list[int] = []
         self._limit = window
+
+    @property
+    def window(self) -> int:
+        """What our settings give the stream once the peer knows them."""
+        return self._pending[-1] if self._pending else self._acknowledged
 
     @property
     def allowance(self) -> int:
@@ -38,18 +44,18 @@ class LaneCredit:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more came than any window allowed that the peer may have gone by."""
+        """Whether more came than any window allowed that the peer may still have gone by."""
         return self.received - self.granted > self._limit
 
     def set_window(self, window: int) -> None:
         """Follow our own settings; the peer adjusts by the difference itself (section 6.9.2)."""
         if window != self.window:
-            self.window = window
             self._pending.append(window)
             self._limit = max(self._limit, window)
+            self.bulk = max(window >> 2, 1)
 
     def window_acknowledged(self, window: int) -> None:
-        """Judge by this window from now on, unless newer ones are on their way."""
+        """Judge the peer by this window from now on, unless newer ones are on their way to it."""
         if self._pending and self._pending[0] == window:
             self._acknowledged = self._pending.pop(0)
             self._limit = max(self._acknowledged, *self._pending, 0)
@@ -58,12 +64,16 @@ class LaneCredit:
         """Credit that should be written now.
 
         Args:
-            missing: bytes that the message in progress lacks, 0 between messages.
+            missing: bytes that the message in progress lacks; 0 between messages.
         """
         owed = self.drained - self.granted
-        shortage = missing - max(self.allowance, 0) if missing else 0
-        if shortage <= 0 and owed < max(self.window >> 2, 1):
-            return 0
-        # What the peer knows of may still be the widest window of all.
-        room = _WIDEST - self._limit - self.granted + self.received
-        return min(max(owed, missing - self.allowance if shortage > 0 else 0), room)
+        if missing:
+            shortage = missing - self.allowance
+            if shortage > 0:
+                return min(max(owed, shortage), self._room)
+        return min(owed, self._room) if owed >= self.bulk else 0
+
+    @property
+    def _room(self) -> int:
+        """Credit that makes no window too wide that the peer may still go by."""
+        return max(_WIDEST - self._limit - self.granted + self.received, 0)

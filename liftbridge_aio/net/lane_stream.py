@@ -10,8 +10,8 @@ from typing import Final
 from .lane_credit import LaneCredit
 
 _PREFIX: Final = Struct(">BI")
+"""What stands before each message: whether it is compressed, and its length."""
 _PREFIX_BYTES: Final = 5
-_MOST_BYTES_IN_A_FRAME: Final = 2**14
 
 
 class LaneFault(enum.Enum):
@@ -29,19 +29,32 @@ class LaneFailure:
     text: str
 
 
+class LanePhase(enum.Enum):
+    """Whose the DATA frames of a stream are."""
+
+    AWAITED = "awaited"
+    """h2's: there can be none before the peer's HEADERS."""
+    OPEN = "open"
+    """The lane's."""
+    DROPPED = "dropped"
+    """Nobody's: the stream was given up in the middle, and what is on its way is thrown away."""
+    ENDED = "ended"
+    """h2's: there can be none after the peer has ended or reset the stream."""
+
+
 class LaneStream:
     """A stream whose messages the lane takes; made by `DataLane.open`."""
 
     __slots__ = (
         "_due",
-        "_ended",
         "_max_message_bytes",
+        "_missing",
         "_partial",
         "_queued",
         "credit",
         "failure",
         "messages",
-        "missing",
+        "phase",
         "round",
         "stream_id",
     )
@@ -53,114 +66,115 @@ class LaneStream:
         self.messages: list[bytes] = []
         """Whole messages that nobody has taken yet; whoever takes them puts an empty list here."""
         self.failure: LaneFailure | None = None
-        """Why nothing more is taken; what came before it is among the messages."""
+        """Why nothing more is taken; what came before stands in `messages`."""
         self.credit = LaneCredit(window)
-        self.missing = 0
-        """Bytes that the message in progress is known to lack; 0 between messages."""
+        self.phase = LanePhase.AWAITED
+        """For the lane."""
         self.round = 0
-        """For the lane: when the stream was last noted as touched."""
+        """For the lane: when it last noted that the stream was touched."""
         self._max_message_bytes = max_message_bytes
         self._partial = bytearray()
+        self._missing = 0
         self._due = due
         self._queued = False
-        self._ended = False
 
     def __repr__(self) -> str:
-        """Show which stream it is."""
-        return f"<LaneStream {self.stream_id}>"
+        """Show which stream it is, and whose its frames are."""
+        return f"<LaneStream {self.stream_id} {self.phase.value}>"
 
     @property
     def incomplete(self) -> bool:
         """Whether a message has begun and not ended."""
         return bool(self._partial)
 
-    @property
-    def takes_whole_frames(self) -> bool:
-        """Whether a frame that holds one whole message needs no further look."""
-        return (
-            not self._partial
-            and self.failure is None
-            and self._max_message_bytes >= _MOST_BYTES_IN_A_FRAME
-        )
-
     def drained(self, size: int) -> None:
         """Note that the user has taken messages: their room is the peer's again.
 
         Args:
-            size: their bytes as flow control counts them, lengths and 5 for each.
+            size: their bytes as flow control counts them: the lengths, and 5 for each.
 
         Raises:
-            ValueError: more than there was.
+            ValueError: there was not so much to be taken.
         """
         credit = self.credit
         if not 0 <= size <= credit.received - credit.drained - len(self._partial):
             text = f"{size} bytes were not there to be drained"
             raise ValueError(text)
         credit.drained += size
-        self._settle()
+        if self._missing or credit.drained - credit.granted >= credit.bulk:
+            self._note_due()
 
     def set_window(self, new: int) -> None:
-        """Follow a change of our own SETTINGS_INITIAL_WINDOW_SIZE; call it when it is sent."""
+        """Follow a change of our own SETTINGS_INITIAL_WINDOW_SIZE; to be called as it is sent.
+
+        Args:
+            new: bytes.
+        """
         self.credit.set_window(new)
-        self._settle()
+        self._note_due()
 
     def window_acknowledged(self, size: int) -> None:
         """Follow the peer's acknowledgement of such a change.
 
-        Until then, and for ever if this is never called, the peer may go by the older windows too.
+        Until then, so for ever if this is never called, what comes is judged by the widest window.
+
+        Args:
+            size: the window that was acknowledged, in bytes.
         """
         self.credit.window_acknowledged(size)
 
-    def take(self, data: bytes, start: int, end: int, overhead: int) -> None:
-        """Take a frame's payload, which stands in data[start:end].
+    # For the lane
+
+    def may_take_whole(self, frame_bytes: int) -> bool:
+        """Whether frames up to this size that hold one whole message need no further look."""
+        return not self._partial and self.failure is None and self._max_message_bytes >= frame_bytes
+
+    def take(self, data: bytes, start: int, end: int, padding: int) -> None:
+        """Take the payload of a frame.
 
         Args:
-            data: bytes.
-            start: where the payload begins.
+            data: where it stands.
+            start: where it begins.
             end: where it ends.
-            overhead: bytes of padding in the same frame.
+            padding: bytes that came with it and mean nothing.
         """
-        self.credit.received += end - start + overhead
-        self.credit.drained += overhead
-        if self.failure is None:
-            self._cut(data, start, end)
-            self._settle()
+        self.credit.received += end - start + padding
+        self.credit.drained += padding
+        while start < end and self.failure is None:
+            start = self._take_next(data, start, end)
+        if self.failure is not None:
+            self.credit.drained += end - start
+        self._note_due()
 
-    def _cut(self, data: bytes, start: int, end: int) -> None:
+    def _take_next(self, data: bytes, start: int, end: int) -> int:
+        """Go on with the message in progress, or with the next; return how far it went."""
         partial = self._partial
-        while start < end:
-            if not partial and end - start >= _PREFIX_BYTES:
-                flag, length = _PREFIX.unpack_from(data, start)
-                stop = start + _PREFIX_BYTES + length
-                if stop <= end and not flag and length <= self._max_message_bytes:
-                    self.messages.append(data[start + _PREFIX_BYTES : stop])
-                    start = stop
-                    continue
-            start = self._resume(data, start, end)
-            if self.failure is not None:
-                return
-
-    def _resume(self, data: bytes, start: int, end: int) -> int:
-        """Go on with the message in progress; return how far it went."""
-        partial = self._partial
+        if not partial and end - start >= _PREFIX_BYTES:
+            flag, length = _PREFIX.unpack_from(data, start)
+            stop: int = start + _PREFIX_BYTES + length
+            if stop <= end and not flag and length <= self._max_message_bytes:
+                self.messages.append(data[start + _PREFIX_BYTES : stop])
+                return stop
         if len(partial) < _PREFIX_BYTES:
-            stop = min(start + _PREFIX_BYTES - len(partial), end)
-            partial += data[start:stop]
-            self.missing = _PREFIX_BYTES - len(partial)
-            if self.missing:
-                return stop
-            flag, length = _PREFIX.unpack(partial)
-            self.failure = self._refuse(flag, length)
-            if self.failure is not None:
-                return stop
-            self.missing = length
-            start = stop
-        stop = min(start + self.missing, end)
+            start = self._take_prefix(data, start, end)
+            if self.failure is not None or len(partial) < _PREFIX_BYTES:
+                return start
+        stop = min(start + self._missing, end)
         partial += memoryview(data)[start:stop]
-        self.missing -= stop - start
-        if not self.missing:
+        self._missing -= stop - start
+        if not self._missing:
             self.messages.append(bytes(memoryview(partial)[_PREFIX_BYTES:]))
             self._partial = bytearray()
+        return stop
+
+    def _take_prefix(self, data: bytes, start: int, end: int) -> int:
+        partial = self._partial
+        stop = min(start + _PREFIX_BYTES - len(partial), end)
+        partial += data[start:stop]
+        self._missing = _PREFIX_BYTES - len(partial)
+        if not self._missing:
+            flag, self._missing = _PREFIX.unpack(partial)
+            self.failure = self._refuse(flag, self._missing)
         return stop
 
     def _refuse(self, flag: int, length: int) -> LaneFailure | None:
@@ -172,20 +186,23 @@ class LaneStream:
             return LaneFailure(LaneFault.TOO_LONG, text)
         return None
 
-    def end(self) -> None:
-        """Write no more credit: nothing can come any more, or nobody wants it."""
-        self._ended = True
-
-    def _settle(self) -> None:
-        if not self._queued and not self._ended and self.credit.due(self.missing):
+    def _note_due(self) -> None:
+        if not self._queued and self._credit_due():
             self._queued = True
             self._due.append(self)
 
-    def take_credit(self) -> int:
-        """Return the credit that is to be written now, counted as written."""
-        self._queued = False
-        if self._ended or self.failure is not None:
+    def _credit_due(self) -> int:
+        # Nothing more can come on streams that have ended, and nothing is wanted of the others.
+        if self.phase in _WITHOUT_CREDIT or self.failure is not None:
             return 0
-        due = self.credit.due(self.missing)
+        return self.credit.due(self._missing)
+
+    def take_credit(self) -> int:
+        """Return the credit that is due, and count it as written."""
+        self._queued = False
+        due = self._credit_due()
         self.credit.granted += due
         return due
+
+
+_WITHOUT_CREDIT: Final = (LanePhase.DROPPED, LanePhase.ENDED)
