@@ -69,6 +69,23 @@ class ClientPublishing(ClientFace):
             PartitionReadonly: the partition takes no messages.
             LiftbridgeError: the server refused it.
         """
+        parts = self._living
+        if retry is None:
+            return await (
+                await parts.publisher.submit(
+                    stream,
+                    value,
+                    key,
+                    headers,
+                    partition,
+                    partitioner,
+                    ack_policy,
+                    ack_timeout,
+                    expected_offset,
+                    correlation_id,
+                    timeout,
+                )
+            )
         return await (
             await self.publish_async(
                 stream,
@@ -108,7 +125,21 @@ class ClientPublishing(ClientFace):
         behind; cancelling the future takes the message back if it is not written yet.
         """
         parts = self._living
-        check_type(retry, (Retry, type(None)), "retry is a Retry")
+        if retry is None:
+            return await parts.publisher.submit(
+                stream,
+                value,
+                key,
+                headers,
+                partition,
+                partitioner,
+                ack_policy,
+                ack_timeout,
+                expected_offset,
+                correlation_id,
+                timeout,
+            )
+        check_type(retry, Retry, "retry is a Retry")
         arguments: PublishArguments = {
             "key": key,
             "headers": headers,
@@ -120,8 +151,6 @@ class ClientPublishing(ClientFace):
             "correlation_id": correlation_id,
             "timeout": timeout,
         }
-        if retry is None:
-            return await parts.publisher.submit(stream, value, **arguments)
         return await parts.retrying.submit(retry, stream, value, **arguments)
 
     async def publish_many(

@@ -9,9 +9,8 @@ again must not be overtaken.
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from .errors import (
     AckTimeout,
@@ -22,7 +21,8 @@ from .errors import (
 )
 from .model import AckError, AckPolicy
 from .net.connection import Connection
-from .net.publish_session import PendingPublish, PublishSession, SessionState
+from .net.pending_publish import PendingPublish, PublishLane, PublishLaneState
+from .net.publish_session import PublishSession, SessionState
 from .publish_outcomes import PublishOutcomes
 from .publish_status import PublishCode, publish_error, stream_unknown
 from .publish_window import PublishWindow
@@ -31,78 +31,66 @@ from .status import CallFailure
 from .wire.codec import PublishReply
 
 
-class LaneState(enum.Enum):
-    """What is known of a partition on its session."""
-
-    UNPROVEN = "unproven"
-    """No answer yet; the next message goes alone."""
-    PROVING = "proving"
-    """One message is on its way alone, the others wait."""
-    OPEN = "open"
-    """The broker knows the partition: messages flow."""
-
-
-@dataclass(slots=True, eq=False)
-class _Lane:
-    """One partition on its way through one session."""
-
-    stream: str
-    partition: int
-    session: PublishSession | None = None
-    state: LaneState = LaneState.UNPROVEN
-    unsettled: int = 0
-    head: PendingPublish | None = None
-    """The message that goes alone."""
-    returned: deque[PendingPublish] = field(default_factory=deque)
-    """Handed to a session that broke before they were written; they go before the queue."""
-    queue: deque[PendingPublish] = field(default_factory=deque)
-    unknown_since: float | None = None
-    tries: int = 0
-
-
 class PublishLanes:
     """Hands messages to sessions, and takes what sessions tell (`SessionOwner`)."""
 
     def __init__(self, connection: Connection, window: PublishWindow) -> None:
-        self.outcomes = PublishOutcomes(window, connection.reporter, self._left)
+        self.outcomes = PublishOutcomes(window, connection.reporter)
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._sessions: dict[str, PublishSession] = {}
-        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._lanes: dict[tuple[str, int], PublishLane] = {}
 
     @property
     def sessions(self) -> tuple[PublishSession, ...]:
         """One for each address that was ever needed, in the place of those that have ended."""
         return tuple(self._sessions.values())
 
+    @property
+    def unsettled(self) -> Mapping[str, PendingPublish]:
+        """The messages whose outcome is open; see `SessionOwner`."""
+        return self.outcomes.unsettled
+
+    def known(self, stream: str, partition: int) -> PublishLane | None:
+        """The lane of a partition that something was published to before."""
+        return self._lanes.get((stream, partition))
+
+    def lane(self, stream: str, partition: int) -> PublishLane:
+        """The lane of a partition."""
+        lane = self._lanes.get((stream, partition))
+        if lane is None:
+            lane = self._lanes[stream, partition] = PublishLane(stream, partition)
+        return lane
+
     def enqueue(self, pending: PendingPublish) -> None:
         """Send a message, or let it wait for its turn."""
-        lane = self._lane(pending)
-        idle = lane.unsettled == 0
-        lane.unsettled += 1
-        if idle or lane.session is None:
+        lane = pending.lane
+        if lane.unsettled == 0 or lane.session is None:
             self._choose_session(lane)
-        if lane.state is LaneState.OPEN:
+        lane.unsettled += 1
+        if lane.state is PublishLaneState.OPEN:
             self._session_of(lane).submit(pending)
-        elif lane.state is LaneState.UNPROVEN:
+        elif lane.state is PublishLaneState.UNPROVEN:
             self._send_head(lane, pending)
         else:
             lane.queue.append(pending)
 
-    def _lane(self, pending: PendingPublish) -> _Lane:
-        key = (pending.stream, pending.partition)
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = _Lane(pending.stream, pending.partition)
-        return lane
-
-    def _choose_session(self, lane: _Lane) -> None:
+    def _choose_session(self, lane: PublishLane) -> None:
+        snapshot = self._connection.router.snapshot
+        session = lane.session
+        if (
+            lane.chosen_in is snapshot
+            and session is not None
+            and session.state is SessionState.READY
+        ):
+            return
         session = self._best_session(lane)
+        lane.chosen_in = snapshot
         if session is not lane.session:
             lane.session = session
-            lane.state = LaneState.UNPROVEN
+            lane.state = PublishLaneState.UNPROVEN
 
-    def _best_session(self, lane: _Lane) -> PublishSession:
+    def _best_session(self, lane: PublishLane) -> PublishSession:
         """Rank the brokers for the lane; the first that is not known to be down wins."""
         router = self._connection.router
         brokers = router.snapshot.brokers
@@ -123,28 +111,28 @@ class PublishLanes:
             self._connection.supervisor.spawn(session.run, name=f"publish-session:{address}")
         return session
 
-    def _session_of(self, lane: _Lane) -> PublishSession:
+    def _session_of(self, lane: PublishLane) -> PublishSession:
         if lane.session is None:
             self._choose_session(lane)
         assert lane.session is not None  # noqa: S101 - chosen above
         return lane.session
 
-    def _send_head(self, lane: _Lane, pending: PendingPublish) -> None:
+    def _send_head(self, lane: PublishLane, pending: PendingPublish) -> None:
         if pending.policy is not AckPolicy.NONE:
             # Without an ack nothing would be proven.
             lane.head = pending
-            lane.state = LaneState.PROVING
+            lane.state = PublishLaneState.PROVING
         self._session_of(lane).submit(pending)
 
-    def _advance(self, lane: _Lane) -> None:
+    def _advance(self, lane: PublishLane) -> None:
         """Send what waits: everything once the lane is open, else one message."""
         while lane.returned or lane.queue:
-            if lane.state is LaneState.PROVING:
+            if lane.state is PublishLaneState.PROVING:
                 return
             pending = lane.returned.popleft() if lane.returned else lane.queue.popleft()
             if pending.future.done():
                 self.outcomes.forget(pending)
-            elif lane.state is LaneState.OPEN:
+            elif lane.state is PublishLaneState.OPEN:
                 self._session_of(lane).submit(pending)
             else:
                 self._send_head(lane, pending)
@@ -153,38 +141,45 @@ class PublishLanes:
 
     def answered(self, pending: PendingPublish, reply: PublishReply) -> None:
         """Take the answer to a message."""
-        lane = self._lanes[pending.stream, pending.partition]
-        code = reply.error_code
-        if code is not None and stream_unknown(code, reply.error_text):
+        lane = pending.lane
+        ack = reply.ack
+        if ack is not None and ack.ack_error is AckError.OK:
+            self.outcomes.succeed(pending, ack)
+            if lane.state is not PublishLaneState.OPEN or lane.returned or lane.queue:
+                self._proven(lane, pending)
+            return
+        code = reply.error_code or 0
+        if reply.ack is None and stream_unknown(code, reply.error_text):
             self._stream_unknown(lane, pending, reply)
             return
+        if code == PublishCode.NOT_FOUND:
+            # Created anew with fewer partitions, perhaps.
+            self._connection.metadata.forget(lane.stream)
+        text = reply.error_text or "the ack carries an error"
+        self.outcomes.fail(pending, publish_error(code, text))
+        self._proven(lane, pending)
+
+    def _proven(self, lane: PublishLane, pending: PendingPublish) -> None:
+        """Take note that the broker knows the partition, and send what waited for that."""
         if lane.head is pending:
             lane.head = None
-            lane.state = LaneState.OPEN
+            lane.state = PublishLaneState.OPEN
         lane.unknown_since = None
         lane.tries = 0
-        if reply.ack is not None and reply.ack.ack_error is AckError.OK:
-            self.outcomes.succeed(pending, reply.ack)
-        else:
-            text = reply.error_text or "the ack carries an error"
-            if code == PublishCode.NOT_FOUND:
-                # Created anew with fewer partitions, perhaps.
-                self._connection.metadata.forget(lane.stream)
-            self.outcomes.fail(pending, publish_error(code or 0, text))
-        if lane.returned or lane.queue:
-            self._advance(lane)
+        self._advance(lane)
 
-    def _stream_unknown(self, lane: _Lane, pending: PendingPublish, reply: PublishReply) -> None:
+    def _stream_unknown(
+        self, lane: PublishLane, pending: PendingPublish, reply: PublishReply
+    ) -> None:
         self._connection.metadata.forget(lane.stream)
         if lane.head is not pending:
             # The broker knew the stream, so it was deleted. Sent again, the message could be
             # overtaken by those behind it, should the stream be created anew.
-            if lane.state is LaneState.OPEN:
-                lane.state = LaneState.UNPROVEN
+            if lane.state is PublishLaneState.OPEN:
+                lane.state = PublishLaneState.UNPROVEN
             self.outcomes.fail(pending, publish_error(PublishCode.NOT_FOUND, reply.error_text))
             return
         now = self._loop.time()
-        pending.written = False  # the broker has said that it did nothing with it
         if lane.unknown_since is None:
             lane.unknown_since = now
         lane.tries += 1
@@ -197,7 +192,7 @@ class PublishLanes:
                 self._send_again, lane, pending, delay, name=f"retry:{lane.stream}"
             )
 
-    async def _send_again(self, lane: _Lane, pending: PendingPublish, delay: float) -> None:
+    async def _send_again(self, lane: PublishLane, pending: PendingPublish, delay: float) -> None:
         await asyncio.sleep(delay)
         if lane.head is not pending:
             return
@@ -206,22 +201,22 @@ class PublishLanes:
         else:
             self._session_of(lane).submit(pending)
 
-    def _abandon(self, lane: _Lane, text: str) -> None:
+    def _abandon(self, lane: PublishLane, text: str) -> None:
         doomed = [lane.head] if lane.head is not None else []
         doomed += [*lane.returned, *lane.queue]
         lane.returned.clear()
         lane.queue.clear()
         lane.head = None
-        lane.state = LaneState.UNPROVEN
+        lane.state = PublishLaneState.UNPROVEN
         lane.unknown_since = None
         lane.tries = 0
         for pending in doomed:
             self.outcomes.fail(pending, StreamNotFound(text))
 
-    def _head_gone(self, lane: _Lane, pending: PendingPublish) -> None:
+    def _head_gone(self, lane: PublishLane, pending: PendingPublish) -> None:
         """Drop a head that its publisher has given up, and let the next one try."""
         lane.head = None
-        lane.state = LaneState.UNPROVEN
+        lane.state = PublishLaneState.UNPROVEN
         self.outcomes.forget(pending)
         self._advance(lane)
 
@@ -231,9 +226,7 @@ class PublishLanes:
 
     def taken_back(self, pending: PendingPublish) -> None:
         """Forget a message that was cancelled before it was written."""
-        lane = self._lanes.get((pending.stream, pending.partition))
-        if lane is None:
-            return  # a barrier
+        lane = pending.lane
         if lane.head is pending:
             self._head_gone(lane, pending)
         else:
@@ -264,7 +257,7 @@ class PublishLanes:
             )
             self.outcomes.fail_unasked("", 0, "", PublishOutcomeUnknown(text))
         for pending in unknown:
-            lane = self._lanes[pending.stream, pending.partition]
+            lane = pending.lane
             if lane.head is pending:
                 lane.head = None
             text = f"the link to {session.address} broke before the ack came: {failure.text}"
@@ -275,9 +268,9 @@ class PublishLanes:
             return  # the client is closing, and fails the rest itself
         if session.state is SessionState.ENDED:
             del self._sessions[session.address]
-        returned: dict[_Lane, deque[PendingPublish]] = {}
+        returned: dict[PublishLane, deque[PendingPublish]] = {}
         for pending in unsent:
-            lane = self._lanes[pending.stream, pending.partition]
+            lane = pending.lane
             if lane.head is pending:
                 lane.head = None
             returned.setdefault(lane, deque()).append(pending)
@@ -285,20 +278,20 @@ class PublishLanes:
             if lane.session is session:
                 self._begin_again(lane, returned.get(lane, deque()))
 
-    def _begin_again(self, lane: _Lane, returned: deque[PendingPublish]) -> None:
+    def _begin_again(self, lane: PublishLane, returned: deque[PendingPublish]) -> None:
         lane.session = self._best_session(lane)
         lane.returned.extendleft(reversed(returned))
         lane.queue = deque(item for item in lane.queue if not item.future.done())
         if lane.head is None:  # else it waits to be sent again
-            lane.state = LaneState.UNPROVEN
+            lane.state = PublishLaneState.UNPROVEN
             self._advance(lane)
 
     # Deadlines
 
     def expire(self, now: float) -> None:
         """Fail the messages whose time is up, and forget those that were given up."""
-        for pending in list(self.outcomes.unsettled):
-            if pending.written:
+        for pending in list(self.unsettled.values()):
+            if pending.session is not None:
                 if now >= min(pending.ack_by, pending.settle_by):
                     text = "no ack came in time; the leader may be gone or the partition read-only"
                     self._expired(pending, AckTimeout(text))
@@ -306,21 +299,18 @@ class PublishLanes:
                 self._expired(pending, self._unsent_error(pending, now))
 
     def _unsent_error(self, pending: PendingPublish, now: float) -> LiftbridgeError:
-        lane = self._lanes[pending.stream, pending.partition]
+        lane = pending.lane
         if lane.unknown_since is not None:
             text = f"no broker knew the stream, asked for {now - lane.unknown_since:.1f} s"
             return StreamNotFound(text)
         return PublishTimeout("no server could be reached in time")
 
     def _expired(self, pending: PendingPublish, error: LiftbridgeError) -> None:
-        lane = self._lanes[pending.stream, pending.partition]
+        lane = pending.lane
         if lane.session is not None:
             lane.session.forget(pending)
         self.outcomes.fail(pending, error)
         if lane.head is pending:
             lane.head = None
-            lane.state = LaneState.UNPROVEN
+            lane.state = PublishLaneState.UNPROVEN
             self._advance(lane)
-
-    def _left(self, pending: PendingPublish) -> None:
-        self._lanes[pending.stream, pending.partition].unsettled -= 1

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
 from typing import Final
 
 from .errors import LiftbridgeError, PublishError
 from .model import Ack
-from .net.publish_session import PendingPublish
+from .net.pending_publish import PendingPublish
 from .net.reporter import Reporter
 from .publish_window import PublishWindow
 from .telemetry import PublishFailed
@@ -24,33 +23,27 @@ class PublishOutcomes:
         self,
         window: PublishWindow,
         reporter: Reporter,
-        on_settled: Callable[[PendingPublish], None],
     ) -> None:
         self.acked = 0
         self.failed = 0
         self._window = window
         self._reporter = reporter
-        self._on_settled = on_settled
-        self._unsettled: dict[str, PendingPublish] = {}
+        self.unsettled: dict[str, PendingPublish] = {}
+        """The messages whose outcome is open, oldest first, by correlation id."""
         self._drains: list[_Drain] = []
         self._failures: deque[asyncio.Future[Ack | None] | LiftbridgeError] = deque(
             maxlen=_UNSEEN_REMEMBERED
         )
 
-    @property
-    def unsettled(self) -> Iterable[PendingPublish]:
-        """The messages whose outcome is open, oldest first."""
-        return self._unsettled.values()
-
     def __len__(self) -> int:
-        return len(self._unsettled)
+        return len(self.unsettled)
 
     def __contains__(self, correlation_id: str) -> bool:
-        return correlation_id in self._unsettled
+        return correlation_id in self.unsettled
 
     def register(self, pending: PendingPublish) -> None:
         """Take in a message that has found room in the window."""
-        self._unsettled[pending.correlation_id] = pending
+        self.unsettled[pending.correlation_id] = pending
 
     def succeed(self, pending: PendingPublish, ack: Ack | None) -> None:
         """Settle a message with its ack, or with None where none was asked for."""
@@ -67,7 +60,7 @@ class PublishOutcomes:
         self.forget(pending)
         if pending.future.done():
             return
-        error.at(pending.stream, pending.partition, pending.expected_offset)
+        error.at(pending.lane.stream, pending.lane.partition, pending.expected_offset)
         if isinstance(error, PublishError):
             error.correlation_id = pending.correlation_id
         pending.future.set_exception(error)
@@ -87,13 +80,14 @@ class PublishOutcomes:
 
         Its remains may stand in a queue for a while; whoever finds them there passes over them.
         """
-        if self._unsettled.get(pending.correlation_id) is not pending:
+        if self.unsettled.get(pending.correlation_id) is not pending:
             return False
-        del self._unsettled[pending.correlation_id]
+        del self.unsettled[pending.correlation_id]
         self._window.leave(len(pending.payload))
-        self._on_settled(pending)
-        for drain in self._drains:
-            drain.settled(pending.correlation_id)
+        pending.lane.unsettled -= 1
+        if self._drains:
+            for drain in self._drains:
+                drain.settled(pending.correlation_id)
         return True
 
     async def drain(self) -> None:
@@ -101,8 +95,8 @@ class PublishOutcomes:
 
         Cancelling abandons the wait.
         """
-        if self._unsettled:
-            drain = _Drain(set(self._unsettled))
+        if self.unsettled:
+            drain = _Drain(set(self.unsettled))
             self._drains.append(drain)
             try:
                 await drain.done

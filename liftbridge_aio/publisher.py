@@ -21,7 +21,7 @@ from .errors import (
 )
 from .model import Ack, AckPolicy, Partitioner
 from .net.connection import Connection
-from .net.publish_session import PendingPublish
+from .net.pending_publish import PendingPublish, PublishLane
 from .options import ClientOptions, Duration, timer_seconds
 from .partitioner import by_key
 from .publish_check import check_message, check_size, checked_policy
@@ -33,7 +33,9 @@ from .wire.codec import encode_publish_request
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
-_SLOWEST_SWEEP: Final = 0.25
+_SWEEPS_A_WAIT: Final = 5
+"""How often messages are looked at within the shortest time that one of them may wait."""
+_LONGEST_WAIT: Final = 1.25
 _QUICKEST_SWEEP: Final = 0.01
 
 
@@ -61,12 +63,14 @@ class Publisher:
         self._window = PublishWindow(options.max_in_flight, options.max_in_flight_bytes)
         self._lanes = PublishLanes(connection, self._window)
         self._outcomes = self._lanes.outcomes
+        self._unsettled = self._outcomes.unsettled
+        self._partitioner = options.partitioner
         self._ack_timeout = timer_seconds(options.ack_timeout)
         self._publish_timeout = timer_seconds(options.publish_timeout)
         self._id_prefix = secrets.token_hex(8)
         self._id_count = 0
         self._sweeping = asyncio.Event()
-        self._sweep_interval = _SLOWEST_SWEEP
+        self._shortest_wait = _LONGEST_WAIT
         self._closed = False
         self._arriving: set[asyncio.Future[None]] = set()
         """Publishes that ask for the number of partitions before they can be registered."""
@@ -90,11 +94,10 @@ class Publisher:
 
     # Taking a message
 
-    async def submit(
+    async def submit(  # noqa: C901, PLR0912 - in one piece because each message goes through it
         self,
         stream: str,
         value: bytes,
-        *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
         partition: int | None = None,
@@ -104,6 +107,7 @@ class Publisher:
         expected_offset: int | None = None,
         correlation_id: str | None = None,
         timeout: Duration | None = None,
+        *,
         quiet: bool = False,
     ) -> asyncio.Future[Ack | None]:
         """Register a message and return the future of its outcome.
@@ -116,35 +120,51 @@ class Publisher:
             PublishTimeout: no room in time.
             StreamNotFound: the partition depends on a stream that no broker knows.
         """
-        self._check_open()
-        check_message(stream, value, key, headers, partition, ack_policy, expected_offset)
+        if self._closed:
+            text = "the client is closed"
+            raise ClientClosed(text)
         now = self._loop.time()
-        wait = self._publish_timeout
-        patience = (
-            self._ack_timeout if ack_timeout is None else timer_seconds(ack_timeout, "ack_timeout")
-        )
-        settle_by = now + wait + patience
-        if timeout is not None:
-            settle_by = now + timer_seconds(timeout, "timeout")
-        send_by = min(now + wait, settle_by) if timeout is None else settle_by
-        ack_policy = checked_policy(ack_policy)
-        if partition is None:
-            partition = await self.partition_of(
-                stream,
-                value,
-                key=key,
-                partition=partition,
-                partitioner=partitioner,
-                timeout=timeout,
-            )
-        if correlation_id is not None:
-            check_text(correlation_id, "a correlation id")
+        if partition is None and key is None and partitioner is None and self._partitioner is None:
+            partition = 0
+        lane = None
+        if (
+            type(value) is bytes
+            and type(stream) is str
+            and type(partition) is int
+            and key is None
+            and headers is None
+            and expected_offset is None
+        ):
+            # Stream and partition were checked when the first message went there.
+            lane = self._lanes.known(stream, partition)
+        if lane is None:
+            check_message(stream, value, key, headers, partition, ack_policy, expected_offset)
+            if partition is None:
+                partition = await self.partition_of(
+                    stream,
+                    value,
+                    key=key,
+                    partition=partition,
+                    partitioner=partitioner,
+                    timeout=timeout,
+                )
+            lane = self._lanes.lane(stream, partition)
+        if type(ack_policy) is not AckPolicy:
+            ack_policy = checked_policy(ack_policy)
+        if ack_timeout is None and timeout is None:
+            patience = self._ack_timeout
+            send_by = now + self._publish_timeout
+            settle_by = send_by + patience
         else:
+            patience, send_by, settle_by = self._deadlines(now, ack_timeout, timeout)
+        if correlation_id is None:
             self._id_count += 1
             correlation_id = f"{self._id_prefix}{self._id_count:x}"
+        else:
+            check_text(correlation_id, "a correlation id")
         payload = encode_publish_request(
             stream,
-            partition,
+            lane.partition,
             value,
             key=key,
             headers=headers,
@@ -152,14 +172,14 @@ class Publisher:
             correlation_id=correlation_id,
             expected_offset=expected_offset,
         )
+        size = len(payload)
         limit = self._options.max_message_bytes
-        check_size(len(payload), limit, stream=stream, partition=partition)
-        if not self._window.try_enter(len(payload)):
-            await self._enter_window(len(payload), send_by, stream, partition)
+        check_size(size, limit, stream=stream, partition=lane.partition)
+        if not self._window.try_enter(size):
+            await self._enter_window(size, send_by, lane)
         pending = PendingPublish(
             self._loop.create_future(),
-            stream,
-            partition,
+            lane,
             correlation_id,
             payload,
             ack_policy,
@@ -169,18 +189,33 @@ class Publisher:
             expected_offset,
             quiet,
         )
-        if correlation_id in self._outcomes:
-            self._window.leave(len(payload))
+        if correlation_id in self._unsettled:
+            self._window.leave(size)
             text = f"a message with correlation id {correlation_id!r} is in flight"
-            raise DuplicateCorrelationId(text, stream=stream, partition=partition)
-        self._outcomes.register(pending)
-        self._hasten_sweep(min(patience, settle_by - now))
+            raise DuplicateCorrelationId(text, stream=stream, partition=lane.partition)
+        self._unsettled[correlation_id] = pending
+        shortest = patience if timeout is None else min(patience, settle_by - now)
+        if shortest < self._shortest_wait or not self._sweeping.is_set():
+            self._hasten_sweep(shortest)
         try:
             self._lanes.enqueue(pending)
         except BaseException:
             self._outcomes.forget(pending)
             raise
         return pending.future
+
+    def _deadlines(
+        self, now: float, ack_timeout: Duration | None, timeout: Duration | None
+    ) -> tuple[float, float, float]:
+        """Seconds from the write to the ack, and loop times for the write and for everything."""
+        patience = (
+            self._ack_timeout if ack_timeout is None else timer_seconds(ack_timeout, "ack_timeout")
+        )
+        if timeout is None:
+            send_by = now + self._publish_timeout
+            return patience, send_by, send_by + patience
+        settle_by = now + timer_seconds(timeout, "timeout")
+        return patience, settle_by, settle_by
 
     def seconds_for(self, timeout: Duration | None, ack_timeout: Duration | None) -> float:
         """Return the seconds that a publish may take as a whole."""
@@ -189,11 +224,6 @@ class Publisher:
         if ack_timeout is None:
             return self._publish_timeout + self._ack_timeout
         return self._publish_timeout + timer_seconds(ack_timeout, "ack_timeout")
-
-    def _check_open(self) -> None:
-        if self._closed:
-            text = "the client is closed"
-            raise ClientClosed(text)
 
     async def partition_of(
         self,
@@ -218,7 +248,7 @@ class Publisher:
             return partition
         if partitioner is not None:
             check_callable(partitioner, "a partitioner")
-        chosen = partitioner or self._options.partitioner or (by_key if key is not None else None)
+        chosen = partitioner or self._partitioner or (by_key if key is not None else None)
         if chosen is None:
             return 0
         count = self._connection.metadata.snapshot.partition_count(stream)
@@ -245,33 +275,33 @@ class Publisher:
                 raise InvalidRequest(text)
         return partition
 
-    async def _enter_window(self, size: int, by: float, stream: str, partition: int) -> None:
+    async def _enter_window(self, size: int, by: float, lane: PublishLane) -> None:
         try:
             async with asyncio.timeout_at(by):
                 await self._window.enter(size)
         except TimeoutError:
             text = f"no room in the window ({self._window.messages} messages in flight)"
-            raise PublishTimeout(text, stream=stream, partition=partition) from None
+            raise PublishTimeout(text, stream=lane.stream, partition=lane.partition) from None
         if self._closed:
             self._window.leave(size)
             text = "the client was closed before there was room for the message"
-            raise PublishNotSent(text, stream=stream, partition=partition)
+            raise PublishNotSent(text, stream=lane.stream, partition=lane.partition)
 
     # Deadlines
 
-    def _hasten_sweep(self, patience: float) -> None:
-        self._sweep_interval = min(self._sweep_interval, max(patience / 5, _QUICKEST_SWEEP))
-        if not self._sweeping.is_set():
-            self._sweeping.set()
+    def _hasten_sweep(self, wait: float) -> None:
+        """Look often enough for a message that may wait for `wait` seconds."""
+        self._shortest_wait = min(self._shortest_wait, wait)
+        self._sweeping.set()
 
     async def _sweep(self) -> None:
         """Look for messages whose time is up: one look for all, instead of a timer each."""
         while True:
             await self._sweeping.wait()
-            await asyncio.sleep(self._sweep_interval)
+            await asyncio.sleep(max(self._shortest_wait / _SWEEPS_A_WAIT, _QUICKEST_SWEEP))
             self._lanes.expire(self._loop.time())
-            if not self._outcomes:
-                self._sweep_interval = _SLOWEST_SWEEP
+            if not self._unsettled:
+                self._shortest_wait = _LONGEST_WAIT
                 self._sweeping.clear()
 
     # Flushing and closing
@@ -319,8 +349,8 @@ class Publisher:
             self._fail_the_rest()
 
     def _fail_the_rest(self) -> None:
-        for pending in list(self._outcomes.unsettled):
-            if pending.written:
+        for pending in list(self._unsettled.values()):
+            if pending.session is not None:
                 text = "the client was closed before the ack came"
                 self._outcomes.fail(pending, PublishOutcomeUnknown(text))
             else:

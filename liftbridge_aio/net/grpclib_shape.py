@@ -23,16 +23,14 @@ _ATTRIBUTES: Final = (
     (protocol.Stream, ("send_request", "reset_nowait", "__ended__", "__terminated__")),
     (protocol.H2Protocol, ("connection_made", "data_received", "connection_lost")),
     (client.Stream, ("send_request", "recv_initial_metadata", "_maybe_raise", "__aexit__")),
-    (
-        H2Connection,
-        ("send_data", "data_to_send", "local_flow_control_window", "max_outbound_frame_size"),
-    ),
+    (H2Connection, ("send_data", "data_to_send", "local_flow_control_window")),
 )
 _NAMES_USED: Final = (
     (protocol.Stream.__ended__, {"buffer", "eof"}),
     (protocol.Stream.__terminated__, {"wrapper", "cancel"}),
     (protocol.Connection.__init__, {"_connection", "_transport", "write_ready"}),
     (protocol.Stream.__init__, {"_h2_connection", "_transport", "window_updated", "trailers"}),
+    (H2Connection.__init__, {"max_outbound_frame_size"}),
     (client.Stream.send_request, {"_stream", "_release_stream"}),
     (client.Stream.__aexit__, {"_release_stream", "closable", "reset_nowait"}),
 )

@@ -11,21 +11,23 @@ import enum
 import logging
 import secrets
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NoReturn, Protocol
 
 import anyio
 
 from liftbridge_aio.errors import ClientClosed, LiftbridgeError, MalformedData
-from liftbridge_aio.model import Ack, AckPolicy
+from liftbridge_aio.model import AckPolicy
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.telemetry import Retried
-from liftbridge_aio.wire.codec import PublishReply, decode_publish_response, encode_publish_request
+from liftbridge_aio.wire.codec import PublishReply, decode_publish_responses, encode_publish_request
 from liftbridge_aio.wire.rpc import PUBLISH_ASYNC
 
 from .connection import Connection
 from .exchange import PREFIX_BYTES
 from .link import Purpose, StreamExchange
+from .pending_publish import PendingPublish
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
@@ -39,32 +41,12 @@ _UNACKED_REMEMBERED: Final = 4096
 """How many messages with ack policy NONE are remembered, to name them when an error comes."""
 
 
-@dataclass(slots=True, eq=False)
-class PendingPublish:
-    """A message between `publish` and its outcome."""
-
-    future: asyncio.Future[Ack | None]
-    stream: str
-    partition: int
-    correlation_id: str
-    payload: bytes
-    policy: AckPolicy
-    ack_timeout: float
-    """Seconds from the write."""
-    send_by: float
-    """Loop time until which it must be written."""
-    settle_by: float
-    """Loop time until which it must be settled, whatever happens."""
-    expected_offset: int | None = None
-    quiet: bool = False
-    """Somebody else reports its failure, if it is the last word."""
-    ack_by: float = 0.0
-    """Loop time until which the ack must come; set by the write."""
-    written: bool = False
-
-
 class SessionOwner(Protocol):
     """To whom a session tells what happens to its messages."""
+
+    @property
+    def unsettled(self) -> Mapping[str, PendingPublish]:
+        """The messages whose outcome is open, by correlation id, over all sessions."""
 
     def answered(self, pending: PendingPublish, reply: PublishReply) -> None:
         """Take the answer to a message."""
@@ -101,6 +83,17 @@ class SessionState(enum.Enum):
     """Its task is over, for good; a new session has to take its place."""
 
 
+@dataclass(slots=True, eq=False)
+class _Barrier:
+    """A request without a stream, whose refusal proves that all before it was taken."""
+
+    correlation_id: str
+    payload: bytes
+    passed: asyncio.Future[None]
+    unacked_before: int = 0
+    """Messages with ack policy NONE that were written before it."""
+
+
 @dataclass(slots=True)
 class _Unacked:
     """What was written with ack policy NONE since the last proof that the server took it."""
@@ -115,7 +108,7 @@ class _Unacked:
 
     def add(self, pending: PendingPublish) -> None:
         self.written += 1
-        self.recent[pending.correlation_id] = (pending.stream, pending.partition)
+        self.recent[pending.correlation_id] = (pending.lane.stream, pending.lane.partition)
         if len(self.recent) > _UNACKED_REMEMBERED:
             self.recent.popitem(last=False)
 
@@ -126,29 +119,31 @@ class PublishSession:
     def __init__(self, address: str, connection: Connection, owner: SessionOwner) -> None:
         self.address = address
         self.state = SessionState.IDLE
-        self.outbox: deque[PendingPublish] = deque()
-        self.in_flight: dict[str, PendingPublish] = {}
+        self.outbox: deque[PendingPublish | _Barrier] = deque()
+        self.in_flight = 0
+        """Messages that are written and not answered."""
         self.stray_answers = 0
         """Answers that fit no message: second ones (W9), or of another stream (W12)."""
         self._connection = connection
         self._owner = owner
         self._work = asyncio.Event()
         self._unacked = _Unacked()
+        self._unsettled = owner.unsettled
         self._sending: list[PendingPublish] = []
         self._exchange: StreamExchange | None = None
         self._serving = anyio.CancelScope()
         self._failure = CallFailure(Code.UNAVAILABLE, "not connected", Reach.NOT_SENT)
-        self._barriers: dict[str, asyncio.Future[None]] = {}
-        self._barrier_marks: dict[str, int] = {}
+        self._barriers: dict[str, _Barrier] = {}
         self._barrier_count = 0
         self._barrier_secret = secrets.token_hex(8)  # no user picks the same by accident
         self._attempts = 0
+        self._loop = asyncio.get_running_loop()
 
     def __repr__(self) -> str:
         """Show where it leads and what is on the way."""
         return (
             f"<PublishSession {self.address} {self.state.value}"
-            f" outbox={len(self.outbox)} in_flight={len(self.in_flight)}>"
+            f" outbox={len(self.outbox)} in_flight={self.in_flight}>"
         )
 
     @property
@@ -163,12 +158,14 @@ class PublishSession:
 
     def forget(self, pending: PendingPublish) -> None:
         """Expect no answer to a message any more."""
-        if self.in_flight.get(pending.correlation_id) is pending:
-            self._leave(pending)
+        if pending.session is self:
+            pending.session = None
+            self.in_flight -= 1
+            self._go_on()
 
-    def _leave(self, pending: PendingPublish) -> None:
-        del self.in_flight[pending.correlation_id]
-        if self.outbox and len(self.in_flight) <= _MAX_WRITTEN_AHEAD - _BATCH_MESSAGES:
+    def _go_on(self) -> None:
+        """Let the writer go on if it waits for answers and enough of them have come."""
+        if self.outbox and self.in_flight <= _MAX_WRITTEN_AHEAD - _BATCH_MESSAGES:
             self._work.set()
 
     async def prove(self) -> None:
@@ -183,9 +180,6 @@ class PublishSession:
         """
         self._barrier_count += 1
         correlation_id = f"barrier-{self._barrier_secret}-{self._barrier_count}"
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._barriers[correlation_id] = done
-        never = float("inf")
         payload = encode_publish_request(
             "",
             0,
@@ -196,18 +190,14 @@ class PublishSession:
             correlation_id=correlation_id,
             expected_offset=None,
         )
-        ack: asyncio.Future[Ack | None] = asyncio.get_running_loop().create_future()
-        self.submit(
-            PendingPublish(
-                ack, "", 0, correlation_id, payload, AckPolicy.LEADER, never, never, never
-            )
-        )
+        barrier = _Barrier(correlation_id, payload, asyncio.get_running_loop().create_future())
+        self._barriers[correlation_id] = barrier
+        self.outbox.append(barrier)
+        self._work.set()
         try:
-            await done
+            await barrier.passed
         finally:
-            self._barriers.pop(correlation_id, None)
-            self._barrier_marks.pop(correlation_id, None)
-            ack.cancel()
+            del self._barriers[correlation_id]
 
     async def run(self) -> None:
         """Serve the outbox for ever, over one link after the other.
@@ -257,52 +247,63 @@ class PublishSession:
         while True:
             batch = self._next_batch()
             if batch:
-                self._sending = [item for item in batch if item.policy is AckPolicy.NONE]
                 before = exchange.attempted
                 try:
                     await exchange.send([item.payload for item in batch])
                 except BaseException:
                     self._not_written(batch[exchange.attempted - before :])
                     raise
-                for item in self._sending:
-                    self._unacked.add(item)
-                    self._owner.written(item)
-                self._sending = []
+                if self._sending:
+                    self._settle_unacked()
             else:
                 self._work.clear()
                 await self._work.wait()
 
-    def _not_written(self, rest: list[PendingPublish]) -> None:
-        """Put back what the connection broke before: it is certainly not stored."""
-        for pending in reversed(rest):
-            pending.written = False
-            self.in_flight.pop(pending.correlation_id, None)
-            self.outbox.appendleft(pending)
-        self._sending = [item for item in self._sending if item.written]
-
-    def _next_batch(self) -> list[PendingPublish]:
-        now = asyncio.get_running_loop().time()
-        batch: list[PendingPublish] = []
-        size = 0
-        unacked = self._unacked.written
+    def _next_batch(self) -> list[PendingPublish | _Barrier]:
+        """Take from the outbox what may be written now, marked as written."""
+        now = self._loop.time()
+        batch: list[PendingPublish | _Barrier] = []
         outbox = self.outbox
-        room = min(_BATCH_MESSAGES, _MAX_WRITTEN_AHEAD - len(self.in_flight))
+        size = 0
+        room = min(_BATCH_MESSAGES, _MAX_WRITTEN_AHEAD - self.in_flight)
         while outbox and len(batch) < room and size < _BATCH_BYTES:
-            pending = outbox.popleft()
-            if pending.future.done():
-                self._owner.taken_back(pending)
+            item = outbox.popleft()
+            if isinstance(item, PendingPublish):
+                if item.future.done():
+                    self._owner.taken_back(item)
+                    continue
+                item.ack_by = now + item.ack_timeout
+                item.session = self
+                if item.policy is AckPolicy.NONE:
+                    self._sending.append(item)
+                else:
+                    self.in_flight += 1
+            elif not self._mark(item):
                 continue
-            pending.written = True
-            pending.ack_by = now + pending.ack_timeout
-            if pending.policy is AckPolicy.NONE:
-                unacked += 1
-            else:
-                self.in_flight[pending.correlation_id] = pending
-                if pending.correlation_id in self._barriers:
-                    self._barrier_marks[pending.correlation_id] = unacked
-            size += len(pending.payload)
-            batch.append(pending)
+            size += len(item.payload)
+            batch.append(item)
         return batch
+
+    def _mark(self, barrier: _Barrier) -> bool:
+        barrier.unacked_before = self._unacked.written + len(self._sending)
+        return barrier.correlation_id in self._barriers
+
+    def _settle_unacked(self) -> None:
+        """Settle what was written with ack policy NONE."""
+        sent, self._sending = self._sending, []
+        for pending in sent:
+            self._unacked.add(pending)
+            self._owner.written(pending)
+
+    def _not_written(self, rest: list[PendingPublish | _Barrier]) -> None:
+        """Put back what the connection broke before: it is certainly not stored."""
+        for item in reversed(rest):
+            if isinstance(item, PendingPublish):
+                item.session = None
+                if item.policy is not AckPolicy.NONE:
+                    self.in_flight -= 1
+            self.outbox.appendleft(item)
+        self._sending = [item for item in self._sending if item.session is self]
 
     # What comes from the server (`Receiver`)
 
@@ -314,11 +315,24 @@ class PublishSession:
     def received(self, messages: list[bytes]) -> None:
         """Match answers with what waits for them."""
         self._attempts = 0
+        unsettled = self._unsettled
         try:
-            for message in messages:
-                self._match(decode_publish_response(message))
+            replies = decode_publish_responses(messages)
         except MalformedData as error:
             self.ended(CallFailure(Code.INTERNAL, str(error), Reach.UNKNOWN))
+            return
+        for reply in replies:
+            pending = unsettled.get(reply.correlation_id)
+            if pending is None or pending.session is not self:
+                self._unexpected(reply)
+            elif reply.ack is not None and reply.ack.stream != pending.lane.stream:
+                # Another stream on the same subject stored the message too (W12).
+                self.stray_answers += 1
+            else:
+                pending.session = None
+                self.in_flight -= 1
+                self._owner.answered(pending, reply)
+        self._go_on()
         if self._exchange is not None:
             self._exchange.drained(sum(map(len, messages)) + PREFIX_BYTES * len(messages))
 
@@ -329,26 +343,18 @@ class PublishSession:
         self._failure = failure
         self._serving.cancel()
 
-    def _match(self, reply: PublishReply) -> None:
-        pending = self.in_flight.get(reply.correlation_id)
-        if pending is None:
-            place = self._unacked.recent.get(reply.correlation_id)
-            if place is not None and reply.error_code is not None:
-                self._owner.refused_late(*place, reply)
-            else:
-                self.stray_answers += 1
-        elif reply.correlation_id in self._barriers:
-            del self.in_flight[reply.correlation_id]
-            self._unacked.proven = self._barrier_marks[reply.correlation_id]
-            barrier = self._barriers[reply.correlation_id]
-            if not barrier.done():
-                barrier.set_result(None)
-        elif reply.ack is not None and reply.ack.stream != pending.stream:
-            # Another stream on the same subject stored the message too (W12).
-            self.stray_answers += 1
+    def _unexpected(self, reply: PublishReply) -> None:
+        """Take an answer that no message waits for."""
+        barrier = self._barriers.get(reply.correlation_id)
+        place = self._unacked.recent.get(reply.correlation_id)
+        if barrier is not None:
+            self._unacked.proven = barrier.unacked_before
+            if not barrier.passed.done():
+                barrier.passed.set_result(None)
+        elif place is not None and reply.error_code is not None:
+            self._owner.refused_late(*place, reply)
         else:
-            self._leave(pending)
-            self._owner.answered(pending, reply)
+            self.stray_answers += 1
 
     async def _recover(self, failure: CallFailure) -> None:
         could_not_connect = self.state is SessionState.CONNECTING
@@ -373,14 +379,14 @@ class PublishSession:
 
     def _give_up(self, failure: CallFailure) -> None:
         """Hand back what is here: what was written and not answered, and what was not written."""
-        unknown = [item for item in (*self.in_flight.values(), *self._sending) if item.stream]
-        unsent = [item for item in self.outbox if item.stream]
-        self.in_flight.clear()
+        unknown = [item for item in self._unsettled.values() if item.session is self]
+        unsent = [item for item in self.outbox if isinstance(item, PendingPublish)]
+        self.in_flight = 0
         self.outbox.clear()
         self._sending = []
         for barrier in self._barriers.values():
-            if not barrier.done():
-                barrier.set_exception(failure)
-                barrier.exception()  # the waiting one may have gone
+            if not barrier.passed.done():
+                barrier.passed.set_exception(failure)
+                barrier.passed.exception()  # the waiting one may have gone
         unacked, self._unacked = self._unacked, _Unacked()
         self._owner.session_lost(self, unknown, unsent, unacked.unproven, failure)
