@@ -19,7 +19,7 @@ servers send none with streams.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 from typing import Final
@@ -183,18 +183,21 @@ class DataLane:
         begin = position = self._take_alike(data, position, stream)
         current = 0
         append = stream.messages.append
-        filled: dict[int, tuple[LaneStream, list[bytes], int]] = {}
+        appends: dict[int, Callable[[bytes], None]] = {}
+        append_of = appends.get
+        filled: list[tuple[LaneStream, list[bytes], int]] = []
         while position <= last:
             head, key, size = unpack(data, position)
             if key != current:
-                entry = filled.get(key)
-                if entry is None:
+                known = append_of(key)
+                if known is None:
                     stream = whole.get(key)
                     if stream is None:
                         break
                     messages = stream.messages
-                    entry = filled[key] = (stream, messages, len(messages))
-                append = entry[1].append
+                    known = appends[key] = messages.append
+                    filled.append((stream, messages, len(messages)))
+                append = known
                 current = key
             start = position + _WHOLE_MESSAGE_BYTES
             after = start + size
@@ -202,7 +205,7 @@ class DataLane:
                 break
             append(data[start:after])
             position = after
-        self._count_filled(filled.values(), position - begin)
+        self._count_filled(filled, position - begin)
         return position
 
     def _take_alike(self, data: bytes, position: int, stream: LaneStream) -> int:
@@ -231,9 +234,7 @@ class DataLane:
             self._count(stream, (position - begin) // step * (step - _HEADER_BYTES))
         return position
 
-    def _count_filled(
-        self, filled: Collection[tuple[LaneStream, list[bytes], int]], taken: int
-    ) -> None:
+    def _count_filled(self, filled: list[tuple[LaneStream, list[bytes], int]], taken: int) -> None:
         """Count what streams got: of each the list of messages, and how many it held before."""
         for stream, messages, before in filled:
             count = len(messages) - before
