@@ -34,6 +34,7 @@ logger = logging.getLogger("liftbridge_aio.net")
 
 PREFIX_BYTES: Final = 5
 """What stands before every message of gRPC: a flag and four bytes of length."""
+INCOMPLETE: Final = "the server ended the call in the middle of a message"
 
 
 class BytesCodec(CodecBase):
@@ -152,12 +153,18 @@ class Exchange:
                 await call.recv_initial_metadata()
             with call._wrapper:  # noqa: SLF001 - pinned by a test
                 raw = call._stream  # noqa: SLF001 - same
-                prefix = await raw.recv_data(PREFIX_BYTES)
-                if prefix:
-                    length = int.from_bytes(prefix[1:], "big")
-                    self._check_prefix(prefix, length)
-                    return await raw.recv_data(length)
+                whole = True
+                try:
+                    prefix = await raw.recv_data(PREFIX_BYTES)
+                    if prefix:
+                        length = int.from_bytes(prefix[1:], "big")
+                        self._check_prefix(prefix, length)
+                        return await raw.recv_data(length)
+                except AssertionError:  # how grpclib tells that a stream has ended too early
+                    whole = False
             self._check_status()
+            if not whole:
+                raise CallFailure(Code.INTERNAL, INCOMPLETE)
             return None
 
     def _check_status(self) -> None:
@@ -190,6 +197,13 @@ class Exchange:
             failure.__cause__ = error
             return failure
         return None
+
+    def _hand_over_end(self, receiver: Receiver, failure: CallFailure) -> None:
+        """Tell a receiver of the end; a fault of its own harms nobody else."""
+        try:
+            receiver.ended(failure)
+        except Exception:
+            logger.exception("the end of a call could not be taken in")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -234,7 +248,8 @@ class Exchange:
         except AttributeError:
             pass  # broke before there was a stream
         text = str(error)
-        wrong_protocol = self._call.initial_metadata is None and "Protocol error" in text
+        raw = getattr(self._call, "_stream", None)
+        wrong_protocol = (raw is None or raw.headers is None) and "Protocol error" in text
         return CallFailure(Code.UNAVAILABLE, text, self._reach, wrong_protocol=wrong_protocol)
 
 

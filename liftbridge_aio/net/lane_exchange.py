@@ -11,16 +11,21 @@ from collections.abc import Sequence
 from typing import Any, Final, Self
 
 from grpclib.client import Channel
-from grpclib.exceptions import GRPCError, StreamTerminatedError
+from grpclib.exceptions import StreamTerminatedError
 
 from liftbridge_aio.status import CallFailure, Code
 from liftbridge_aio.wire.rpc import Rpc
 
-from .exchange import PREFIX_BYTES, Exchange, failure_from
-from .lane_stream import LaneStream
+from .exchange import INCOMPLETE, PREFIX_BYTES, Exchange
+from .lane_stream import LaneFault, LaneStream
 from .protocol import BrokerProtocol
 from .pumped_exchange import ENDED
 from .receiver import Receiver
+
+_CODES: Final = {
+    LaneFault.COMPRESSED: Code.INTERNAL,
+    LaneFault.TOO_LONG: Code.RESOURCE_EXHAUSTED,
+}
 
 _BURST_BYTES: Final = 2**18
 """What goes to the transport in one write, at most."""
@@ -144,11 +149,10 @@ class LaneExchange(Exchange):
         """Raise what the call ended with, unless that is OK."""
         failure = self._stream.failure
         if failure is not None:
-            raise CallFailure(Code.INTERNAL, failure.text)
+            raise CallFailure(_CODES[failure.fault], failure.text)
         self._check_status()
         if self._stream.incomplete:
-            text = "the server ended the call in the middle of a message"
-            raise CallFailure(Code.INTERNAL, text)
+            raise CallFailure(Code.INTERNAL, INCOMPLETE)
 
     def deliver(self, receiver: Receiver) -> None:
         """Hand everything that comes from now on to `receiver`; the call stays open."""
@@ -184,10 +188,11 @@ class LaneExchange(Exchange):
             return False
         self._accepted = True
         try:
-            call._raise_for_status(dict(headers))  # noqa: SLF001 - same
-            call._raise_for_content_type(dict(headers))  # noqa: SLF001 - same
-        except GRPCError as error:
-            self._finish(failure_from(error))
+            with self._translated():
+                call._raise_for_status(dict(headers))  # noqa: SLF001 - same
+                call._raise_for_content_type(dict(headers))  # noqa: SLF001 - same
+        except CallFailure as failure:
+            self._finish(failure)
             return False
         return True
 
@@ -212,9 +217,8 @@ class LaneExchange(Exchange):
 
     def _end(self) -> None:
         try:
-            self._check_end()
-        except GRPCError as error:
-            self._finish(failure_from(error))
+            with self._translated():
+                self._check_end()
         except CallFailure as failure:
             self._finish(failure)
         else:
@@ -232,7 +236,7 @@ class LaneExchange(Exchange):
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             self.leave()
-            receiver.ended(failure)
+            self._hand_over_end(receiver, failure)
 
     def leave(self) -> None:
         """Leave the call; the receiver hears nothing more. May be called again."""

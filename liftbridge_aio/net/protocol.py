@@ -10,7 +10,12 @@ from grpclib.client import Handler
 from grpclib.config import Configuration
 from grpclib.protocol import H2Protocol
 from h2.config import H2Configuration
-from h2.events import AlternativeServiceAvailable, UnknownFrameReceived
+from h2.events import (
+    AlternativeServiceAvailable,
+    DataReceived,
+    InformationalResponseReceived,
+    UnknownFrameReceived,
+)
 
 from .data_lane import DataLane
 from .lane_stream import LaneStream
@@ -18,7 +23,11 @@ from .lane_stream import LaneStream
 _TYPE_OFFSET: Final = 3
 """Where a frame of HTTP/2 says what it is."""
 _SETTINGS_TYPE: Final = 4
-_IGNORED_EVENTS: Final = (AlternativeServiceAvailable, UnknownFrameReceived)
+_IGNORED_EVENTS: Final = (
+    AlternativeServiceAvailable,
+    InformationalResponseReceived,
+    UnknownFrameReceived,
+)
 
 
 class LaneUser(Protocol):
@@ -69,8 +78,15 @@ class BrokerProtocol(H2Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; see `asyncio.Protocol`."""
         super().connection_made(transport)
-        # RFC 9113, section 5.5, wants unknown frames ignored; grpclib would break the connection.
+        # RFC 9113 wants unknown frames (section 5.5) and informational answers (8.1) passed over;
+        # grpclib would break the connection.
         self.processor.processors |= dict.fromkeys(_IGNORED_EVENTS, lambda _: None)
+        self.processor.processors[DataReceived] = self._process_data
+
+    def _process_data(self, event: DataReceived) -> None:
+        # grpclib would take an empty frame for the end of the stream.
+        if event.flow_controlled_length:
+            self.processor.process_data_received(event)
 
     @property
     def foreign(self) -> bool:
@@ -84,14 +100,14 @@ class BrokerProtocol(H2Protocol):
         if self.foreign:
             # h2 would take HTTP/1.1 for the header of a frame of 4.7 MB, and wait for the rest.
             self.processor.close("Protocol error")
-        elif self._users:
-            self._data_with_lane(data)
         else:
-            super().data_received(data)
+            self._sort(data)
 
     # The lane
 
-    def _data_with_lane(self, data: bytes) -> None:
+    def _sort(self, data: bytes) -> None:
+        # Without users, too: a read may end in the middle of a frame, and whoever has its
+        # beginning must get the rest.
         lane = self._lane
         rest = lane.feed(data)
         touched = lane.touched
@@ -99,7 +115,8 @@ class BrokerProtocol(H2Protocol):
             self._on_data()
             lane.touched = []
             self._announce(touched)
-        if rest:
+        # Whoever was told may have closed the connection, and with it h2.
+        if rest and not self.connection.is_closing():
             super().data_received(rest)
             # Once more for those whose headers came with their first messages.
             self._announce(touched)

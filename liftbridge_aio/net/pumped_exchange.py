@@ -54,6 +54,8 @@ class PumpedExchange(Exchange):
         try:
             while True:
                 data = await self.receive()
+                if self._left:
+                    return  # grpclib goes on with what it has
                 if data is None:
                     failure = CallFailure(Code.OK, ENDED)
                     return
@@ -70,7 +72,7 @@ class PumpedExchange(Exchange):
         finally:
             if not self._left:
                 super().leave()
-                receiver.ended(failure)
+                self._hand_over_end(receiver, failure)
 
     def drained(self, size: int) -> None:  # noqa: ARG002 - the face of the lane's
         """Take note that the user has taken messages of `size` bytes in all, prefixes included."""
