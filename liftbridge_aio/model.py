@@ -9,11 +9,11 @@ digits); the `time` properties give an aware `datetime` for those who want one.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 from .addresses import format_address
 from .arguments import INT64_MAX, check_type, check_whole_number
@@ -75,8 +75,17 @@ class AckError(enum.IntEnum):
     ENCRYPTION = 4
 
 
+class _Unread:
+    """What a message from the wire keeps until somebody asks for its headers."""
+
+    __slots__ = ("_read_headers", "_unread")
+
+    _unread: bytes
+    _read_headers: Callable[[bytes], Mapping[str, bytes]]
+
+
 @dataclass(slots=True, eq=True)
-class Message:
+class Message(_Unread):
     """A message read from a partition.
 
     `headers` holds the publisher's headers and two that the server adds to every message,
@@ -100,6 +109,55 @@ class Message:
     def time(self) -> datetime:
         """`timestamp` as an aware `datetime` in UTC."""
         return datetime_from_ns(self.timestamp)
+
+    @staticmethod
+    def received(
+        rows: Iterable[MessageRow], read_headers: Callable[[bytes], Mapping[str, bytes]]
+    ) -> list[Message]:
+        """Make many messages at once; for the codec.
+
+        Args:
+            rows: the fields of each message in the order of the constructor. Bytes in place of the
+                headers are kept, and read when the headers are asked for.
+            read_headers: reads those bytes. It must not fail.
+        """
+        messages: list[Message] = []
+        new = Message.__new__  # __init__ would cost as much again as all the rest
+        for row in rows:
+            message = new(Message)
+            (
+                message.stream,
+                message.partition,
+                message.offset,
+                message.key,
+                message.value,
+                message.timestamp,
+                headers,
+                message.subject,
+                message.reply_subject,
+            ) = row
+            if isinstance(headers, bytes):
+                message._unread = headers  # type: ignore[misc]  # noqa: SLF001 - the slot is inherited
+                message._read_headers = read_headers  # noqa: SLF001 - same
+            else:
+                message.headers = headers
+            messages.append(message)
+        return messages
+
+    if not TYPE_CHECKING:  # else every name would pass for an attribute
+
+        def __getattr__(self, name: str) -> object:
+            # Python comes here for what is not set, so only once for unread headers.
+            if name == "headers":
+                self.headers = headers = self._read_headers(self._unread)
+                return headers
+            return object.__getattribute__(self, name)  # raises what it always raises
+
+
+MessageRow: TypeAlias = tuple[
+    str, int, int, bytes, bytes, int, Mapping[str, bytes] | bytes, str, str
+]
+"""The fields of a message; bytes stand for headers that are not read yet."""
 
 
 @dataclass(slots=True, eq=True)

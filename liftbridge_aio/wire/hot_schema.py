@@ -30,37 +30,53 @@ _SCALARS: Final = {
     "string": FieldDescriptorProto.TYPE_STRING,
 }
 
+_MESSAGE: Final = (
+    "int64 offset = 1",
+    "bytes key = 2",
+    "bytes value = 3",
+    "int64 timestamp = 4",
+    "string stream = 5",
+    "int32 partition = 6",
+    "string subject = 7",
+    "string reply_subject = 8",
+)
+_HEADERS: Final = "repeated Header headers = 9"
+
+_ACK: Final = (
+    "string stream = 1",
+    "string partition_subject = 2",
+    "string msg_subject = 3",
+    "int64 offset = 4",
+    "string ack_inbox = 5",
+    "string correlation_id = 6",
+    "int32 ack_policy = 7",
+    "int64 reception_timestamp = 8",
+    "int64 commit_timestamp = 9",
+    "int32 ack_error = 10",
+)
+
+
+def _repeated(fields: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"repeated {field}" for field in fields)
+
+
 _MESSAGES: Final = {
     # A header is what an entry of a `map<string, bytes>` is on the wire.
     "Header": ("string name = 1", "bytes content = 2"),
-    "Message": (
-        "int64 offset = 1",
-        "bytes key = 2",
-        "bytes value = 3",
-        "int64 timestamp = 4",
-        "string stream = 5",
-        "int32 partition = 6",
-        "string subject = 7",
-        "string reply_subject = 8",
-        "repeated Header headers = 9",
-    ),
-    "Ack": (
-        "string stream = 1",
-        "string partition_subject = 2",
-        "string msg_subject = 3",
-        "int64 offset = 4",
-        "string ack_inbox = 5",
-        "string correlation_id = 6",
-        "int32 ack_policy = 7",
-        "int64 reception_timestamp = 8",
-        "int64 commit_timestamp = 9",
-        "int32 ack_error = 10",
-    ),
+    "Message": (*_MESSAGE, _HEADERS),
+    "MessageColumns": (*_repeated(_MESSAGE), _HEADERS),
+    "Ack": _ACK,
+    "AckColumns": _repeated(_ACK),
     "PublishAsyncError": ("int32 code = 1", "string message = 2"),
     "PublishResponse": (
         "Ack ack = 1",
         "PublishAsyncError async_error = 2",
         "string correlation_id = 3",
+    ),
+    "PublishResponseColumns": (
+        "AckColumns ack = 1",
+        "PublishAsyncError async_error = 2",
+        "repeated string correlation_id = 3",
     ),
     "PublishRequest": (
         "bytes key = 1",
@@ -108,3 +124,7 @@ _CLASSES: Final = _build()
 WireMessage: Final[Any] = _CLASSES["Message"]
 WirePublishRequest: Final[Any] = _CLASSES["PublishRequest"]
 WirePublishResponse: Final[Any] = _CLASSES["PublishResponse"]
+
+# Each field repeated: what `columns` reads many messages with.
+MessageColumns: Final[Any] = _CLASSES["MessageColumns"]
+PublishResponseColumns: Final[Any] = _CLASSES["PublishResponseColumns"]

@@ -1,0 +1,139 @@
+"""Many messages read by one parse, a column for each field.
+
+protobuf messages that stand one after another are one message: a field that may be repeated then
+holds the values of all of them. So each field comes out of C as one list, which costs about half of
+asking every message for every field.
+
+What a column cannot tell is which message a value came from. Between two messages stands a
+separator, therefore: a message that no server sends, with a value for each field that differs from
+message to message. A column is taken only if its separators stand at every second place; a message
+that lacks such a field, has it twice, or is cut off, moves them. Fields that are the same all along
+a batch have no separator: each message has them once, or none has. Whatever does not look like this
+is not for columns, and is read message by message.
+
+What stays possible: a field of the second kind given twice by one message and left out by another
+is taken for one of each; and a number in the packed form, which protobuf reads in repeated fields
+only, is taken for a number. No server writes either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from liftbridge_aio.model import MessageRow
+
+from .hot_schema import MessageColumns, PublishResponseColumns, WireMessage, WirePublishResponse
+
+T = TypeVar("T")
+
+AckRow = tuple[str, str, str, int, str, str, int, int, int]
+"""The fields of an ack that is no refusal, in their order."""
+
+_NO_NUMBER: Final = -(2**63) + 0x5EBA4A
+_NO_BYTES: Final = b"\x00separator"
+_NO_TEXT: Final = "\x00separator"
+
+_MESSAGE_SEPARATOR: Final[bytes] = WireMessage(
+    offset=_NO_NUMBER, key=_NO_BYTES, value=_NO_BYTES, timestamp=_NO_NUMBER
+).SerializeToString()
+
+_ACK_SEPARATOR: Final[bytes] = WirePublishResponse(
+    ack={
+        "stream": _NO_TEXT,
+        "partition_subject": _NO_TEXT,
+        "msg_subject": _NO_TEXT,
+        "offset": _NO_NUMBER,
+        "correlation_id": _NO_TEXT,
+        "reception_timestamp": _NO_NUMBER,
+        "commit_timestamp": _NO_NUMBER,
+    }
+).SerializeToString()
+
+
+def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
+    """Read the fields of many Messages; the headers stay the bytes of the whole message.
+
+    Returns:
+        None if they have to be read one by one: they differ too much, or one is broken.
+    """
+    count = len(datas)
+    try:
+        columns = MessageColumns.FromString(_MESSAGE_SEPARATOR.join(datas))
+        return zip(
+            _constant(columns.stream, count, ""),
+            _constant(columns.partition, count, 0),
+            _separated(columns.offset, _NO_NUMBER, count),
+            _separated_or_absent(columns.key, _NO_BYTES, count),
+            _separated_or_absent(columns.value, _NO_BYTES, count),
+            _separated(columns.timestamp, _NO_NUMBER, count),
+            datas,
+            _constant(columns.subject, count, ""),
+            _constant(columns.reply_subject, count, ""),
+            strict=True,
+        )
+    except (DecodeError, _UnevenError):
+        return None
+
+
+def ack_rows(datas: Sequence[bytes]) -> Iterator[AckRow] | None:
+    """Read many PublishResponses that all hold acks, no refusals.
+
+    Returns:
+        None if they have to be read one by one: one of them is an error or a refusal, they differ
+        too much, or one is broken.
+    """
+    count = len(datas)
+    try:
+        response = PublishResponseColumns.FromString(_ACK_SEPARATOR.join(datas))
+        if response.HasField("async_error"):
+            return None
+        columns = response.ack
+        if columns.ack_error:
+            return None
+        correlation_ids = _separated(columns.correlation_id, _NO_TEXT, count)
+        if not all(correlation_ids):
+            return None
+        return zip(
+            _separated(columns.stream, _NO_TEXT, count),
+            _separated(columns.partition_subject, _NO_TEXT, count),
+            _separated(columns.msg_subject, _NO_TEXT, count),
+            _separated(columns.offset, _NO_NUMBER, count),
+            _constant(columns.ack_inbox, count, ""),
+            correlation_ids,
+            _constant(columns.ack_policy, count, 0),
+            _separated(columns.reception_timestamp, _NO_NUMBER, count),
+            _separated(columns.commit_timestamp, _NO_NUMBER, count),
+            strict=True,
+        )
+    except (DecodeError, _UnevenError):
+        return None
+
+
+class _UnevenError(Exception):
+    """The values of a column cannot be given to the messages one by one."""
+
+
+def _separated(column: Any, separator: T, count: int) -> list[T]:
+    entries: list[T] = column[:]
+    if len(entries) != 2 * count - 1 or entries[1::2] != [separator] * (count - 1):
+        raise _UnevenError
+    return entries[::2]
+
+
+def _separated_or_absent(column: Any, separator: bytes, count: int) -> Iterable[bytes]:
+    if len(column) == count - 1 and column == [separator] * (count - 1):
+        return repeat(b"", count)
+    return _separated(column, separator, count)
+
+
+def _constant(column: Any, count: int, absent: T) -> Iterable[T]:
+    if not column:
+        return repeat(absent, count)
+    first: T = column[0]
+    if column != [first] * count:
+        raise _UnevenError
+    return repeat(first, count)
