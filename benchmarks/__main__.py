@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .command import run
+from .command import main
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

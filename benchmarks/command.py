@@ -3,56 +3,164 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Final
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from .cases import Kind, cases_of
-from .clients import OURS, USUAL, commands
+from liftbridge_aio import LiftbridgeError
+from servers.build import ServerUnavailable
+from servers.cluster import ClusterNotHealthy
+from servers.nats import NatsDidNotStart
+from servers.node import ServerDidNotStart
+
+from . import codec, goals, memory
+from .cases import Case, Kind, cases_of
+from .chart import draw
+from .clients import OURS, USUAL, UnknownClient, commands
 from .document import document
 from .flags import NAMES, Flags, parse_flags
+from .import_time import measure_imports
+from .memory import MemoryProgramFailed
+from .panels import caption, panels
+from .programs import Command, FillFailed
 from .provenance import provenance
 from .rounds import Bench
 from .summary import REFERENCE, CaseSummary
+from .table import small, with_spread
 from .terminal import Terminal
 
-_KINDS: Final = {
-    "consume": (Kind.CONSUME,),
-    "publish": (Kind.PUBLISH,),
-    "latency": (Kind.LATENCY,),
-    "all": tuple(Kind),
-}
+_FAILURES: Final = (
+    ClusterNotHealthy,
+    FillFailed,
+    LiftbridgeError,
+    MemoryProgramFailed,
+    NatsDidNotStart,
+    OSError,
+    ServerDidNotStart,
+    ServerUnavailable,
+)
+"""What keeps anything from being measured; the text of each says why."""
+
+_ALL: Final = "all"
+_GOALS: Final = "goals"
 
 
-def run(words: Sequence[str]) -> int:
-    """Run the command line; the exit code is 0 only if every run came to its end."""
+def main(words: Sequence[str]) -> int:
+    """Run the command line.
+
+    Returns:
+        0 if every run came to its end, 1 if one did not, 2 for wrong usage, 130 if interrupted.
+    """
+    try:
+        return _run(words)
+    except UnknownClient as error:
+        return _say(error, 2)
+    except _FAILURES as error:
+        return _say(error, 1)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _say(error: Exception, code: int) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return code
+
+
+def _run(words: Sequence[str]) -> int:
     flags = parse_flags(words)
-    terminal = Terminal()
+    terminal = Terminal(quiet=flags.as_json)
     if flags.name is None:
         terminal.show_table("python -m benchmarks NAME", ("NAME", "what"), NAMES.items())
         return 0
-    summaries = list(_measure(flags, terminal))
-    made = document(provenance(words, flags.server), flags.rounds, summaries)
+    results = _Results(flags, terminal)
+    for name, measure in results.benchmarks().items():
+        if flags.name in {name, _ALL}:
+            measure()
+    _write(flags, words, results)
+    failed = [client for case in results.cases for client in case.clients if client.failed]
+    return 1 if failed else 0
+
+
+@dataclass(slots=True)
+class _Results:
+    flags: Flags
+    terminal: Terminal
+    cases: list[CaseSummary] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    _commands: dict[str, Command] = field(default_factory=dict)
+
+    def benchmarks(self) -> dict[str, Callable[[], None]]:
+        """What each name does, in the order of `all`."""
+        return {
+            "consume": lambda: self.side_by_side(cases_of(Kind.CONSUME, self.flags.choice)),
+            "publish": lambda: self.side_by_side(cases_of(Kind.PUBLISH, self.flags.choice)),
+            "latency": lambda: self.side_by_side(cases_of(Kind.LATENCY, self.flags.choice)),
+            _GOALS: self.goals,
+            "memory": self.memory,
+            "codec": self.codec,
+            "import": self.imports,
+        }
+
+    def side_by_side(self, cases: Sequence[Case]) -> None:
+        clients = self._clients()
+        bench = Bench(
+            self.flags.server, clients, self._filler(), self.flags.rounds, self.terminal.tell
+        )
+        for summary in bench.measure(cases):
+            self.cases.append(summary)
+            self.terminal.show_case(summary)
+
+    def goals(self) -> None:
+        """Measure what there are goals for, unless that has just been done."""
+        if self.flags.name == _GOALS:
+            self.side_by_side(goals.goal_cases(self.flags.choice))
+        standings = goals.standings(self.cases)
+        self.figures["goals"] = [standing.as_json() for standing in standings]
+        self.terminal.show_table("goals", goals.COLUMNS, goals.goal_rows(standings))
+
+    def memory(self) -> None:
+        rows, found = [], []
+        for held in memory.measure_memory(
+            self.flags.server, self._filler(), self.terminal.tell, quick=self.flags.choice.quick
+        ):
+            found.append(held.as_json())
+            rows.append(memory.memory_row(held))
+        self.figures["memory"] = found
+        self.terminal.show_table("memory", memory.COLUMNS, rows)
+
+    def codec(self) -> None:
+        timings = codec.measure_codec(quick=self.flags.choice.quick)
+        self.figures["codec"] = [timing.as_json() for timing in timings]
+        self.terminal.show_table("codec", codec.COLUMNS, map(codec.codec_row, timings))
+
+    def imports(self) -> None:
+        times = measure_imports(self.flags.rounds)
+        self.figures["import"] = {name: spread.as_json() for name, spread in times.items()}
+        rows = [
+            (name, with_spread(spread, lambda seconds: small(seconds * 1000)))
+            for name, spread in times.items()
+        ]
+        self.terminal.show_table("import", ("what", "ms of processor time"), rows)
+
+    def _clients(self) -> dict[str, Command]:
+        if not self._commands:
+            self._commands = commands(self.flags.clients or USUAL)
+        return self._commands
+
+    def _filler(self) -> Command:
+        """Who fills the streams: go-liftbridge is there anyway where it takes part."""
+        return self._commands.get(REFERENCE) or commands((OURS,))[OURS]
+
+
+def _write(flags: Flags, words: Sequence[str], results: _Results) -> None:
+    origin = provenance(words, flags.server)
+    made = document(origin, flags.rounds, results.cases, results.figures)
     text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
     if flags.json is not None:
-        flags.json.write_text(text)
+        flags.json.write_text(text, encoding="utf-8")
+    if flags.chart is not None:
+        drawn = draw(panels(results.cases), caption(made, flags.rounds))
+        flags.chart.write_text(drawn, encoding="utf-8")
     if flags.as_json:
         print(text, end="")
-    return 1 if any(client.failed for case in summaries for client in case.clients) else 0
-
-
-def _measure(flags: Flags, terminal: Terminal) -> list[CaseSummary]:
-    clients = commands(flags.clients or USUAL)
-    bench = Bench(
-        server=flags.server,
-        clients=clients,
-        filler=clients.get(REFERENCE) or commands((OURS,))[OURS],
-        rounds=flags.rounds,
-        tell=terminal.tell,
-    )
-    cases = [case for kind in _KINDS[flags.name or ""] for case in cases_of(kind, flags.choice)]
-    summaries = []
-    for summary in bench.measure(cases):
-        summaries.append(summary)
-        if not flags.as_json:
-            terminal.show_case(summary)
-    return summaries

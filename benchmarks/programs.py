@@ -1,18 +1,28 @@
-"""Runs a client's program once, bounded in time, and reads what it says."""
+"""Runs a client's program, bounded in time, and reads what it says."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from .cases import Case, Kind
 from .outcome import BadOutput, Unsupported, parse
 from .own_programs import environment
 from .processes import cpu_seconds
 from .summary import Failed, Measured, Run
 
+Command = Callable[[list[str]], list[str]]
+"""Makes a whole command of the words of a case."""
+
+_FILL_TIMEOUT: Final = 300.0
+_FILL_WINDOW: Final = 10_000
 _KILL_TIMEOUT: Final = 5.0
 _LAST_WORDS: Final = 300
+
+
+class FillFailed(Exception):
+    """The stream that clients were to read could not be filled; the text says why."""
 
 
 def run_program(
@@ -56,3 +66,24 @@ def run_program(
         return outcome
     spent = None if before is None or after is None else after - before
     return Measured(outcome, spent, server_messages)
+
+
+def fill(filler: Command, case: Case, address: str, stream: str) -> None:
+    """Publish what a case is to read.
+
+    Args:
+        filler: The command of a client that publishes, and fast.
+        case: How many messages, of what size and in how many partitions.
+        address: Of the server.
+        stream: Is there already.
+
+    Raises:
+        FillFailed: It could not be done.
+    """
+    publishing = Case(Kind.PUBLISH, case.messages, case.message_size, case.partitions, _FILL_WINDOW)
+    command = filler(publishing.words(address, stream, publishing.messages))
+    filled = run_program(command, (), 0, _FILL_TIMEOUT)
+    if not isinstance(filled, Measured) or filled.outcome.errors:
+        reason = "messages were lost" if isinstance(filled, Measured) else filled.reason
+        message = f"the stream could not be filled: {reason}"
+        raise FillFailed(message)

@@ -10,21 +10,12 @@ from typing import Final
 from .cases import Case, Kind
 from .outcome import Unsupported
 from .pacing import probe_messages, run_messages
-from .programs import run_program
+from .programs import Command, fill, run_program
 from .serving import RunningServer, running
 from .streams import create_stream, delete_stream
 from .summary import CaseSummary, Failed, Measured, Run, summarize
 
-Command = Callable[[list[str]], list[str]]
-"""Makes a whole command of the words of a case."""
-
 _TIMEOUT: Final = 90.0
-_FILL_TIMEOUT: Final = 300.0
-_FILL_WINDOW: Final = 10_000
-
-
-class FillFailed(Exception):
-    """The stream that clients were to read could not be filled; the text says why."""
 
 
 @dataclass(slots=True)
@@ -76,7 +67,8 @@ class _OneCase:
             return self._rounds(self._on_new_stream)
         name = self.bench.new_stream_name()
         address = create_stream(self.server.addresses, name, self.case.partitions, self.case.nodes)
-        self._fill(address, name)
+        self.bench.tell(f"{self.case.title}: filling with {self.case.messages:,} messages")
+        fill(self.bench.filler, self.case, address, name)
         summary = self._rounds(
             lambda command, messages: self._run(command, address, name, messages)
         )
@@ -124,22 +116,6 @@ class _OneCase:
         words = command(self.case.words(address, stream, messages))
         timeout = _TIMEOUT + self.case.duration
         return run_program(words, self.server.pids, self.case.server_messages, timeout)
-
-    def _fill(self, address: str, stream: str) -> None:
-        fill = Case(
-            Kind.PUBLISH,
-            self.case.messages,
-            self.case.message_size,
-            self.case.partitions,
-            _FILL_WINDOW,
-        )
-        self.bench.tell(f"{self.case.title}: filling with {fill.messages:,} messages")
-        words = self.bench.filler(fill.words(address, stream, fill.messages))
-        filled = run_program(words, (), 0, _FILL_TIMEOUT)
-        if not isinstance(filled, Measured) or filled.outcome.errors:
-            reason = "messages were lost" if isinstance(filled, Measured) else filled.reason
-            message = f"the stream could not be filled: {reason}"
-            raise FillFailed(message)
 
     def _tell(self, when: str, client: str, run: Run) -> None:
         self.bench.tell(f"{self.case.title}: {when}, {client}: {_said(run)}")

@@ -17,11 +17,15 @@ _WIDE: Final = 200
 
 
 class Terminal:
-    """Writes tables to stdout and progress to stderr."""
+    """Writes tables to stdout and progress to stderr.
 
-    def __init__(self) -> None:
+    Args:
+        quiet: Without tables: stdout is for something else.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
         width = None if sys.stdout.isatty() else _WIDE
-        self._out = Console(markup=False, emoji=False, highlight=False, width=width)
+        self._out = Console(markup=False, emoji=False, highlight=False, width=width, quiet=quiet)
         self._progress = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
     def tell(self, text: str) -> None:

@@ -1,0 +1,94 @@
+"""Rounds put together, and ratios between clients."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmark_runs import measured
+from benchmarks.cases import Case, Kind
+from benchmarks.outcome import Unsupported
+from benchmarks.summary import REFERENCE, Failed, Run, Spread, ratio_of, significant, summarize
+
+CASE = Case(Kind.CONSUME, 1_000)
+RATES = st.lists(st.floats(1, 1e6), min_size=1, max_size=7)
+
+
+@given(RATES)
+def test_a_spread_is_least_median_and_most(values: list[float]) -> None:
+    spread = Spread.of(values)
+    assert spread.least == min(values)
+    assert spread.median == statistics.median(values)
+    assert spread.most == max(values)
+
+
+@given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)), min_size=1, max_size=7))
+def test_a_ratio_is_that_of_the_medians_within_what_the_rounds_show(
+    rounds: list[tuple[float, float]],
+) -> None:
+    ours, theirs = ([measured(each) for each in rates] for rates in zip(*rounds, strict=True))
+    ratio = ratio_of(ours, theirs)
+    assert ratio is not None
+    expected = statistics.median(a for a, _ in rounds) / statistics.median(b for _, b in rounds)
+    assert ratio.median == pytest.approx(expected)
+    assert ratio.least <= ratio.median <= ratio.most
+    assert ratio.least <= min(a / b for a, b in rounds) * (1 + 1e-9)
+    assert ratio.most >= max(a / b for a, b in rounds) * (1 - 1e-9)
+
+
+def test_rounds_are_compared_with_each_other_and_not_with_the_medians() -> None:
+    # The machine was half as fast in the second round: both clients were, and the ratio held.
+    ours, theirs = [measured(200), measured(100)], [measured(100), measured(50)]
+    assert ratio_of(ours, theirs) == Spread(2, 2, 2)
+
+
+def test_without_the_reference_there_is_no_ratio() -> None:
+    [ours] = summarize(CASE, {"ours": [measured(100)]}).clients
+    assert ours.ratio is None
+    failed = summarize(CASE, {"ours": [measured(100)], REFERENCE: [Failed("gone")]})
+    assert [client.ratio for client in failed.clients] == [None, None]
+
+
+def test_a_failed_round_is_left_out_of_the_figures_and_told() -> None:
+    runs: list[Run] = [measured(100), Failed("lost"), measured(300)]
+    summary = summarize(CASE, {"ours": runs, REFERENCE: [measured(100)] * 3})
+    ours, reference = summary.clients
+    assert ours.figures["messages_per_second"] == Spread(100, 200, 300)
+    assert ours.ratio == Spread(1, 2, 3)
+    assert ours.remark == "1 of 3 runs failed: lost"
+    assert ours.failed
+    assert not reference.failed
+    assert reference.remark == ""
+
+
+def test_what_a_client_cannot_do_is_no_failure() -> None:
+    [peer] = summarize(CASE, {"peer": [Unsupported("it has no window")]}).clients
+    assert not peer.failed
+    assert peer.figures == {}
+    assert "it has no window" in peer.remark
+
+
+def test_messages_that_failed_make_a_failure() -> None:
+    [ours] = summarize(CASE, {"ours": [measured(100, errors=1)]}).clients
+    assert ours.failed
+
+
+def test_processor_time_is_for_each_message_and_the_servers_counts_the_warm_up() -> None:
+    run = measured(100, cpu=7.5, messages=8_000, server_cpu=0.1, server_messages=2_000)
+    [ours] = summarize(CASE, {"ours": [run]}).clients
+    assert ours.figures["client_cpu_seconds_per_million"].median == pytest.approx(7.5)
+    assert ours.figures["server_cpu_seconds_per_million"].median == pytest.approx(10)
+
+
+def test_figures_that_are_not_known_are_left_out() -> None:
+    [ours] = summarize(CASE, {"ours": [measured(100)]}).clients
+    assert "server_cpu_seconds_per_million" not in ours.figures
+
+
+@given(st.floats(1e-6, 1e12))
+def test_significant_figures_are_close(value: float) -> None:
+    assert significant(value) == pytest.approx(value, rel=1e-3)
+    assert len(f"{significant(value):e}".split("e")[0].rstrip("0").replace(".", "")) <= 4
