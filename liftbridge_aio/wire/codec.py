@@ -19,13 +19,7 @@ from liftbridge_aio.model import UNCHECKED_OFFSET, Ack, AckError, AckPolicy, Mes
 from . import proto
 from .columns import AckRow, ack_rows, message_rows
 from .field_types import wrong_field
-from .hot_schema import (
-    WireHeader,
-    WireMessage,
-    WireMessageHeaders,
-    WirePublishRequest,
-    WirePublishResponse,
-)
+from .hot_schema import WireMessage, WirePublishRequest, WirePublishResponse
 
 _MIN_MESSAGES_IN_COLUMNS: Final = 16
 _MIN_ACKS_IN_COLUMNS: Final = 8
