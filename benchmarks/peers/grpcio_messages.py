@@ -6,9 +6,6 @@ from typing import Any, Final
 
 import liftbridge_pb2 as api
 
-ACK_TIMEOUT: Final = 5.0
-"""Seconds. A server waits for the ack of a single publish only if that has a deadline."""
-
 UNCHECKED: Final = -1
 """The expected offset of a message that may come to stand anywhere."""
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, Final
 
 import grpc
+from grpc.experimental import ChannelOptions
 from liftbridge_pb2_grpc import APIStub
 
-from benchmarks.peers.grpcio_messages import ACK_TIMEOUT, publish_request, subscribe_request
+from benchmarks.peers.grpcio_messages import publish_request, subscribe_request
 from benchmarks.peers.measuring import Delivered, Outcome, Settings, main
 from benchmarks.peers.threads import (
     consume,
@@ -21,15 +23,24 @@ from benchmarks.peers.threads import (
     publish_window,
 )
 
+CONNECT_TIMEOUT: Final = 5.0
+
+OPTIONS: Final = ((ChannelOptions.SingleThreadedUnaryStream, 1),)
+"""Messages are read by the thread that asks for them, without which reading costs four times more
+than it must."""
+
 
 class Client:
     """The calls that are measured."""
 
     def __init__(self, settings: Settings) -> None:
         self._stream = settings.stream
-        channel = grpc.insecure_channel(settings.servers[0])
-        grpc.channel_ready_future(channel).result(timeout=ACK_TIMEOUT)
+        channel = grpc.insecure_channel(settings.servers[0], options=OPTIONS)
+        grpc.channel_ready_future(channel).result(timeout=CONNECT_TIMEOUT)
         self._api: Any = APIStub(channel)
+        # One call for all single publishes is faster than one for each.
+        self._requests: SimpleQueue[Any] = SimpleQueue()
+        self._answers: Iterator[Any] = self.exchange(iter(self._requests.get, None))
 
     def request(self, partition: int, value: bytes, policy: str) -> Any:
         """A message to publish."""
@@ -42,10 +53,8 @@ class Client:
 
     def publish(self, partition: int, value: bytes, policy: str) -> bool:
         """Publish one message and wait for its answer."""
-        answer = self._api.Publish(
-            publish_request(self._stream, partition, value, policy), timeout=ACK_TIMEOUT
-        )
-        return policy == "none" or bool(answer.HasField("ack"))
+        self._requests.put(self.request(partition, value, policy))
+        return not next(self._answers).HasField("asyncError")
 
     def read(self, partition: int, start: str) -> Iterator[Delivered]:
         """The messages of a partition."""
