@@ -12,9 +12,9 @@ class LaneCredit:
     """Flow control of one stream, by the rules of RFC 9113, sections 5.2 and 6.9.
 
     Credit goes back for what was drained, in bulk: when a quarter of the window is due, or when
-    the message in progress needs it. A message longer than the window gets an advance, which
-    later draining pays back before it brings any more credit. So the peer may never be more than
-    a window, or the message in progress, ahead of what was drained.
+    the message in progress needs it. A message that does not fit in the window gets an advance of
+    no more than its own size, which later draining pays back before it brings credit again. So
+    no more than the widest window and one message is ever undrained, however windows change.
     """
 
     __slots__ = ("_acknowledged", "_limit", "_pending", "bulk", "drained", "granted", "received")
@@ -60,16 +60,17 @@ class LaneCredit:
             self._acknowledged = self._pending.pop(0)
             self._limit = max(self._acknowledged, *self._pending, 0)
 
-    def due(self, missing: int) -> int:
+    def due(self, begun: int, missing: int) -> int:
         """Credit that should be written now.
 
         Args:
-            missing: bytes that the message in progress lacks; 0 between messages.
+            begun: bytes of the message in progress that are here.
+            missing: bytes that it lacks; 0 between messages.
         """
         owed = self.drained - self.granted
         if missing:
             shortage = missing - self.allowance
-            if shortage > 0:
+            if 0 < shortage <= owed + begun + missing:
                 return min(max(owed, shortage), self._room)
         return min(owed, self._room) if owed >= self.bulk else 0
 

@@ -195,7 +195,7 @@ class LaneStream:
         # Nothing more can come on streams that have ended, and nothing is wanted of the others.
         if self.phase in _WITHOUT_CREDIT or self.failure is not None:
             return 0
-        return self.credit.due(self._missing)
+        return self.credit.due(len(self._partial), self._missing)
 
     def take_credit(self) -> int:
         """Return the credit that is due, and count it as written."""
