@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 import hypothesis
 import pytest
 
+from liftbridge_aio.net import pool
 from servers.build import (
     ServerUnavailable,
     build_nats,
@@ -74,6 +75,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         build_nats()
     except ServerUnavailable as error:
         session.config.stash[WHY_NO_SERVER] = str(error)
+
+
+@pytest.fixture
+def data_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The way that messages take through every client of a test: the data lane, or grpclib alone.
+
+    The plain path is taken as it would be with a grpclib of unknown shape, whatever the options.
+    """
+    path: str = request.param
+    monkeypatch.setattr(pool, "data_lane_available", lambda: path == "lane")
+    return path
 
 
 def _needs_build(item: pytest.Item) -> bool:

@@ -12,6 +12,13 @@ from liftbridge_aio import Client, ClientClosed, NotFound
 from servers.node import LiftbridgeNode, Server
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests that go through the client on the data lane and on the plain path."""
+    if "test_client_" in metafunc.module.__name__:
+        metafunc.fixturenames.append("data_path")
+        metafunc.parametrize("data_path", ["lane", "plain"], indirect=True)
+
+
 @pytest.fixture
 async def wire(server: Server) -> AsyncIterator[Wire]:
     """A connection to each server in turn."""

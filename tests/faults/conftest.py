@@ -17,6 +17,12 @@ from servers.build import pinned_version
 from servers.node import LiftbridgeNode, Server
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of this folder on the data lane and on the plain path."""
+    metafunc.fixturenames.append("data_path")
+    metafunc.parametrize("data_path", ["lane", "plain"], indirect=True)
+
+
 @pytest.fixture
 async def proxy(server: Server) -> AsyncIterator[FaultProxy]:
     """A proxy in front of each server of the matrix."""

@@ -231,7 +231,7 @@ def written(client: Client) -> int:
     """Messages that were written and are not answered."""
     assert client._parts is not None
     lanes = client._parts.publisher._lanes
-    return sum(len(session.in_flight) for session in lanes.sessions)
+    return sum(session.in_flight for session in lanes.sessions)
 
 
 async def test_flushing_counts_a_message_whose_publisher_has_gone(
