@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from .cursors import Cursors
 from .net.connection import Connection
+from .net.grpclib_shape import data_lane_available
 from .net.metadata import MetadataCache
 from .net.pool import LinkPool
 from .net.reporter import Reporter
@@ -47,7 +48,8 @@ async def assemble(
     """
     reporter = Reporter(options.hook)
     supervisor = Supervisor("liftbridge_aio")
-    budget = ReadBudget(options.max_buffered_bytes)
+    lane = options.data_lane and data_lane_available()
+    budget = ReadBudget(options.max_buffered_bytes, places=1 if lane else 2)
     metadata = MetadataCache(options, supervisor, reporter)
     pool = LinkPool(supervisor, options, reporter, lambda: budget.share)
     router = Router(seeds, options, supervisor, pool, reporter, lambda: metadata.snapshot)

@@ -1,4 +1,4 @@
-"""The bounded buffer between the task that reads from the server and the user who iterates."""
+"""The bounded buffer between what comes from the server and the user who reads, then the end."""
 
 from __future__ import annotations
 
@@ -8,31 +8,54 @@ from collections.abc import Callable
 from typing import Final
 
 from .errors import ConcurrentRead, LiftbridgeError
-from .model import EndReason, Message
+from .model import EndReason
 
-_OVERHEAD_BYTES: Final = 400
-"""What a message costs beside its bytes, about."""
+_PREFIX_BYTES: Final = 5
+"""What flow control counts of a message beside its bytes."""
+_OVERHEAD_BYTES: Final = 64
+"""What a message costs beside its bytes while it waits here: an object and its place."""
+
+
+def size_of(messages: list[bytes]) -> int:
+    """Bytes of messages as flow control counts them."""
+    return sum(map(len, messages)) + _PREFIX_BYTES * len(messages)
+
+
+def held_by(messages: list[bytes]) -> int:
+    """Bytes that messages take in this process, about."""
+    return sum(map(len, messages)) + _OVERHEAD_BYTES * len(messages)
 
 
 class Feed:
-    """Messages that wait to be taken, then the end.
+    """Messages as they came, in order, then the end.
 
-    One task puts, one takes. `put` never waits: the putting task asks `full` and then awaits
-    `room`, which is what stops the server when the reader is slow.
+    The event loop puts, and never waits: the credit that `drained` gives back, as the user takes
+    messages, is what lets the server send more. One task takes.
+
+    Args:
+        capacity: bytes that may lie here just now.
+        account: told how many bytes came or went, overhead included.
     """
 
     def __init__(
         self, capacity: Callable[[], int], account: Callable[[int], None] = lambda _: None
     ) -> None:
-        self.messages: deque[Message] = deque()
-        self._sizes: deque[int] = deque()
-        self.buffered_bytes = 0
+        self.waiting: deque[bytes] = deque()
+        """What nobody has taken yet."""
+        self.judged = 0
+        """How many of these, from the left, are known to be wanted."""
+        self.held_bytes = 0
+        """Bytes that wait or are taken and not used up, with what they cost beside."""
         self.reason: EndReason | None = None
-        self._capacity = capacity
+        self.capacity = capacity
         self._account = account
+        self._drained: Callable[[int], None] | None = None
+        self._stale_bytes = 0
+        self._unused_bytes = 0
         self._error: LiftbridgeError | None = None
         self._ended = False
         self._reader: asyncio.Future[None] | None = None
+        self._wanted = 1
         self._writer: asyncio.Future[None] | None = None
 
     @property
@@ -42,21 +65,41 @@ class Feed:
 
     @property
     def full(self) -> bool:
-        """Whether the putting task should wait for room."""
-        return self.buffered_bytes >= self._capacity()
+        """Whether what comes next should wait outside."""
+        return self.held_bytes >= self.capacity()
 
-    def put(self, message: Message, size: int) -> None:
-        """Add a message that came as `size` bytes, and wake the reader."""
-        size += _OVERHEAD_BYTES
-        self.messages.append(message)
-        self._sizes.append(size)
-        self.buffered_bytes += size
-        self._account(size)
-        self._wake_reader()
+    @property
+    def half_full(self) -> bool:
+        """Whether so much lies here that the server may soon have to stop."""
+        return 2 * self.held_bytes >= self.capacity()
+
+    # Who puts
+
+    def connect(self, drained: Callable[[int], None]) -> None:
+        """Give credit to this call from now on.
+
+        Args:
+            drained: told how many bytes of what it put have been used up.
+        """
+        self._drained = drained
+
+    def disconnect(self) -> None:
+        """Give credit to nobody: the call that put what lies here is over."""
+        self._drained = None
+        self._stale_bytes = self._unused_bytes
+
+    def put(self, messages: list[bytes]) -> None:
+        """Add messages, and wake the reader once there are as many as it wants."""
+        size = size_of(messages)
+        self.waiting.extend(messages)
+        self._unused_bytes += size
+        self._hold(held_by(messages))
+        if self._reader is not None and (len(self.waiting) >= self._wanted or self.half_full):
+            self._wake(self._reader)
 
     async def room(self) -> None:
-        """Wait until at most half of the capacity is taken. Cancelling is harmless."""
-        while self.full:
+        """Wait until less than half of the capacity is taken. Cancelling is harmless."""
+        while self.half_full:
             self._writer = asyncio.get_running_loop().create_future()
             try:
                 await self._writer
@@ -68,41 +111,94 @@ class Feed:
         if not self._ended:
             self._ended = True
             self.reason = reason
-            self._wake_reader()
+            self._wake(self._reader)
 
     def fail(self, error: LiftbridgeError) -> None:
-        """Say that the reading broke; the reader gets the error once, after what is buffered."""
+        """Say that the reading broke; the reader gets the error once, after what waits."""
         if not self._ended:
             self._ended = True
             self._error = error
-            self._wake_reader()
+            self._wake(self._reader)
 
-    def discard(self) -> None:
-        """Forget what is buffered, an error included."""
-        self.messages.clear()
-        self._sizes.clear()
-        self._account(-self.buffered_bytes)
-        self.buffered_bytes = 0
+    def spoil(self, error: LiftbridgeError) -> None:
+        """Say that what waited before the end could not be taken: an error after all."""
+        self._ended = True
+        self.reason, self._error = None, error
+        self._wake(self._reader)
+
+    # Who takes
+
+    @property
+    def average_bytes(self) -> int:
+        """Size of a message that lies here, about."""
+        return self.held_bytes // max(len(self.waiting), 1)
+
+    def take(self, most: int) -> list[bytes]:
+        """Take the next messages; say `used_up` when they are."""
+        waiting = self.waiting
+        take_next = waiting.popleft
+        taken = [take_next() for _ in range(min(most, len(waiting)))]
+        self.judged = max(self.judged - len(taken), 0)
+        return taken
+
+    def take_back(self, messages: list[bytes]) -> None:
+        """Put messages that were taken, judged and not used back to where they were."""
+        self.waiting.extendleft(reversed(messages))
+        self.judged += len(messages)
+
+    def used_up(self, messages: list[bytes]) -> None:
+        """Give back the credit and the room of messages that were taken."""
+        if not messages:
+            return
+        size = size_of(messages)
+        self._unused_bytes -= size
+        stale = min(self._stale_bytes, size)
+        self._stale_bytes -= stale
+        self._hold(-held_by(messages))
+        if self._drained is not None:
+            # A size of 0 is told too: on the plain path a task may be waiting for room.
+            self._drained(size - stale)
+        if self._writer is not None and not self.half_full:
+            self._wake(self._writer)
+
+    def keep(self, count: int, kept: list[int]) -> None:
+        """Throw away some of the first `count` messages that are not judged yet; they are then.
+
+        Args:
+            count: how many were judged.
+            kept: the places of those to keep among them, in order.
+        """
+        waiting, chosen = self.waiting, frozenset(kept)
+        before = [waiting.popleft() for _ in range(self.judged)]
+        judged = [waiting.popleft() for _ in range(count)]
+        waiting.extendleft(judged[index] for index in reversed(kept))
+        waiting.extendleft(reversed(before))
+        self.judged += len(kept)
+        self.used_up([each for index, each in enumerate(judged) if index not in chosen])
+
+    def cut(self, keep: int) -> None:
+        """Throw away what waits behind the first `keep` messages."""
+        waiting = self.waiting
+        kept = [waiting.popleft() for _ in range(min(keep, len(waiting)))]
+        thrown = list(waiting)
+        waiting.clear()
+        waiting.extend(kept)
+        self.judged = min(self.judged, len(kept))
+        self.used_up(thrown)
+
+    def forget_error(self) -> None:
+        """Forget an error that nobody has seen."""
         self._error = None
-        self._wake_writer()
-
-    def pop(self) -> Message:
-        """Take the next message, which must be there."""
-        message = self.messages.popleft()
-        size = self._sizes.popleft()
-        self.buffered_bytes -= size
-        self._account(-size)
-        if self._writer is not None and 2 * self.buffered_bytes <= self._capacity():
-            self._wake_writer()
-        return message
 
     def take_error(self) -> LiftbridgeError | None:
         """Take the error, if there is one that nobody has seen."""
         error, self._error = self._error, None
         return error
 
-    async def wait(self) -> None:
-        """Wait for a message or the end. Cancelling loses nothing.
+    async def wait(self, count: int = 1) -> None:
+        """Wait until `count` messages wait, or this is half full, or ended.
+
+        May return before; look again. Cancelling loses nothing.
 
         Raises:
             ConcurrentRead: another task waits already.
@@ -110,16 +206,17 @@ class Feed:
         if self._reader is not None:
             text = "two tasks read the same subscription"
             raise ConcurrentRead(text)
+        self._wanted = count
         self._reader = asyncio.get_running_loop().create_future()
         try:
             await self._reader
         finally:
             self._reader = None
 
-    def _wake_reader(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+    def _hold(self, difference: int) -> None:
+        self.held_bytes += difference
+        self._account(difference)
 
-    def _wake_writer(self) -> None:
-        if self._writer is not None and not self._writer.done():
-            self._writer.set_result(None)
+    def _wake(self, waiter: asyncio.Future[None] | None) -> None:
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

@@ -2,12 +2,18 @@
 
 Servers repeat messages after a failover, start below the offset that was asked for (W18) and do
 not always end a bounded reading (W20), so the decision is taken here, once per message. Pure.
+
+What comes is judged many messages at a time. Nearly always all of them are wanted, and that must
+cost next to nothing; every other case is left to the verdict on one message, in order.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Final
+from array import array
+from collections.abc import Sequence
+from operator import gt, lt
+from typing import Final, Protocol
 
 _REMEMBERED: Final = 1024
 """How many timestamps of delivered messages are kept to recognise a repeat; a power of two."""
@@ -26,6 +32,67 @@ class Verdict(enum.Enum):
     """Beyond the stop position: end without it."""
     RESET = "reset"
     """Another message than the one that was delivered from this offset."""
+
+
+class Placed(Protocol):
+    """Anything with a place in a log."""
+
+    offset: int
+    timestamp: int
+
+
+ENDING: Final = frozenset({Verdict.DELIVER_LAST, Verdict.STOP, Verdict.RESET})
+"""Verdicts after which nothing more is judged."""
+
+
+class _Remembered:
+    """The timestamps of the messages delivered last, by offset.
+
+    Arrays, because two lists of as many numbers would take 80 KiB of each quiet subscription; none
+    before there is something to remember.
+    """
+
+    __slots__ = ("_offsets", "_timestamps")
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._timestamps = array("q")
+
+    def add(self, offset: int, timestamp: int) -> None:
+        """Remember a message."""
+        slot = offset & _MASK
+        self._room()[slot] = offset
+        self._timestamps[slot] = timestamp
+
+    def add_all(self, offsets: list[int], timestamps: list[int]) -> None:
+        """Remember many messages, whose offsets rise."""
+        if offsets[-1] - offsets[0] >= len(offsets):
+            for offset, timestamp in zip(offsets, timestamps, strict=True):
+                self.add(offset, timestamp)
+            return
+        known = self._room()
+        offsets, timestamps = offsets[-_REMEMBERED:], timestamps[-_REMEMBERED:]
+        first = offsets[0] & _MASK
+        before_end = _REMEMBERED - first
+        for ring, numbers in (
+            (known, array("q", offsets)),
+            (self._timestamps, array("q", timestamps)),
+        ):
+            ring[first : first + len(numbers)] = numbers[:before_end]
+            if len(numbers) > before_end:
+                ring[: len(numbers) - before_end] = numbers[before_end:]
+
+    def contradicts(self, offset: int, timestamp: int) -> bool:
+        """Whether another message is remembered at this offset."""
+        slot = offset & _MASK
+        known = self._offsets
+        return bool(known) and known[slot] == offset and self._timestamps[slot] != timestamp
+
+    def _room(self) -> array[int]:
+        if not self._offsets:
+            self._offsets = array("q", [-1]) * _REMEMBERED
+            self._timestamps = array("q", [0]) * _REMEMBERED
+        return self._offsets
 
 
 class Position:
@@ -50,8 +117,7 @@ class Position:
         """The last offset delivered."""
         self._start = start
         self._floor = -1 if start is None else start - 1
-        self._offsets = [-1] * _REMEMBERED
-        self._timestamps = [0] * _REMEMBERED
+        self._remembered = _Remembered()
 
     @property
     def next(self) -> int | None:
@@ -68,23 +134,50 @@ class Position:
         """Whether nothing that is wanted can lie ahead."""
         return self.stop_offset is not None and self._floor >= self.stop_offset
 
+    def wants(self, offset: int, timestamp: int) -> bool:
+        """Whether a message would be delivered if it came next."""
+        return (
+            offset > self._floor
+            and (self.stop_offset is None or offset <= self.stop_offset)
+            and (self.stop_timestamp is None or timestamp <= self.stop_timestamp)
+        )
+
     def judge(self, offset: int, timestamp: int) -> Verdict:
         """Decide about the next message from the server and move on."""
         if offset <= self._floor:
-            slot = offset & _MASK
-            if self._offsets[slot] == offset and self._timestamps[slot] != timestamp:
-                return Verdict.RESET
-            return Verdict.DROP
+            repeats = not self._remembered.contradicts(offset, timestamp)
+            return Verdict.DROP if repeats else Verdict.RESET
         stop = self.stop_offset
         if stop is not None and offset > stop:
             return Verdict.STOP
         if self.stop_timestamp is not None and timestamp > self.stop_timestamp:
             return Verdict.STOP
         self._floor = self.last = offset
-        slot = offset & _MASK
-        self._offsets[slot] = offset
-        self._timestamps[slot] = timestamp
+        self._remembered.add(offset, timestamp)
         return Verdict.DELIVER_LAST if offset == stop else Verdict.DELIVER
+
+    def judge_all(self, messages: Sequence[Placed]) -> list[Verdict] | None:
+        """Decide about the next messages from the server and move on.
+
+        Returns:
+            None where all of them are to be delivered and more may come; else the verdicts, up to
+            and including the first that ends the reading.
+        """
+        if not messages:
+            return None
+        offsets = [message.offset for message in messages]
+        timestamps = [message.timestamp for message in messages]
+        stop, stop_timestamp = self.stop_offset, self.stop_timestamp
+        if (
+            offsets[0] > self._floor
+            and all(map(lt, offsets, offsets[1:]))
+            and (stop is None or offsets[-1] < stop)
+            and (stop_timestamp is None or max(timestamps) <= stop_timestamp)
+        ):
+            self._floor = self.last = offsets[-1]
+            self._remembered.add_all(offsets, timestamps)
+            return None
+        return _one_by_one(self, messages)
 
 
 class ReversePosition:
@@ -120,6 +213,14 @@ class ReversePosition:
         """Whether nothing that is wanted can lie ahead."""
         return self._ceiling <= (self.stop_offset or 0)
 
+    def wants(self, offset: int, timestamp: int) -> bool:
+        """Whether a message would be delivered if it came next."""
+        return (
+            offset < self._ceiling
+            and offset >= (self.stop_offset or 0)
+            and (self.stop_timestamp is None or timestamp >= self.stop_timestamp)
+        )
+
     def judge(self, offset: int, timestamp: int) -> Verdict:
         """Decide about the next message from the server and move on."""
         if offset >= self._ceiling:
@@ -131,3 +232,36 @@ class ReversePosition:
             return Verdict.STOP
         self._ceiling = self.last = offset
         return Verdict.DELIVER_LAST if offset in {0, stop} else Verdict.DELIVER
+
+    def judge_all(self, messages: Sequence[Placed]) -> list[Verdict] | None:
+        """Decide about the next messages from the server and move on.
+
+        Returns:
+            None where all of them are to be delivered and more may come; else the verdicts, up to
+            and including the first that ends the reading.
+        """
+        if not messages:
+            return None
+        offsets = [message.offset for message in messages]
+        oldest = self.stop_timestamp
+        if (
+            offsets[0] < self._ceiling
+            and all(map(gt, offsets, offsets[1:]))
+            and offsets[-1] > (self.stop_offset or 0)
+            and (oldest is None or min(message.timestamp for message in messages) >= oldest)
+        ):
+            self._ceiling = self.last = offsets[-1]
+            return None
+        return _one_by_one(self, messages)
+
+
+def _one_by_one(
+    position: Position | ReversePosition, messages: Sequence[Placed]
+) -> list[Verdict] | None:
+    verdicts: list[Verdict] = []
+    for message in messages:
+        verdict = position.judge(message.offset, message.timestamp)
+        verdicts.append(verdict)
+        if verdict in ENDING:
+            return verdicts
+    return None if all(verdict is Verdict.DELIVER for verdict in verdicts) else verdicts

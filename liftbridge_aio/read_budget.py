@@ -9,18 +9,32 @@ _NARROWEST: Final = 4 * 2**10
 
 
 class ReadBudget:
-    """How much each subscription may hold.
+    """How much each subscription may hold unread.
 
-    Unread bytes lie in two places: on the way, bounded by the flow-control window of the stream,
-    and decoded in the subscription's buffer. Each gets half of a subscription's share. Shares
-    change only when the number of subscriptions passes a power of two, so that windows are
-    seldom renegotiated.
+    A subscription's share is the flow-control window of its stream, so it bounds what the server
+    may send ahead of the user. On the data lane that is the only place where unread bytes lie. On
+    the plain path there are two, the window and the subscription's buffer, so shares are half as
+    large. Together the shares take half of the budget; the other half is for what messages cost
+    beside their bytes, which for small ones is as much again, and for what is left unread from
+    before a break.
+
+    Shares change when the number of subscriptions passes a power of two, so windows are seldom
+    renegotiated, and when the budget becomes crowded or has room again. It is crowded once three
+    quarters are taken, messages counted with what they cost beside their bytes: readers that came
+    early may hold what their larger share allowed. Nobody gets more than a few KiB ahead then,
+    until half is free; that is enough to starve nobody.
+
+    Args:
+        total_bytes: what all subscriptions together may hold.
+        places: where unread bytes of a subscription lie: 1 on the data lane, 2 on the plain path.
     """
 
-    def __init__(self, total_bytes: int) -> None:
+    def __init__(self, total_bytes: int, *, places: int = 1) -> None:
         self._total = total_bytes
+        self._places = places
         self._subscriptions = 0
-        self._buffered = 0
+        self._held = 0
+        self._crowded = False
 
     @property
     def subscriptions(self) -> int:
@@ -29,22 +43,21 @@ class ReadBudget:
 
     @property
     def share(self) -> int:
-        """Bytes for the window, and as many again for the buffer, of each subscription."""
+        """Bytes that each subscription may hold in each place just now."""
+        if self._crowded:
+            return _NARROWEST
         rounded = 1 << max(self._subscriptions - 1, 0).bit_length()
-        return min(max(self._total // (2 * rounded), _NARROWEST), _WIDEST)
+        return min(max(self._total // (2 * self._places * rounded), _NARROWEST), _WIDEST)
 
-    @property
-    def capacity(self) -> int:
-        """Bytes that each subscription may hold in its buffer just now.
-
-        Readers that came early hold what their larger share allowed; once half of the budget lies
-        in buffers, nobody gets more than a message or two ahead.
-        """
-        return self.share if 2 * self._buffered < self._total else _NARROWEST
-
-    def account(self, difference: int) -> None:
-        """Count bytes that came into a buffer, or left it."""
-        self._buffered += difference
+    def account(self, difference: int) -> bool:
+        """Count bytes that came to a subscription, or left it; tell whether the shares changed."""
+        before = self.share
+        self._held += difference * self._places
+        if self._crowded:
+            self._crowded = 2 * self._held > self._total
+        else:
+            self._crowded = 4 * self._held >= 3 * self._total
+        return self.share != before
 
     def join(self) -> bool:
         """Count one subscription more; tell whether the shares changed."""

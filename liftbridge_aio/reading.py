@@ -1,4 +1,4 @@
-"""The task behind a subscription: subscribes, reads, and subscribes again where it left off."""
+"""What stands behind a subscription: subscribes, takes in what comes, and goes on after breaks."""
 
 from __future__ import annotations
 
@@ -22,91 +22,151 @@ from .errors import (
     SubscriptionLost,
 )
 from .feed import Feed
-from .model import (
-    EndReason,
-    StartAt,
-    StartPosition,
-)
+from .intake import Intake
+from .model import EndReason, StartAt, StartPosition
 from .net.connection import Connection
+from .net.lane_exchange import LaneExchange
 from .net.link import Purpose
+from .net.pumped_exchange import PumpedExchange
+from .net.supervisor import Child
 from .options import timer_seconds
-from .position import Position, ReversePosition, Verdict
+from .position import Position, ReversePosition
 from .read_budget import ReadBudget
+from .reading_patience import GiveUp, ReadingPatience
 from .reading_plan import ReadingPlan
 from .reading_start import broker_for, resolve
 from .status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
 from .telemetry import Resubscribed, Retried, Subscribed, SubscriptionEnded
 from .wire import proto
-from .wire.codec import decode_message
 from .wire.rpc import SUBSCRIBE
 
 logger = logging.getLogger("liftbridge_aio.subscription")
 
-_NS: Final = 1_000_000_000
-_STEADY_AFTER: Final = 1.0
-"""Seconds after which a subscription that breaks counts as having stood."""
-
 
 class Reading:
-    """Reads one partition into a feed. `run` is the task; everything else is for its owner."""
+    """Reads one partition into a feed.
+
+    A task exists only while it subscribes. After that the call hands messages to `received`, and
+    tells its end to `ended`, which starts the next task.
+    """
 
     def __init__(self, plan: ReadingPlan, connection: Connection, budget: ReadBudget) -> None:
+        self._loop = asyncio.get_running_loop()
         self.plan = plan
-        self.feed = Feed(lambda: budget.capacity, budget.account)
-        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.feed = Feed(lambda: budget.share, self._account)
+        self.intake = Intake(self.feed, self, self._account)
+        self.started: asyncio.Future[None] = self._loop.create_future()
         """Done once the server has accepted the subscription, or it ended without."""
-        self.position: Position | ReversePosition = Position()
         self.resubscriptions = 0
-        self.dropped = 0
         self.address: str | None = None
         """The broker that is read from now."""
         self._connection = connection
         self._budget = budget
+        self._joined = False
         self._creation_timestamp = 0
         self._start = plan.start
-        self._never_started = True
-        self._not_found_since: float | None = None
-        self._lost_since: float | None = None
-        self._began = asyncio.get_running_loop().time()
-        self._attempts = 0
+        self._child: Child | None = None
+        self._exchange: LaneExchange | PumpedExchange | None = None
+        self._asked = 0.0
+        timeout = plan.resubscribe_timeout
+        self._patience = ReadingPatience(
+            self._loop.time(),
+            plan.timeout,
+            float("inf") if timeout is None else timer_seconds(timeout),
+            connection.not_found_timeout,
+        )
 
     @property
     def accepted(self) -> bool:
         """Whether the server has accepted the subscription at least once."""
-        return not self._never_started
+        return self._patience.started
 
-    async def run(self) -> None:
-        """Read until the end, whatever that is. Cancelling ends the feed as closed."""
+    @property
+    def position(self) -> Position | ReversePosition:
+        """Where the reading stands."""
+        return self.intake.position
+
+    # Life
+
+    def begin(self) -> None:
+        """Start to read.
+
+        Raises:
+            ClientClosed: the client is not running.
+        """
+        self._spawn(None)
+        self._joined = True
         if self._budget.join():
-            self._connection.pool.resize_subscribe_windows()
+            self._resize_windows()
+
+    def close(self) -> None:
+        """End the reading at once. May be called again."""
+        self._finish(EndReason.CLOSED)
+
+    async def wait_closed(self) -> None:
+        """Wait until no task is left. Cancelling abandons the wait."""
+        if self._child is not None:
+            await self._child.wait()
+
+    def _spawn(self, failure: CallFailure | None) -> None:
+        name = f"subscription:{self.plan.stream}:{self.plan.partition}"
+        self._child = self._connection.supervisor.spawn(self._work, failure, name=name)
+
+    async def _work(self, failure: CallFailure | None) -> None:
+        """Subscribe, for the first time or after `failure`. Cancelling closes the reading."""
         try:
-            await self._begin()
+            if failure is None:
+                await self._begin()
+            else:
+                while self.intake.judge_some():
+                    await asyncio.sleep(0)
             while not self.feed.ended:
-                failure = await self._read_once()
-                while failure is not None and not self.feed.ended:
-                    failure = await self._recover(failure)
+                if failure is None:
+                    failure = await self._subscribe()
+                    if failure is None:
+                        return
+                failure = await self._recover(failure)
         except ClientClosed:
-            self.feed.end(EndReason.CLOSED)
+            self.close()
         except LiftbridgeError as error:
-            self.feed.fail(error.at(self.plan.stream, self.plan.partition, self.position.last))
-            self._report_end(error)
+            self.failed(error, self.position.last)
         except asyncio.CancelledError:
-            self.feed.end(EndReason.CLOSED)
+            self.close()
             raise
         except Exception as error:
-            broken = SubscriptionError(f"the reading failed by a fault of the client: {error!r}")
-            broken.__cause__ = error
-            self.feed.fail(broken.at(self.plan.stream, self.plan.partition))
+            self._broken(error)
             raise
-        finally:
-            if self._budget.leave():
-                self._connection.pool.resize_subscribe_windows()
-            if not self.started.done():
-                self.started.set_result(None)
+
+    def _finish(
+        self, reason: EndReason | None = None, error: LiftbridgeError | None = None
+    ) -> bool:
+        """End in an orderly way or with an error; False if it had ended before."""
+        if self.feed.ended:
+            return False
+        if reason is not None:
+            self.feed.end(reason)
+        elif error is not None:
+            self.feed.fail(error)
+        self.address = None
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.leave()
+        if self._child is not None:
+            self._child.cancel()
+        if self._joined and self._budget.leave():
+            self._resize_windows()
+        if not self.started.done():
+            self.started.set_result(None)
+        return True
 
     def _end(self, reason: EndReason) -> None:
-        self.feed.end(reason)
-        self._report_end(None)
+        if self._finish(reason):
+            self._report_end(None)
+
+    def _broken(self, error: Exception) -> None:
+        broken = SubscriptionError(f"the reading failed by a fault of the client: {error!r}")
+        broken.__cause__ = error
+        self._finish(error=broken.at(self.plan.stream, self.plan.partition))
 
     def _report_end(self, error: LiftbridgeError | None) -> None:
         plan = self.plan
@@ -114,9 +174,66 @@ class Reading:
             SubscriptionEnded(plan.stream, plan.partition, self.feed.reason, error)
         )
 
+    # What the intake tells
+
+    def delivered(self) -> None:
+        """Take note that messages came that are wanted."""
+        self._patience.delivered()
+
+    def stopped(self) -> None:
+        """End: the stop was reached."""
+        self._end(EndReason.STOP_REACHED)
+
+    def failed(self, error: LiftbridgeError, after: int | None) -> None:
+        """End with an error, behind the message at the offset `after`."""
+        error.at(self.plan.stream, self.plan.partition, after)
+        if self._finish(error=error):
+            self._report_end(error)
+        else:
+            self.feed.spoil(error)
+
+    # What the call tells
+
+    @property
+    def full(self) -> bool:
+        """Whether more should wait: asked on the plain path, which has no window of its own."""
+        return self.feed.full
+
+    def received(self, messages: list[bytes]) -> None:
+        """Take what came, in order."""
+        try:
+            self.feed.put(messages)
+        except Exception as error:
+            logger.exception("what came could not be taken in")
+            self._broken(error)
+
+    def ended(self, failure: CallFailure) -> None:
+        """Go on after the call has ended, or end too."""
+        self._exchange = self.address = None
+        if self.feed.ended:
+            return
+        self.feed.disconnect()
+        self._patience.broke(self._loop.time() - self._asked)
+        try:
+            self._spawn(failure)
+        except ClientClosed:
+            self.close()
+
+    # The budget
+
+    def _account(self, difference: int) -> None:
+        if self._budget.account(difference):
+            self._resize_windows()
+
+    def _resize_windows(self) -> None:
+        # Later, because this comes in the middle of taking in what came.
+        self._loop.call_soon(self._connection.pool.resize_subscribe_windows)
+
+    # The beginning
+
     async def _begin(self) -> None:
         plan = self.plan
-        self._began = asyncio.get_running_loop().time()
+        self._patience.begin(self._loop.time())
         try:
             async with asyncio.timeout(plan.timeout):
                 await self._resolve()
@@ -131,7 +248,7 @@ class Reading:
         if plan.partition not in info.partitions:
             text = f"the stream has {len(info.partitions)} partitions"
             raise PartitionNotFound(text)
-        self._start, self.position = await resolve(plan, self._connection)
+        self._start, self.intake.position = await resolve(plan, self._connection)
         if self.position.empty:
             self._end(EndReason.EMPTY)
         elif self.position.finished:
@@ -163,38 +280,32 @@ class Reading:
 
     # One try
 
-    async def _read_once(self) -> CallFailure | None:
-        """Subscribe and read until that ends; None where the end was ours."""
-        plan = self.plan
-        began = asyncio.get_running_loop().time()
+    async def _subscribe(self) -> CallFailure | None:
+        """Subscribe; None where that succeeded and what comes is taken in from now on."""
+        self._asked = self._loop.time()
         try:
-            address = self._connection.router.address_of(broker_for(plan, self._connection))
+            address = self._connection.router.address_of(broker_for(self.plan, self._connection))
             async with AsyncExitStack() as stack:
                 async with self._in_time(f"{address} did not accept the subscription"):
                     link = await self._connection.pool.get(address, Purpose.SUBSCRIBE)
-                    exchange = await stack.enter_async_context(link.open(SUBSCRIBE))
+                    exchange = link.stream(SUBSCRIBE)
+                    await stack.enter_async_context(exchange)
                     await exchange.send([bytes(self._request())], end=True)
                     # The first message is empty whatever its bytes say: the handshake (W16).
                     handshake = await exchange.receive()
                 if handshake is None:
                     raise CallFailure(Code.UNAVAILABLE, "the server ended the subscription at once")
                 link.received()
+                if self.feed.ended:
+                    return None  # closed in the same moment
                 self._accepted(address)
-                while True:
-                    data = await exchange.receive()
-                    if data is None:
-                        raise CallFailure(Code.OK, "the server ended the subscription")
-                    link.received()
-                    if not self._take(data):
-                        return None
-                    if self.feed.full:
-                        await self.feed.room()
+                stack.pop_all()
+            self._exchange = exchange
+            self.feed.connect(exchange.drained)
+            exchange.deliver(self)
         except CallFailure as failure:
-            stood = self.address is not None
-            self.address = None
-            if stood and asyncio.get_running_loop().time() - began > _STEADY_AFTER:
-                self._attempts = 0
             return failure
+        return None
 
     @asynccontextmanager
     async def _in_time(self, complaint: str) -> AsyncIterator[None]:
@@ -203,57 +314,31 @@ class Reading:
         Raises:
             CallFailure: the time is up.
         """
-        now = asyncio.get_running_loop().time()
-        limit = self.plan.timeout
-        since = self._began if self._never_started else self._lost_since
-        if since is not None:
-            limit = min(limit, since + self._patience() - now)
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(self._patience.left(self._loop.time())):
                 yield
         except TimeoutError as error:
             text = f"{complaint} in time"
             raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from error
 
     def _accepted(self, address: str) -> None:
-        plan, position = self.plan, self.position
+        plan, patience, next_offset = self.plan, self._patience, self.position.next
         reporter = self._connection.reporter
         self.address = address
-        if self._never_started:
-            self._never_started = False
+        first = not patience.started
+        down = patience.accepted(self._loop.time())
+        if first:
             logger.debug("subscribed to %s/%d at %s", plan.stream, plan.partition, address)
-            reporter.subscribed(Subscribed(plan.stream, plan.partition, address, position.next))
+            reporter.subscribed(Subscribed(plan.stream, plan.partition, address, next_offset))
             if not self.started.done():
                 self.started.set_result(None)
         else:
             self.resubscriptions += 1
-            now = asyncio.get_running_loop().time()
-            down = now - (self._lost_since or now)
             reporter.resubscribed(
                 Resubscribed(
-                    plan.stream, plan.partition, address, position.next, self._attempts, down
+                    plan.stream, plan.partition, address, next_offset, patience.attempts, down
                 )
             )
-        self._lost_since = self._not_found_since = None
-
-    def _take(self, data: bytes) -> bool:
-        """Take in a message; False where the reading is over."""
-        message = decode_message(data)
-        verdict = self.position.judge(message.offset, message.timestamp)
-        if verdict is Verdict.DELIVER:
-            self._attempts = 0
-            self.feed.put(message, len(data))
-            return True
-        if verdict is Verdict.DROP:
-            self.dropped += 1
-            return True
-        if verdict is Verdict.RESET:
-            text = "another message stands at an offset that was delivered before"
-            raise StreamReset(text, offset=message.offset)
-        if verdict is Verdict.DELIVER_LAST:
-            self.feed.put(message, len(data))
-        self._end(EndReason.STOP_REACHED)
-        return False
 
     # What to do when it ends
 
@@ -283,47 +368,38 @@ class Reading:
             raise PartitionPaused("the partition is paused") from failure
         if end in {StreamEnd.REFUSED, StreamEnd.FENCED}:
             raise error_from(SUBSCRIBE.name, failure) from failure
-        if end is StreamEnd.LOG_CLOSED and self._attempts:
+        if end is StreamEnd.LOG_CLOSED and self._patience.attempts:
             # A closing server says the same, so it takes a second time, and the flag, which alone
             # proves nothing: v1.9.0 keeps it up after a resume.
             snapshot = self._connection.metadata.snapshot
             partition = snapshot.partition(plan.stream, plan.partition)
             if partition is not None and partition.paused and not plan.resume:
                 raise PartitionPaused("the partition is paused") from failure
+        # What is left from before a break takes no more than half of the room.
+        await self.feed.room()
         await self._wait_before_next_try(end, failure)
         return await self._renew_metadata()
 
     async def _wait_before_next_try(self, end: StreamEnd, failure: CallFailure) -> None:
-        now = asyncio.get_running_loop().time()
-        self._attempts += 1
-        delay = self._connection.router.delay(self._attempts)
-        if self._lost_since is None:
-            self._lost_since = now
-        if end is StreamEnd.NOT_FOUND:
-            if self._not_found_since is None:
-                self._not_found_since = now
-            if now + delay - self._not_found_since > self._connection.not_found_timeout:
-                raise self._gone(failure) from failure
-        else:
-            self._not_found_since = None
-        timeout = self._patience()
-        since = self._began if self._never_started else self._lost_since
-        if now + delay - since > timeout:
-            if self._never_started:
+        patience = self._patience
+        patience.attempts += 1
+        delay = self._connection.router.delay(patience.attempts)
+        not_found = end is StreamEnd.NOT_FOUND
+        verdict = patience.try_again(self._loop.time(), delay, not_found=not_found)
+        if verdict is GiveUp.NOT_FOUND:
+            raise self._gone(failure) from failure
+        if verdict is GiveUp.OUT_OF_TIME:
+            if not patience.started:
                 raise error_from(SUBSCRIBE.name, failure) from failure
-            text = f"could not be resumed within {timeout:g} s: {failure.text}"
+            text = f"could not be resumed within {patience.limit:g} s: {failure.text}"
             raise SubscriptionLost(text, offset=self.position.last) from failure
-        self._connection.reporter.retried(Retried(SUBSCRIBE.name, self._attempts, delay, failure))
+        self._connection.reporter.retried(
+            Retried(SUBSCRIBE.name, patience.attempts, delay, failure)
+        )
         await asyncio.sleep(delay)
 
-    def _patience(self) -> float:
-        if self._never_started:
-            return self.plan.timeout
-        timeout = self.plan.resubscribe_timeout
-        return float("inf") if timeout is None else timer_seconds(timeout)
-
     def _gone(self, failure: CallFailure) -> LiftbridgeError:
-        if not self._never_started:
+        if self._patience.started:
             return StreamDeleted("the stream is gone")
         if self.plan.stream not in self._connection.metadata.snapshot.streams:
             return StreamNotFound("no broker knows the stream")

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import enum
 import warnings
+from collections import deque
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, overload
 
+from .arguments import INT64_MAX, about, check_whole_number
+from .batches import Batches
 from .errors import ClientClosed, UsageError
 from .model import EndReason, Message
 from .net.supervisor import wait_despite_cancellation
+from .options import Duration, timer_seconds
+from .raw_message import RawMessage
 from .reading import Reading
 
 if TYPE_CHECKING:
     from .net.connection import Connection
-    from .net.supervisor import Child
     from .read_budget import ReadBudget
     from .reading_plan import ReadingPlan
 
@@ -34,8 +38,9 @@ class SubscriptionStatistics(NamedTuple):
     delivered: int
     """Messages handed to the user."""
     buffered: int
-    """Messages that wait here to be read."""
+    """Messages that wait here to be read; repeats among them are found when their turn comes."""
     buffered_bytes: int
+    """Bytes of these, with what they cost beside in this process, about."""
     resubscriptions: int
     """How often it was resumed after a break."""
     dropped: int
@@ -64,23 +69,22 @@ class Subscription:
     ) -> None:
         self.stream = plan.stream
         self.partition = plan.partition
-        self._connection = connection
         self._close_timeout = close_timeout
         self._reading = Reading(plan, connection, budget)
         self._feed = self._reading.feed
+        self._intake = self._reading.intake
         self._delivered_hook = connection.reporter.delivered
-        self._delivered = 0
+        # What `__anext__` takes from without another look: nothing, where a hook is to be told.
+        self._ready = self._intake.ready if self._delivered_hook is None else deque[Message]()
         self._state = SubscriptionState.NEW
-        self._child: Child | None = None
         self._entered = False
         self._loop = asyncio.get_running_loop()
 
     def __repr__(self) -> str:
         """Show what is read, how far, and how it is."""
-        last = self._reading.position.last
         return (
             f"<Subscription {self.stream}/{self.partition} {self._state.value}"
-            f" last_offset={last} buffered={len(self._feed.messages)}>"
+            f" last_offset={self.last_offset} buffered={self._intake.buffered}>"
         )
 
     @property
@@ -95,18 +99,18 @@ class Subscription:
 
     @property
     def last_offset(self) -> int | None:
-        """The last offset that came from the server; None before the first."""
-        return self._reading.position.last
+        """The last offset that came from the server, read or not; None before the first."""
+        return self._intake.last_offset
 
     def statistics(self) -> SubscriptionStatistics:
         """Return figures of this moment."""
-        feed = self._feed
+        intake = self._intake
         return SubscriptionStatistics(
-            self._delivered,
-            len(feed.messages),
-            feed.buffered_bytes,
+            intake.delivered,
+            intake.buffered,
+            intake.buffered_bytes,
             self._reading.resubscriptions,
-            self._reading.dropped,
+            intake.dropped,
         )
 
     async def __aenter__(self) -> Self:
@@ -160,23 +164,113 @@ class Subscription:
             ConcurrentRead: another task is waiting already.
             LiftbridgeError: any other end. Each error is raised once.
         """
+        ready = self._ready
+        return ready.popleft() if ready else await self._next()
+
+    async def _next(self) -> Message:
+        """Return the next message where none is at hand."""
+        intake = self._intake
+        while not intake.refill():
+            await self._something()
+        message = intake.ready.popleft()
+        if self._delivered_hook is not None:
+            self._delivered_hook(message)
+        return message
+
+    async def _something(self) -> None:
+        """Wait until a message waits to be looked at.
+
+        Raises:
+            StopAsyncIteration: an orderly end.
+            LiftbridgeError: any other end.
+        """
         feed = self._feed
-        while not feed.messages:
+        while not self._intake.buffered:
             if self._state is SubscriptionState.NEW:
                 await self._start()
-                continue
-            if feed.ended:
+            elif feed.ended:
                 self._state = SubscriptionState.ENDED
                 error = feed.take_error()
                 if error is not None:
                     raise error
                 raise StopAsyncIteration
-            await feed.wait()
-        message = feed.pop()
-        self._delivered += 1
+            else:
+                await feed.wait()
+
+    # Many at a time
+
+    @overload
+    def batches(
+        self, max: int = ..., wait: Duration = ..., *, raw: Literal[False] = False
+    ) -> Batches[Message]: ...
+
+    @overload
+    def batches(
+        self, max: int = ..., wait: Duration = ..., *, raw: Literal[True]
+    ) -> Batches[RawMessage]: ...
+
+    def batches(
+        self,
+        max: int = 1000,  # noqa: A002 - says it best where it is called
+        wait: Duration = 0.0,
+        *,
+        raw: bool = False,
+    ) -> Batches[Message] | Batches[RawMessage]:
+        """Read lists of messages, in order and never empty, instead of one by one.
+
+        A list is handed out as soon as `max` messages are there, or `wait` seconds after its first
+        one was, or as soon as so many are there that the server might soon have to stop. Iterating
+        over the subscription itself and over batches may take turns.
+
+        Args:
+            max: messages in a list, at most.
+            wait: seconds to wait for more than one; 0 takes what is there.
+            raw: gives each message as a `RawMessage`: only its place is read, the rest stays
+                encoded. A hook's `delivered` is not told of these.
+
+        Raises:
+            InvalidRequest: an argument makes no sense.
+        """
+        with about(self.stream, self.partition):
+            check_whole_number(max, "the size of a batch", 1, INT64_MAX)
+            seconds = timer_seconds(wait, "wait")
+        if raw:
+            return Batches(self._take_raw, max, seconds)
+        return Batches(self._take, max, seconds)
+
+    async def _take(self, most: int, wait: float) -> list[Message]:
+        intake = self._intake
+        while True:
+            await self._gather(most, wait)
+            messages = intake.take(most)
+            if messages:
+                break
         if self._delivered_hook is not None:
-            self._delivered_hook(message)
-        return message
+            for message in messages:
+                self._delivered_hook(message)
+        return messages
+
+    async def _take_raw(self, most: int, wait: float) -> list[RawMessage]:
+        while True:
+            await self._gather(most, wait)
+            messages = self._intake.take_raw(most, self.stream, self.partition)
+            if messages:
+                return messages
+
+    async def _gather(self, most: int, wait: float) -> None:
+        """Wait for a message, then for more."""
+        await self._something()
+        intake, feed = self._intake, self._feed
+        if not wait or intake.buffered >= most:
+            return
+        try:
+            async with asyncio.timeout(wait):
+                while intake.buffered < most and not feed.half_full and not feed.ended:
+                    await feed.wait(most - len(intake.ready))
+        except TimeoutError:
+            pass  # what is there will do
+
+    # The end
 
     async def aclose(self) -> None:
         """End the subscription and drop what is buffered. May be called again, from any task.
@@ -185,17 +279,14 @@ class Subscription:
         """
         self._entered = False
         self._drop()
-        child = self._child
-        if child is not None:
-            await wait_despite_cancellation(child.wait(), self._close_timeout)
+        await wait_despite_cancellation(self._reading.wait_closed(), self._close_timeout)
 
     async def _start(self) -> None:
         if self._state is SubscriptionState.NEW:
             self._state = SubscriptionState.READING
-            name = f"subscription:{self.stream}:{self.partition}"
-            self._child = self._connection.supervisor.spawn(self._reading.run, name=name)
+            self._reading.begin()
         await asyncio.shield(self._reading.started)
-        if self._feed.ended and not self._feed.messages:
+        if self._feed.ended and not self._intake.buffered:
             error = self._feed.take_error()
             if error is not None:
                 self._state = SubscriptionState.ENDED
@@ -203,17 +294,16 @@ class Subscription:
 
     def _drop(self) -> None:
         self._state = SubscriptionState.ENDED
-        self._feed.end(EndReason.CLOSED)
-        self._feed.discard()
-        if self._child is not None:
-            self._child.cancel()
+        self._reading.close()
+        self._intake.discard()
 
     def __del__(self) -> None:
-        child = getattr(self, "_child", None)
-        if child is None:
+        reading: Reading | None = getattr(self, "_reading", None)
+        if reading is None:
             return
         if self._entered:
             warnings.warn(f"{self!r} was entered but never left", ResourceWarning, stacklevel=2)
-        if not child.done and not self._loop.is_closed():
+        begun = self._state is not SubscriptionState.NEW
+        if begun and not reading.feed.ended and not self._loop.is_closed():
             # The collector may run in any thread.
-            self._loop.call_soon_threadsafe(child.cancel)
+            self._loop.call_soon_threadsafe(reading.close)

@@ -26,7 +26,8 @@ async def test_what_is_not_read_stays_with_the_server(
         before = proxy.statistics().bytes_to_clients
         async with client.subscribe(stream_name, start=StartAt.earliest()) as slow:
             share = 2 * MIB
-            await eventually(lambda: slow.statistics().buffered_bytes >= share)
+            # On the plain path half of it lies in the window, below the subscription.
+            await eventually(lambda: slow.statistics().buffered_bytes >= share // 2 - LARGE)
             async with client.subscribe(stream_name, partition=1) as other:
                 for number in range(20):
                     await within(2.0, client.publish(stream_name, b"%d" % number, partition=1))
@@ -59,8 +60,8 @@ async def test_many_unread_subscriptions_share_one_budget(
             for _ in range(subscriptions)
         ]
         assert client.statistics().subscriptions == subscriptions
-        least = 4 * KIB  # what everybody may hold however full the budget is
-        await eventually(lambda: all(each.statistics().buffered_bytes >= least for each in unread))
+        least = 3  # whole messages that fit into the 4 KiB that everybody may hold
+        await eventually(lambda: all(each.statistics().buffered >= least for each in unread))
         assert proxy.statistics().bytes_to_clients - before < subscriptions * size * count / 2
         await within(2.0, client.publish(stream_name, b"last"))
         await within(2.0, client.fetch_metadata())
@@ -68,8 +69,7 @@ async def test_many_unread_subscriptions_share_one_budget(
             messages = await take(each, count + 1)
             assert [message.offset for message in messages] == list(range(count + 1))
             assert messages[-1].value == b"last"
-        # Half of the budget for those that came first and filled larger shares, then a message or
-        # two ahead for each; the other half is for the windows.
+        # Those that came first filled larger shares; the others got little, but not nothing.
         held = sum(each.statistics().buffered_bytes for each in unread)
-        assert held <= budget // 2 + subscriptions * (least + size + 500)
+        assert held <= budget
     assert client.statistics().subscriptions == 0
