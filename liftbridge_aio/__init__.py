@@ -77,6 +77,7 @@ from .retry import Backoff, Retry
 from .telemetry import Hook
 
 if TYPE_CHECKING:
+    from .raw_message import RawMessage
     from .subscription import Subscription
 
 __all__ = [
@@ -124,6 +125,7 @@ __all__ = [
     "PublishOutcomeUnknown",
     "PublishRefused",
     "PublishTimeout",
+    "RawMessage",
     "Record",
     "RequestTimeout",
     "Retry",
@@ -151,10 +153,14 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
+    # These import the network and protobuf, so they are imported when somebody asks for them.
     if name == "Subscription":
-        # Imports the network, so it is imported when somebody asks for it.
         from .subscription import Subscription  # noqa: PLC0415 - see above
 
         return Subscription
+    if name == "RawMessage":
+        from .raw_message import RawMessage  # noqa: PLC0415 - see above
+
+        return RawMessage
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(text)

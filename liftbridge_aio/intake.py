@@ -286,7 +286,7 @@ def _until_broken(
     found: list[T] = []
     try:
         for each in data:
-            found.append(read(each))
+            found.append(read(each))  # noqa: PERF401 - what was read before a broken one counts
     except MalformedData as error:
         return found, error
     except Exception as error:

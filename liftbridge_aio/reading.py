@@ -118,7 +118,7 @@ class Reading:
             if failure is None:
                 await self._begin()
             else:
-                while self.intake.judge_some():
+                while self.intake.judge_some():  # noqa: ASYNC110 - lets others run in between
                     await asyncio.sleep(0)
             while not self.feed.ended:
                 if failure is None:

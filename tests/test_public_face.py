@@ -116,6 +116,7 @@ def test_every_error_is_importable_from_the_front_door() -> None:
         "Message",
         "Partitioner",
         "PublishOutcomeUnknown",
+        "RawMessage",
         "Record",
         "StartAt",
         "StopAt",
