@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from .own_programs import module
-from .summary import REFERENCE
+from .peers.environments import PEERS, prepare
+from .programs import Command
 
 OURS: Final = "ours"
-_OUR_PROGRAM: Final = "benchmarks.peers.ours"
+USUAL: Final = (OURS, "go-liftbridge", "python-liftbridge", "gufo-liftbridge", "grpcio")
 
-_VARIANTS: Final = {
+_VARIANTS: Final[dict[str, tuple[str, ...]]] = {
     OURS: (),
     "ours-batches": ("--api", "batches"),
     "ours-uvloop": ("--uvloop",),
@@ -19,22 +19,21 @@ _VARIANTS: Final = {
 }
 """Our client in its variants, with the flags of our program."""
 
-PEERS: Final = (REFERENCE, "python-liftbridge", "gufo-liftbridge", "grpcio")
 CLIENTS: Final = (*_VARIANTS, *PEERS)
-USUAL: Final = (OURS, *PEERS)
 
 
 class UnknownClient(ValueError):
     """There is no client of that name; the text says which there are."""
 
 
-def commands(names: tuple[str, ...]) -> dict[str, Callable[[list[str]], list[str]]]:
+def commands(names: Sequence[str]) -> dict[str, Command]:
     """For each client, what makes a whole command of the words of a case.
 
-    Builds what has to be built, which takes a while the first time.
+    Builds and installs what has to be, which takes a while the first time.
 
     Raises:
         UnknownClient: There is no client of that name.
+        EnvironmentUnavailable: A client cannot be had here.
     """
     for name in names:
         if name not in CLIENTS:
@@ -44,17 +43,11 @@ def commands(names: tuple[str, ...]) -> dict[str, Callable[[list[str]], list[str
     return {name: _command(name) for name in names}
 
 
-def _command(name: str) -> Callable[[list[str]], list[str]]:
+def _command(name: str) -> Command:
     flags = _VARIANTS.get(name, ())
-    prefix = module(_OUR_PROGRAM) if name in _VARIANTS else _prepare(name)
+    prefix = prepare(OURS if name in _VARIANTS else name)
 
     def whole(words: list[str]) -> list[str]:
         return [*prefix, *words, *flags]
 
     return whole
-
-
-def _prepare(peer: str) -> Sequence[str]:
-    from .peers.environments import prepare  # noqa: PLC0415 - ours needs no environment
-
-    return prepare(peer)

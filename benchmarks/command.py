@@ -23,6 +23,7 @@ from .flags import NAMES, Flags, parse_flags
 from .import_time import measure_imports
 from .memory import MemoryProgramFailed
 from .panels import caption, panels
+from .peers.environments import EnvironmentUnavailable
 from .programs import Command, FillFailed
 from .provenance import provenance
 from .rounds import Bench
@@ -32,6 +33,7 @@ from .terminal import Terminal
 
 _FAILURES: Final = (
     ClusterNotHealthy,
+    EnvironmentUnavailable,
     FillFailed,
     LiftbridgeError,
     MemoryProgramFailed,
