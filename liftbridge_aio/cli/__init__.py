@@ -15,7 +15,7 @@ from cyclopts import App, CycloptsError
 
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 
-from . import cursor, streams
+from . import bench, cursor, streams
 from .arguments import BadArgument
 from .broker import broker
 from .demo import demo
@@ -46,6 +46,7 @@ app.command(publish)
 app.command(subscribe)
 app.command(streams.app)
 app.command(cursor.app)
+app.command(bench.app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -36,8 +36,11 @@ class Connection:
         Parameter(help=f"How long one call may take ({DURATION_HELP}). Default: the client's."),
     ] = None
 
-    def client(self) -> Client:
+    def client(self, *, max_in_flight: int | None = None) -> Client:
         """Make a client that is not connected yet.
+
+        Args:
+            max_in_flight: Publishes that may wait for their acks; None: the client's value.
 
         Raises:
             BadArgument: an address or the timeout is none.
@@ -49,7 +52,10 @@ class Connection:
         try:
             for address in addresses:
                 parse_address(address)
-            return Client(*addresses, options=self._options())
+            options = self._options()
+            if max_in_flight is not None:
+                options = replace(options, max_in_flight=max_in_flight)
+            return Client(*addresses, options=options)
         except (InvalidRequest, ValueError) as error:
             raise BadArgument(str(error)) from None
 

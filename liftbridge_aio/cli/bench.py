@@ -1,0 +1,208 @@
+"""`liftbridge-aio bench`: how fast your own servers take messages and hand them out.
+
+Flags and JSON keys are those of Liftbridge's own bench tools; durations are numbers here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated, Final, Literal
+
+from cyclopts import App, Parameter, validators
+
+from liftbridge_aio.client import Client
+from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.model import Ack, AckPolicy, StartAt
+
+from .arguments import DURATION_HELP, parse_duration, parse_start
+from .bench_figures import BenchFigures
+from .connection import DEFAULT_CONNECTION, AsJson, Connection
+from .output import say, write_json, write_table
+from .running import CLIENT, TABLES, in_event_loop
+
+app = App(name="bench", help="Measure your own servers: publish to them, or read from them.")
+
+_OFFSET: Final = "offset:"
+
+Output = Annotated[Literal["text", "json"], Parameter(help="What is written; json is as --json.")]
+Stream = Annotated[str, Parameter(help="Name of the stream.")]
+_AT_LEAST_ONE: Final = validators.Number(gte=1)
+_AT_LEAST_NONE: Final = validators.Number(gte=0)
+
+
+@app.command
+@in_event_loop(*CLIENT, *TABLES)
+async def publish(
+    *,
+    stream: Stream = "bench-stream",
+    messages: Annotated[
+        int, Parameter(validator=_AT_LEAST_ONE, help="Messages to publish.")
+    ] = 100_000,
+    message_size: Annotated[
+        int, Parameter(validator=_AT_LEAST_NONE, help="Bytes of each value.")
+    ] = 256,
+    window: Annotated[
+        int,
+        Parameter(
+            name=("--window", "--pub-batch"),
+            validator=_AT_LEAST_ONE,
+            help="Messages that may wait for their acks at a time; 1: one after the other.",
+        ),
+    ] = 1,
+    partitions: Annotated[
+        int, Parameter(validator=_AT_LEAST_ONE, help="Partitions to publish to, in turn.")
+    ] = 1,
+    ack_policy: Annotated[
+        Literal["leader", "all", "none"], Parameter(help="When the server confirms.")
+    ] = "leader",
+    create_stream: Annotated[
+        bool, Parameter(negative="", help="Create the stream if there is none.")
+    ] = False,
+    delete_stream: Annotated[
+        bool, Parameter(negative="", help="Delete the stream at the end, whatever is in it.")
+    ] = False,
+    output: Output = "text",
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> int:
+    """Publish as fast as the servers confirm, and show the rate and how long acks took.
+
+    The exit code is 1 if a message failed. Latencies are in microseconds, `duration` in seconds.
+    """
+    publishing = _Publishing(stream, bytes(message_size), partitions, AckPolicy[ack_policy.upper()])
+    async with connection.client(max_in_flight=window) as client:
+        if create_stream:
+            await client.create_stream(stream, partitions=partitions, exist_ok=True)
+        async with _deleted_at_the_end(client, stream, wanted=delete_stream):
+            figures = await publishing.run(client, messages)
+    _show(figures, f"Published to {stream}", as_json=as_json or output == "json")
+    if publishing.first_error is not None:
+        say(f"error: {figures.errors} messages failed, the first: {publishing.first_error}")
+    return 1 if figures.errors else 0
+
+
+@app.command
+@in_event_loop(*CLIENT, *TABLES)
+async def consume(
+    *,
+    stream: Stream = "bench-stream",
+    partition: Annotated[int, Parameter(help="Partition to read.")] = 0,
+    expected: Annotated[
+        int,
+        Parameter(validator=_AT_LEAST_NONE, help="End after so many messages; 0: only in time."),
+    ] = 0,
+    duration: Annotated[str, Parameter(help=f"End after this time ({DURATION_HELP}).")] = "30s",
+    start: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="earliest, latest, new, offset:n, a time or -5m for ago.",
+        ),
+    ] = "earliest",
+    output: Output = "text",
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> int:
+    """Read as fast as the servers deliver, and show the rate.
+
+    Time counts until the last message. The exit code is 1 if fewer came than expected.
+    """
+    start_at = parse_start(start.removeprefix(_OFFSET))
+    limit = parse_duration(duration)
+    async with connection.client() as client:
+        figures = await _read(client, stream, partition, start_at, expected, limit)
+    _show(figures, f"Read from {stream}", as_json=as_json or output == "json")
+    if figures.messages < expected:
+        say(f"error: {figures.messages:,} of {expected:,} messages came within {duration}")
+        return 1
+    return 0
+
+
+class _Publishing:
+    """Publishes a number of equal messages and takes the time of every ack."""
+
+    def __init__(self, stream: str, value: bytes, partitions: int, policy: AckPolicy) -> None:
+        self._stream = stream
+        self._value = value
+        self._partitions = partitions
+        self._policy = policy
+        self._latencies: list[int] = []
+        self._errors = 0
+        self._unsettled = 0
+        self._all_settled = asyncio.Event()
+        self.first_error: BaseException | None = None
+
+    async def run(self, client: Client, messages: int) -> BenchFigures:
+        """Publish; the client keeps the window."""
+        self._unsettled = messages
+        began = time.perf_counter()
+        for number in range(messages):
+            future = await client.publish_async(
+                self._stream,
+                self._value,
+                partition=number % self._partitions,
+                ack_policy=self._policy,
+            )
+            future.add_done_callback(partial(self._settled, time.perf_counter_ns()))
+        try:
+            await client.flush()
+        except LiftbridgeError as error:
+            self.first_error = error
+        await self._all_settled.wait()
+        seconds = time.perf_counter() - began
+        acked = messages - self._errors
+        latencies = () if self._policy is AckPolicy.NONE else self._latencies
+        return BenchFigures(acked, acked * len(self._value), seconds, self._errors, latencies)
+
+    def _settled(self, began: int, future: asyncio.Future[Ack | None]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is None:
+            self._latencies.append(time.perf_counter_ns() - began)
+        else:
+            self._errors += 1
+            self.first_error = self.first_error or error
+        self._unsettled -= 1
+        if not self._unsettled:
+            self._all_settled.set()
+
+
+async def _read(
+    client: Client, stream: str, partition: int, start: StartAt, expected: int, limit: float
+) -> BenchFigures:
+    messages = size = 0
+    began = last = time.perf_counter()
+    try:
+        async with (
+            asyncio.timeout(limit) as end,
+            client.subscribe(stream, partition=partition, start=start) as reading,
+        ):
+            async for message in reading:
+                messages += 1
+                size += len(message.value)
+                last = time.perf_counter()
+                if messages == expected:
+                    break
+    except TimeoutError:
+        if not end.expired():
+            raise
+    return BenchFigures(messages, size, last - began)
+
+
+@asynccontextmanager
+async def _deleted_at_the_end(client: Client, stream: str, *, wanted: bool) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        if wanted:
+            await client.delete_stream(stream)
+
+
+def _show(figures: BenchFigures, title: str, *, as_json: bool) -> None:
+    if as_json:
+        write_json(figures.as_json())
+    else:
+        write_table(title, ("Figure", "Value"), figures.rows())
