@@ -171,6 +171,7 @@ class Peer(RuleBasedStateMachine):
                 self.send(share=1.0, padding=None, frames=1)
             self.drain(1000)
             self.write_credit()
+        self.write_credit()
         assert self.received == self.sent
         assert not self.stream.incomplete
         # All that came is due or was given back, but for what is not worth a frame.
