@@ -112,13 +112,20 @@ class Exchange:
         self.leave()
 
     def leave(self) -> None:
-        """Leave the call; if the server has not ended it, it is reset. May be called again."""
+        """Leave the call; if the server has not ended it, it is reset. May be called again.
+
+        Who waits in `send` or `receive` gets a `CallFailure`.
+        """
         if self._left:
             return
         self._left = True
         leaving = self._call.__aexit__(_Abandoned, _Abandoned(), None)
         with suppress(StopIteration):
             leaving.send(None)  # left by an error, grpclib has nothing to wait for
+        wrapper = getattr(self._call, "_wrapper", None)
+        if wrapper is not None:
+            # Others may wait for credit or for a message, which will not come any more.
+            wrapper.cancel(StreamTerminatedError("the call was left"))
 
     async def send(self, messages: Sequence[bytes], *, end: bool = False) -> None:
         """Send messages; waits while the server gives no credit.

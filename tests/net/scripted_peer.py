@@ -371,6 +371,16 @@ class PeerServer:
         if self._socket.transport is not None:
             self._socket.transport.abort()
 
+    def pause(self) -> None:
+        """Read nothing until `resume`."""
+        assert self._socket.transport is not None
+        self._socket.transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        assert self._socket.transport is not None
+        self._socket.transport.resume_reading()
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until what the client has sent makes `condition` true."""
         async with asyncio.timeout(BOUND):
