@@ -7,11 +7,12 @@ two objects of a grpclib stream that are replaced here, its buffer and its wrapp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Self
 
 from grpclib.client import Channel
 from grpclib.exceptions import StreamTerminatedError
+from h2.exceptions import H2Error
 
 from liftbridge_aio.status import CallFailure, Code
 from liftbridge_aio.wire.rpc import Rpc
@@ -84,31 +85,44 @@ class LaneExchange(Exchange):
         """
         if self._left:
             raise CallFailure(Code.UNAVAILABLE, "the call is over", self._reach)
-        pieces: list[bytes] = []
-        for message in messages:
-            pieces += (len(message).to_bytes(PREFIX_BYTES, "big"), message)
+        data = _framed(messages)
         written = 0
         try:
             with self._translated(), self._call._wrapper:  # noqa: SLF001 - pinned by a test
-                data = b"".join(pieces)
+                raw = self._call._stream  # noqa: SLF001 - same
                 while written < len(data):
-                    written += await self._write(data, written, end=end)
+                    await raw.connection.write_ready.wait()
+                    taken = self._write(data, written, end=end)
+                    if not taken:
+                        raw.window_updated.clear()
+                        await raw.window_updated.wait()
+                    written += taken
         finally:
             self.attempted += _begun(messages, written)
 
-    async def _write(self, data: bytes, start: int, *, end: bool) -> int:
-        """Write as much as the server's credit and the transport allow; return how much."""
+    def send_now(self, message: bytes) -> bool:
+        """Send a message at once if nothing has to be awaited for it; tell whether it is sent."""
         raw = self._call._stream  # noqa: SLF001 - pinned by a test
-        connection, h2 = raw.connection, raw._h2_connection  # noqa: SLF001 - same
-        await connection.write_ready.wait()
+        if self._left or self._broken is not None or not raw.connection.write_ready.is_set():
+            return False
+        data = _framed((message,))
+        try:
+            if raw._h2_connection.local_flow_control_window(self._number) < len(data):  # noqa: SLF001 - same
+                return False
+            return self._write(data, 0, end=False) == len(data)
+        except (CallFailure, H2Error, OSError):
+            return False  # whoever waits for the call hears why
+
+    def _write(self, data: bytes, start: int, *, end: bool) -> int:
+        """Write as much as the server gives credit for, if any; return how much."""
+        raw = self._call._stream  # noqa: SLF001 - pinned by a test
+        h2 = raw._h2_connection  # noqa: SLF001 - same
         # A lost connection shows here some rounds of the event loop before grpclib says so, and
         # writing on would fill the log with asyncio's warnings.
-        if connection.is_closing():
+        if raw.connection.is_closing():
             raise CallFailure(Code.UNAVAILABLE, "the connection broke", self._reach)
         window = h2.local_flow_control_window(self._number)
         if window <= 0:
-            raw.window_updated.clear()
-            await raw.window_updated.wait()
             return 0
         self._sent = True
         stop = min(len(data), start + min(window, _BURST_BYTES))
@@ -244,6 +258,14 @@ class LaneExchange(Exchange):
         if not self._left and self._number:
             self._protocol.release(self._number)
         super().leave()
+
+
+def _framed(messages: Iterable[bytes]) -> bytes:
+    """Put the prefix of gRPC before each message: no compression, and the length."""
+    pieces: list[bytes] = []
+    for message in messages:
+        pieces += (len(message).to_bytes(PREFIX_BYTES, "big"), message)
+    return b"".join(pieces)
 
 
 def _begun(messages: Sequence[bytes], written: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -16,9 +17,12 @@ from h2.events import (
     InformationalResponseReceived,
     UnknownFrameReceived,
 )
+from h2.exceptions import ProtocolError
 
 from .data_lane import DataLane
 from .lane_stream import LaneStream
+
+logger = logging.getLogger("liftbridge_aio.net")
 
 _TYPE_OFFSET: Final = 3
 """Where a frame of HTTP/2 says what it is."""
@@ -74,6 +78,7 @@ class BrokerProtocol(H2Protocol):
         self._lane = DataLane(config.http2_connection_window_size)
         self._users: dict[int, LaneUser] = {}
         self._on_data = on_data
+        self._flushing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; see `asyncio.Protocol`."""
@@ -117,10 +122,33 @@ class BrokerProtocol(H2Protocol):
             self._announce(touched)
         # Whoever was told may have closed the connection, and with it h2.
         if rest and not self.connection.is_closing():
-            super().data_received(rest)
+            self._give_h2(rest)
             # Once more for those whose headers came with their first messages.
             self._announce(touched)
         self.give_credit()
+
+    def _give_h2(self, data: bytes) -> None:
+        """Do what grpclib does with what it reads, but write what h2 answers a little later.
+
+        A server sends a PING with almost every ack of a lone message. Written with the message
+        that follows, as it mostly does at once, the answer costs neither side anything.
+        """
+        try:
+            events = self.connection.feed(data)
+        except ProtocolError:
+            logger.debug("the server broke the rules of HTTP/2", exc_info=True)
+            self.processor.close("Protocol error")
+            return
+        for event in events:
+            self.processor.process(event)
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if not self.connection.is_closing():
+            self.connection.flush()
 
     def _announce(self, touched: list[LaneStream]) -> None:
         for stream in touched:

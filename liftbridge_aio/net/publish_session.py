@@ -26,6 +26,7 @@ from liftbridge_aio.wire.rpc import PUBLISH_ASYNC
 
 from .connection import Connection
 from .exchange import PREFIX_BYTES
+from .lane_exchange import LaneExchange
 from .link import Purpose, StreamExchange
 from .pending_publish import PendingPublish
 
@@ -152,7 +153,14 @@ class PublishSession:
         return self._unacked.unproven
 
     def submit(self, pending: PendingPublish) -> None:
-        """Queue a message for the writer."""
+        """Write a message at once if nothing else is on its way, else queue it for the writer."""
+        if not self.in_flight and not self.outbox and pending.policy is not AckPolicy.NONE:
+            exchange = self._exchange
+            if isinstance(exchange, LaneExchange) and exchange.send_now(pending.payload):
+                pending.ack_by = self._loop.time() + pending.ack_timeout
+                pending.session = self
+                self.in_flight = 1
+                return
         self.outbox.append(pending)
         self._work.set()
 
