@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
@@ -143,6 +143,10 @@ class Message(_Unread):
                 message.headers = headers
             messages.append(message)
         return messages
+
+    def __reduce__(self) -> tuple[type[Message], tuple[object, ...]]:
+        # Copied and pickled with its headers read: whoever gets it may have no codec.
+        return type(self), tuple(getattr(self, one.name) for one in fields(self))
 
     if not TYPE_CHECKING:  # else every name would pass for an attribute
 

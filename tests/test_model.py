@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -190,6 +192,70 @@ def test_messages_share_no_headers() -> None:
     one, other = (Message("s", 0, 0, b"", b"", 1) for _ in range(2))
     assert one.headers == {}
     assert one.headers is not other.headers
+
+
+def unread_message(reads: list[bytes]) -> Message:
+    """A message as the codec makes it; what is read goes to `reads`."""
+
+    def read_headers(data: bytes) -> dict[str, bytes]:
+        reads.append(data)
+        return {"name": data}
+
+    row = ("s", 1, 2, b"k", b"v", 3, b"unread", "subject", "reply")
+    [message] = Message.received([row], read_headers)
+    return message
+
+
+READ_MESSAGE = Message("s", 1, 2, b"k", b"v", 3, {"name": b"unread"}, "subject", "reply")
+
+
+def test_headers_are_read_when_they_are_asked_for_and_once() -> None:
+    reads: list[bytes] = []
+    message = unread_message(reads)
+    assert (message.offset, message.value, message.subject) == (2, b"v", "subject")
+    assert reads == []
+    assert message.headers == {"name": b"unread"}
+    assert message.headers is message.headers
+    assert reads == [b"unread"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda message: message,
+        copy.copy,
+        copy.deepcopy,
+        lambda message: pickle.loads(pickle.dumps(message)),  # noqa: S301 - made here
+        dataclasses.replace,
+        lambda message: Message(**dataclasses.asdict(message)),
+        lambda message: eval(repr(message)),  # noqa: S307 - made here
+    ],
+    ids=["equality", "copy", "deepcopy", "pickle", "replace", "asdict", "repr"],
+)
+def test_unread_headers_make_no_difference(use: Callable[[Message], Message]) -> None:
+    assert use(unread_message([])) == READ_MESSAGE
+
+
+def test_headers_can_be_given_to_an_unread_message() -> None:
+    reads: list[bytes] = []
+    message = unread_message(reads)
+    message.headers = {}
+    assert message.headers == {}
+    assert dataclasses.replace(unread_message(reads), headers={}) == message
+    assert reads == []
+
+
+def test_rows_may_bring_headers_that_are_read_already() -> None:
+    row = ("s", 1, 2, b"k", b"v", 3, {"name": b"unread"}, "subject", "reply")
+    assert Message.received([row], lambda _: {}) == [READ_MESSAGE]
+
+
+def test_messages_have_no_other_attributes() -> None:
+    message = unread_message([])
+    with pytest.raises(AttributeError, match="no attribute 'header'"):
+        message.header  # type: ignore[attr-defined]  # noqa: B018 - a slip of the pen
+    with pytest.raises(AttributeError):
+        message.other = 1  # type: ignore[attr-defined]
 
 
 def test_a_snapshot_answers_for_what_it_knows() -> None:

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import UNCHECKED_OFFSET, Ack, AckError, AckPolicy, Message, MessageRow
 
 from . import proto
 from .columns import AckRow, ack_rows, message_rows
 from .field_types import wrong_field
-from .hot_schema import WireMessage, WirePublishRequest, WirePublishResponse
+from .hot_schema import PARSE_ERRORS, WireMessage, WirePublishRequest, WirePublishResponse
 
 _MIN_MESSAGES_IN_COLUMNS: Final = 24
 _MIN_ACKS_IN_COLUMNS: Final = 8
@@ -111,7 +109,7 @@ def decode_publish_response(data: bytes) -> PublishReply:
     """
     try:
         return _publish_reply(WirePublishResponse.FromString(data))
-    except DecodeError as error:
+    except PARSE_ERRORS as error:
         text = f"a publish response of {len(data)} bytes cannot be read"
         raise MalformedData(text) from error
 
@@ -219,7 +217,7 @@ def decode_message(data: bytes) -> Message:
     """
     try:
         [message] = Message.received([_message_row(WireMessage.FromString(data), data)], _headers)
-    except DecodeError as error:
+    except PARSE_ERRORS as error:
         text = f"a message of {len(data)} bytes cannot be read"
         raise MalformedData(text) from error
     return message
@@ -246,7 +244,7 @@ def message_place(data: bytes) -> tuple[int, int]:
     """
     try:
         wire = WireMessage.FromString(data)
-    except DecodeError as error:
+    except PARSE_ERRORS as error:
         text = f"a message of {len(data)} bytes cannot be read"
         raise MalformedData(text) from error
     return wire.offset, wire.timestamp
@@ -270,7 +268,7 @@ def _message_rows_one_by_one(datas: Sequence[bytes]) -> Iterator[MessageRow]:
                 yield _message_row(reused, data)
             else:
                 yield _message_row(WireMessage.FromString(data), data)
-        except DecodeError as error:
+        except PARSE_ERRORS as error:
             text = f"message {index} of {len(datas)}, of {len(data)} bytes, cannot be read"
             raise MalformedData(text) from error
 

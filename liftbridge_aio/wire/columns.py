@@ -22,11 +22,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeVar
 
-from google.protobuf.message import DecodeError
-
 from liftbridge_aio.model import MessageRow
 
-from .hot_schema import MessageColumns, PublishResponseColumns, WireMessage, WirePublishResponse
+from .hot_schema import (
+    PARSE_ERRORS,
+    MessageColumns,
+    PublishResponseColumns,
+    WireMessage,
+    WirePublishResponse,
+)
 
 T = TypeVar("T")
 
@@ -75,7 +79,7 @@ def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
             _constant(columns.reply_subject, count, ""),
             strict=True,
         )
-    except (DecodeError, _UnevenError):
+    except (*PARSE_ERRORS, _UnevenError):
         return None
 
 
@@ -109,7 +113,7 @@ def ack_rows(datas: Sequence[bytes]) -> Iterator[AckRow] | None:
             _separated(columns.commit_timestamp, _NO_NUMBER, count),
             strict=True,
         )
-    except (DecodeError, _UnevenError):
+    except (*PARSE_ERRORS, _UnevenError):
         return None
 
 

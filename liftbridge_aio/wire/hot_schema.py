@@ -19,7 +19,11 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
 )
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
+
+PARSE_ERRORS: Final = (DecodeError, UnicodeDecodeError)
+"""What parsing raises; the second comes from protobuf where its C runtime is missing."""
 
 _PACKAGE: Final = "liftbridge_aio.wire.hot"
 
