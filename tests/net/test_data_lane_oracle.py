@@ -247,9 +247,10 @@ def lane_and_h2(sent: bytes, cuts: list[int]) -> tuple[Outcome, dict[int, int], 
         lane.touched.clear()
         for part in frames_of(of_h2):
             receive(h2, outcome, part)
+            # A GOAWAY makes h2 forget what it was about to send.
+            outcome.answer += h2.data_to_send()
             if outcome.refused:
                 break
-        outcome.answer += h2.data_to_send()
         for stream_id, increment in increments(lane.credit()).items():
             credit[stream_id] += increment
         if outcome.refused:
