@@ -55,6 +55,7 @@ class LaneExchange(Exchange):
         self._at_end = False
         self._broken: StreamTerminatedError | None = None
         self._number = 0
+        self._sending = False
 
     async def __aenter__(self) -> Self:
         """Send the request's headers. Cancelling resets the call.
@@ -87,6 +88,7 @@ class LaneExchange(Exchange):
             raise CallFailure(Code.UNAVAILABLE, "the call is over", self._reach)
         data = _framed(messages)
         written = 0
+        self._sending = True
         try:
             with self._translated(), self._call._wrapper:  # noqa: SLF001 - pinned by a test
                 raw = self._call._stream  # noqa: SLF001 - same
@@ -98,12 +100,16 @@ class LaneExchange(Exchange):
                         await raw.window_updated.wait()
                     written += taken
         finally:
+            self._sending = False
             self.attempted += _begun(messages, written)
 
     def send_now(self, message: bytes) -> bool:
         """Send a message at once if nothing has to be awaited for it; tell whether it is sent."""
         raw = self._call._stream  # noqa: SLF001 - pinned by a test
-        if self._left or self._broken is not None or not raw.connection.write_ready.is_set():
+        # Credit may have come for a `send` that has not got to go on yet, within a message.
+        if self._sending or self._left or self._broken is not None:
+            return False
+        if not raw.connection.write_ready.is_set():
             return False
         data = _framed((message,))
         try:

@@ -201,7 +201,7 @@ async def _connect_in_memory(link: Link, peer: Peer) -> None:
 
 async def _nothing_left(calls: Calls, before: set[asyncio.Task[Any]]) -> None:
     async with asyncio.timeout(BOUND):
-        while left := asyncio.all_tasks() - before:
+        while left := asyncio.all_tasks() - before - {asyncio.current_task()}:
             await asyncio.wait(left)
     assert calls.protocol.processor.streams == {}
     assert calls.protocol._users == {}

@@ -799,6 +799,7 @@ async def test_a_frame_in_two_reads_with_nobody_left_in_between(path: str) -> No
             calls.read(data[:cut])
             _, stream, recorder = await calls.delivered(accepted=False)
             calls.read(data[cut:])
+            await asyncio.sleep(0)
             assert calls.peer.count(PingFrame) == before + 1
             calls.peer.accept(stream)
             calls.peer.data(stream, BODY)

@@ -1,0 +1,95 @@
+"""Sending a message at once, which only the data lane can."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from liftbridge_aio.net.lane_exchange import LaneExchange
+from net.scripted_peer import BOUND, FIRST_WINDOW, PeerStream
+from net.streaming import Calls, calling
+
+
+@pytest.fixture
+async def calls() -> AsyncIterator[Calls]:
+    async with calling("lane", in_memory=True) as calls:
+        yield calls
+
+
+async def open_call(calls: Calls) -> tuple[LaneExchange, PeerStream]:
+    exchange, stream = await calls.open()
+    assert isinstance(exchange, LaneExchange)
+    return exchange, stream
+
+
+async def test_it_is_sent_before_the_call_returns(calls: Calls) -> None:
+    exchange, stream = await open_call(calls)
+    assert exchange.send_now(b"one")
+    assert exchange.send_now(b"")
+    assert stream.messages == [b"one", b""]
+    await exchange.send([b"two"])
+    assert exchange.send_now(b"three")
+    assert stream.messages == [b"one", b"", b"two", b"three"]
+    exchange.leave()
+
+
+async def test_it_is_not_sent_in_part(calls: Calls) -> None:
+    exchange, stream = await open_call(calls)
+    await exchange.send([bytes(FIRST_WINDOW - 5 - 10)])
+    assert not exchange.send_now(bytes(6))
+    assert stream.room == 10
+    assert exchange.send_now(bytes(5))
+    assert stream.room == 0
+    exchange.leave()
+
+
+async def test_it_does_not_get_into_a_message_that_waits(calls: Calls) -> None:
+    exchange, stream = await open_call(calls)
+    sending = asyncio.create_task(exchange.send([bytes(2 * FIRST_WINDOW)]))
+    await asyncio.sleep(0)
+    assert stream.room == 0
+    assert not exchange.send_now(b"at once")
+    calls.peer.allow(2**20)
+    calls.peer.allow(2**20, stream)
+    calls.send()
+    # There is credit, and the task that waits for it has not got to run.
+    assert not exchange.send_now(b"at once")
+    async with asyncio.timeout(BOUND):
+        await sending
+    assert exchange.send_now(b"at once")
+    assert stream.messages == [bytes(2 * FIRST_WINDOW), b"at once"]
+    exchange.leave()
+
+
+async def test_it_waits_for_the_transport_like_others(calls: Calls) -> None:
+    exchange, stream = await open_call(calls)
+    calls.protocol.pause_writing()
+    assert not exchange.send_now(b"one")
+    assert stream.body == b""
+    calls.protocol.resume_writing()
+    assert exchange.send_now(b"one")
+    exchange.leave()
+
+
+@pytest.mark.parametrize("happening", ["leave", "reset", "end", "goaway", "close"])
+async def test_nothing_is_sent_on_a_call_that_is_over(calls: Calls, happening: str) -> None:
+    exchange, stream = await open_call(calls)
+    if happening == "leave":
+        exchange.leave()
+    elif happening == "close":
+        calls.link.close()
+    else:
+        calls.peer.accept(stream)
+        if happening == "reset":
+            calls.peer.reset(stream)
+        elif happening == "end":
+            calls.peer.end(stream)
+            calls.peer.reset(stream, 0)
+        else:
+            calls.peer.go_away()
+        calls.send()
+    assert not exchange.send_now(b"one")
+    assert stream.body == b""
+    exchange.leave()
