@@ -5,8 +5,7 @@ name differently. Another Liftbridge client in the same application declares `pr
 these stand in a private pool, in a package of their own. They are written here by hand, so that
 they work with every supported version of protobuf; generated ones do not.
 
-The schema leaves out what nobody looks at, and enums are plain numbers in it, since a newer server
-may have more of them.
+Enums are plain numbers in them, since a newer server may have more of them.
 """
 
 from __future__ import annotations
@@ -43,6 +42,10 @@ _MESSAGE: Final = (
     "int32 partition = 6",
     "string subject = 7",
     "string reply_subject = 8",
+    # Nobody looks at these, but texts in them are checked all the same.
+    "string ack_inbox = 10",
+    "string correlation_id = 11",
+    "int32 ack_policy = 12",
 )
 _HEADERS: Final = "repeated Header headers = 9"
 
