@@ -15,9 +15,11 @@ from .serving import RunningServer, running
 from .streams import create_stream, delete_stream
 
 _PROGRAM: Final = "benchmarks.peers.ours_memory"
-_TIMEOUT: Final = 300.0
+_TIMEOUT: Final = 200.0
 _MIB: Final = 2**20
 _VALUE: Final = 4096
+BUDGET: Final = 64 * _MIB
+"""Bytes that all subscriptions of a client together may hold, by default."""
 _QUICK_DIVISOR: Final = 64
 
 
@@ -30,7 +32,7 @@ class Scenario:
         title: The same for people.
         stored: Bytes in the stream before it begins.
         limit: Bytes that it may add; None: there is no limit set.
-        limit_each: The same for each of many.
+        limit_each: Bytes that each of many may add beside that.
     """
 
     name: str
@@ -42,16 +44,24 @@ class Scenario:
     @property
     def most(self) -> str:
         """The limit as the table shows it."""
+        parts = []
+        if self.limit is not None:
+            parts.append(mebibytes(self.limit))
         if self.limit_each is not None:
-            return f"{self.limit_each / 1024:g} KiB each"
-        return "" if self.limit is None else mebibytes(self.limit)
+            parts.append(f"{self.limit_each / 1024:g} KiB each")
+        return " + ".join(parts)
 
 
 SCENARIOS: Final = (
     Scenario("reader-behind", "a reader 1 GiB behind", 1024 * _MIB, limit=64 * _MIB),
     Scenario("publishes-waiting", "100,000 publishes, window 1,000"),
     Scenario("subscriptions-idle", "1,000 subscriptions, idle", limit_each=64 * 1024),
-    Scenario("subscriptions-busy", "1,000 subscriptions, busy and unread", 128 * _MIB, 64 * _MIB),
+    # The client's budget for what is unread, and what the subscriptions cost when they are idle.
+    Scenario(
+        *("subscriptions-busy", "1,000 subscriptions, busy and unread", 128 * _MIB),
+        limit=64 * _MIB,
+        limit_each=64 * 1024,
+    ),
 )
 
 
@@ -68,20 +78,23 @@ class Held:
         added: Bytes above those of an idle client, at most.
         items: Of how many publishes or subscriptions; 1 where there is one.
         starved: Subscriptions that were not served when they were read at last.
+        buffered: Bytes that subscriptions say they hold unread.
     """
 
     scenario: Scenario
     added: int
     items: int
     starved: int
+    buffered: int
 
     @property
     def within_limits(self) -> bool:
         """Whether it holds what there are limits for."""
-        limits = [self.scenario.limit]
-        if self.scenario.limit_each is not None:
-            limits.append(self.scenario.limit_each * self.items)
-        return not self.starved and all(limit is None or self.added <= limit for limit in limits)
+        scenario = self.scenario
+        if scenario.limit is None and scenario.limit_each is None:
+            return not self.starved
+        limit = (scenario.limit or 0) + (scenario.limit_each or 0) * self.items
+        return not self.starved and self.added <= limit and self.buffered <= BUDGET
 
     def as_json(self) -> dict[str, Any]:
         """As the result files have it."""
@@ -90,6 +103,7 @@ class Held:
             "added_bytes": self.added,
             "items": self.items,
             "starved": self.starved,
+            "buffered_bytes": self.buffered,
             "limit_bytes": self.scenario.limit,
             "limit_bytes_each": self.scenario.limit_each,
             "within_limits": self.within_limits,
@@ -145,24 +159,39 @@ def _measure(
     quick: bool,
 ) -> Held:
     address = create_stream(server.addresses, scenario.name, 1, 1)
-    if scenario.stored:
-        messages = scenario.stored // _VALUE // (_QUICK_DIVISOR if quick else 1)
+    messages = scenario.stored // _VALUE // (_QUICK_DIVISOR if quick else 1)
+    if messages:
         fill(filler, Case(Kind.CONSUME, messages, _VALUE), address, scenario.name)
-    figures = _run([scenario.name, "--servers", address, "--stream", scenario.name])
+    figures = _run(
+        [
+            *(scenario.name, "--servers", address, "--stream", scenario.name),
+            *("--messages", str(messages)),
+        ]
+    )
     delete_stream(server.addresses, scenario.name)
-    return Held(scenario, figures["added"], figures.get("items", 1), figures.get("starved", 0))
+    return Held(
+        scenario,
+        figures["added"],
+        figures.get("items", 1),
+        figures.get("starved", 0),
+        figures.get("buffered", 0),
+    )
 
 
 def _run(words: Sequence[str]) -> dict[str, Any]:
-    done = subprocess.run(
-        [*module(_PROGRAM), *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        env=environment(),
-        text=True,
-        timeout=_TIMEOUT,
-    )
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell, and our own words
+            [*module(_PROGRAM), *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env=environment(),
+            text=True,
+            timeout=_TIMEOUT,
+        )
+    except subprocess.TimeoutExpired:
+        message = f"{words[0]} was not done within {_TIMEOUT:.0f} s"
+        raise MemoryProgramFailed(message) from None
     if done.returncode:
         raise MemoryProgramFailed(done.stderr[-1000:])
     figures: dict[str, Any] = json.loads(done.stdout)

@@ -37,7 +37,7 @@ def run_program(
         timeout: Seconds after which the program is ended and the run has failed.
     """
     before = cpu_seconds(server_pids)
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603 - no shell, and our own words
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -1,6 +1,8 @@
 """Our client as a program whose memory is measured; prints one line of JSON.
 
-    python -m benchmarks.peers.ours_memory SCENARIO --servers HOST:PORT --stream NAME
+    python -m benchmarks.peers.ours_memory SCENARIO --servers HOST:PORT --stream NAME --messages N
+
+N is how many messages the stream holds.
 
 Memory is the resident set of this process, above what it is once the client is connected; the most
 it reached in between counts, as the kernel keeps it (`VmHWM`). Linux only.
@@ -54,41 +56,43 @@ def _own(field: str) -> int:
     return memory_bytes(Path("/proc/self/status").read_text(), field)
 
 
-async def reader_behind(client: Client, stream: str) -> Figures:
+async def reader_behind(client: Client, stream: str, messages: int) -> Figures:
     """A reader that stops after its first message, and later reads on."""
     memory = Memory()
-    async with client.subscribe(stream, 0, StartAt.earliest()) as messages:
-        await anext(messages)
-        await _settled([messages])
-        for _ in range(READ_BEHIND):
-            await anext(messages)
+    async with client.subscribe(stream, 0, StartAt.earliest()) as reading:
+        await anext(reading)
+        await _settled([reading])
+        async with asyncio.timeout(_BOUND):
+            for _ in range(min(READ_BEHIND, messages - 1)):
+                await anext(reading)
     return memory.figures()
 
 
-async def publishes_waiting(client: Client, stream: str) -> Figures:
+async def publishes_waiting(client: Client, stream: str, _: int) -> Figures:
     """Far more publishes at once than the window has room for."""
     memory = Memory()
     value = bytes(250)
     async with asyncio.TaskGroup() as publishes:
-        for _ in range(WAITING):
+        for _number in range(WAITING):
             publishes.create_task(client.publish(stream, value))
     return memory.figures() | {"items": WAITING}
 
 
-async def subscriptions_idle(client: Client, stream: str) -> Figures:
+async def subscriptions_idle(client: Client, stream: str, _: int) -> Figures:
     """Many subscriptions that nothing comes for."""
     memory = Memory()
     async with _subscribed(client, stream, StartAt.new_only()):
         return memory.figures() | {"items": SUBSCRIPTIONS}
 
 
-async def subscriptions_busy(client: Client, stream: str) -> Figures:
+async def subscriptions_busy(client: Client, stream: str, messages: int) -> Figures:
     """Many subscriptions with more to read than fits, that nobody reads; then all are read."""
     memory = Memory()
     async with _subscribed(client, stream, StartAt.earliest()) as subscriptions:
         await _settled(subscriptions)
-        figures = memory.figures()
-        served = await asyncio.gather(*map(_is_served, subscriptions))
+        figures = memory.figures() | {"buffered": _buffered(subscriptions)}
+        count = min(READ_EACH, messages)
+        served = await asyncio.gather(*(_is_served(each, count) for each in subscriptions))
     return figures | {"items": SUBSCRIPTIONS, "starved": served.count(False)}
 
 
@@ -111,11 +115,11 @@ class _subscribed:  # noqa: N801 - used as a function
         await self._stack.aclose()
 
 
-async def _is_served(messages: Subscription) -> bool:
+async def _is_served(reading: Subscription, messages: int) -> bool:
     try:
         async with asyncio.timeout(_BOUND):
-            for _ in range(READ_EACH):
-                await anext(messages)
+            for _ in range(messages):
+                await anext(reading)
     except TimeoutError:
         return False
     return True
@@ -126,14 +130,18 @@ async def _settled(subscriptions: list[Subscription]) -> None:
     before = -1
     async with asyncio.timeout(_BOUND):
         while True:
-            held = sum(each.statistics().buffered_bytes for each in subscriptions)
+            held = _buffered(subscriptions)
             if held == before:
                 return
             before = held
             await asyncio.sleep(_SETTLED)
 
 
-SCENARIOS: Final[dict[str, Callable[[Client, str], Coroutine[None, None, Figures]]]] = {
+def _buffered(subscriptions: list[Subscription]) -> int:
+    return sum(each.statistics().buffered_bytes for each in subscriptions)
+
+
+SCENARIOS: Final[dict[str, Callable[[Client, str, int], Coroutine[None, None, Figures]]]] = {
     "reader-behind": reader_behind,
     "publishes-waiting": publishes_waiting,
     "subscriptions-idle": subscriptions_idle,
@@ -141,12 +149,12 @@ SCENARIOS: Final[dict[str, Callable[[Client, str], Coroutine[None, None, Figures
 }
 
 
-async def measure(scenario: str, servers: str, stream: str) -> Figures:
+async def measure(scenario: str, servers: str, stream: str, messages: int) -> Figures:
     """Measure one scenario with a client of its own."""
     window = WINDOW if scenario == "publishes-waiting" else ClientOptions().max_in_flight
     options = ClientOptions(max_in_flight=window, publish_timeout=_BOUND, call_timeout=_BOUND)
     async with Client(servers, options=options) as client:
-        return await SCENARIOS[scenario](client, stream)
+        return await SCENARIOS[scenario](client, stream, messages)
 
 
 def main(words: list[str] | None = None) -> None:
@@ -155,8 +163,9 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("scenario", choices=tuple(SCENARIOS))
     parser.add_argument("--servers", required=True)
     parser.add_argument("--stream", required=True)
+    parser.add_argument("--messages", type=int, required=True)
     given = parser.parse_args(words)
-    figures = asyncio.run(measure(given.scenario, given.servers, given.stream))
+    figures = asyncio.run(measure(given.scenario, given.servers, given.stream, given.messages))
     version = importlib.metadata.version("liftbridge-aio")
     sys.stdout.write(json.dumps({"client": "ours", "version": version, **figures}) + "\n")
 

@@ -9,13 +9,14 @@ import pytest
 
 from benchmark_runs import measured
 from benchmarks.cases import Case, Choice, Kind
+from benchmarks.codec import codec_row, timings
 from benchmarks.document import document
 from benchmarks.goals import GOALS, Verdict, goal_cases, goal_rows, standings
-from benchmarks.memory import SCENARIOS, Held
+from benchmarks.memory import COLUMNS, SCENARIOS, Held, memory_row
 from benchmarks.outcome import Unsupported
 from benchmarks.processes import cpu_ticks, memory_bytes
 from benchmarks.provenance import command_line, cpu_model
-from benchmarks.summary import REFERENCE, CaseSummary, Failed, Run, summarize
+from benchmarks.summary import REFERENCE, CaseSummary, Failed, Run, Spread, summarize
 from benchmarks.table import columns, remarks, rows
 
 CONSUME = Case(Kind.CONSUME, 1_000)
@@ -164,6 +165,25 @@ def test_processor_time_is_found_behind_any_name() -> None:
     assert cpu_ticks("1 (a) b) 7 (x) S 1 1 1 0 -1 4 9 0 0 0 30 12 0 0 20 0\n") == 42
 
 
+def test_what_pyperf_writes_is_read_in_nanoseconds() -> None:
+    run, warm_up = {"values": [2e-9, 1e-9, 4e-9], "warmups": [[1, 9.0]]}, {"warmups": [[1, 9.0]]}
+    several = {
+        "benchmarks": [
+            {"metadata": {"name": "one"}, "runs": [warm_up, run, run]},
+            {"metadata": {"name": "two"}, "runs": [run]},
+        ],
+        "metadata": {"unit": "second"},
+    }
+    spread = Spread.of([1, 2, 4])
+    read = timings(json.dumps(several))
+    assert [each.name for each in read] == ["one", "two"]
+    assert [each.nanoseconds.median for each in read] == pytest.approx([2, 2])
+    assert read[1].nanoseconds.least == pytest.approx(spread.least)
+    assert codec_row(read[1]) == ("two", "2", "1", "4")
+    alone = {"benchmarks": [{"runs": [run]}], "metadata": {"name": "one"}}
+    assert timings(json.dumps(alone))[0].name == "one"
+
+
 def test_memory_is_read_in_bytes() -> None:
     status = "Name:\tpython\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n"
     assert memory_bytes(status, "VmRSS") == 2**20
@@ -171,19 +191,28 @@ def test_memory_is_read_in_bytes() -> None:
         memory_bytes(status, "VmSwap")
 
 
+MIB = 2**20
+
+
 @pytest.mark.parametrize(
-    ("scenario", "added", "starved", "holds"),
+    ("scenario", "added", "starved", "buffered", "holds"),
     [
-        ("reader-behind", 64 * 2**20, 0, True),
-        ("reader-behind", 64 * 2**20 + 1, 0, False),
-        ("subscriptions-idle", 1_000 * 64 * 1024, 0, True),
-        ("subscriptions-idle", 1_000 * 64 * 1024 + 1, 0, False),
-        ("subscriptions-busy", 1, 1, False),
+        ("reader-behind", 64 * MIB, 0, 0, True),
+        ("reader-behind", 64 * MIB + 1, 0, 0, False),
+        ("publishes-waiting", 10**9, 0, 0, True),
+        ("subscriptions-idle", 1_000 * 64 * 1024, 0, 0, True),
+        ("subscriptions-idle", 1_000 * 64 * 1024 + 1, 0, 0, False),
+        ("subscriptions-busy", 64 * MIB + 1_000 * 64 * 1024, 0, 64 * MIB, True),
+        ("subscriptions-busy", 64 * MIB, 0, 64 * MIB + 1, False),
+        ("subscriptions-busy", 1, 1, 0, False),
     ],
 )
 def test_memory_is_held_against_its_limits(
-    scenario: str, added: int, starved: int, *, holds: bool
+    scenario: str, added: int, starved: int, buffered: int, *, holds: bool
 ) -> None:
     [found] = [each for each in SCENARIOS if each.name == scenario]
-    held = Held(found, added, 1_000 if "subscriptions" in scenario else 1, starved)
+    items = 1_000 if "subscriptions" in scenario else 1
+    held = Held(found, added, items, starved, buffered)
     assert held.within_limits is holds
+    assert held.as_json()["within_limits"] is holds
+    assert len(memory_row(held)) == len(COLUMNS)
