@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from liftbridge_aio.position import Position, ReversePosition, Verdict
+from liftbridge_aio.position import ENDING, Position, ReversePosition, Verdict
 
 HIGHEST = 30
 offsets = st.integers(0, HIGHEST)
@@ -227,3 +229,123 @@ def test_a_reverse_reading_ends_with_offset_zero(stop: int | None) -> None:
     assert steps == [(Verdict.DELIVER, False), (Verdict.DELIVER_LAST, True)]
     assert not position.empty
     assert position.next == 0
+
+
+# Many at once
+
+
+@dataclass(slots=True)
+class Place:
+    offset: int
+    timestamp: int
+
+
+def one_by_one(position: Position | ReversePosition, places: list[Place]) -> list[Verdict] | None:
+    """What judging many must come to."""
+    verdicts = []
+    for place in places:
+        verdicts.append(position.judge(place.offset, place.timestamp))
+        if verdicts[-1] in ENDING:
+            break
+    return None if set(verdicts) <= {Verdict.DELIVER} else verdicts
+
+
+def runs(lowest: int, highest: int) -> st.SearchStrategy[list[Place]]:
+    """Messages of a batch: mostly one after the other, with gaps, steps back and other times."""
+    steps = st.tuples(st.sampled_from([1, 1, 1, 1, 2, 7, 0, -1, -3]), st.sampled_from([0, 0, 0, 1]))
+
+    def placed(start: int, moves: list[tuple[int, int]]) -> list[Place]:
+        places, offset = [], start
+        for step, other in moves:
+            offset = max(offset + step, 0)
+            places.append(Place(offset, 10 * offset + other))
+        return places
+
+    return st.builds(placed, st.integers(lowest, highest), st.lists(steps, max_size=40))
+
+
+def straight(start: int, count: int) -> list[Place]:
+    return [Place(offset, 10 * offset) for offset in range(start, start + count)]
+
+
+@given(
+    st.lists(runs(0, 60), max_size=6),
+    st.none() | st.integers(0, 60),
+    st.none() | st.integers(0, 60),
+    st.none() | st.integers(0, 600),
+)
+@example([straight(0, 1500), straight(400, 1200), straight(476, 5)], None, None, None)
+@example([straight(1000, 100), straight(1050, 100)], None, None, None)
+def test_many_at_once_are_judged_as_one_by_one(
+    batches: list[list[Place]], start: int | None, stop: int | None, stop_timestamp: int | None
+) -> None:
+    position = Position(start, stop_offset=stop, stop_timestamp=stop_timestamp)
+    reference = deepcopy(position)
+    for batch in batches:
+        verdicts = position.judge_all(batch)
+        assert verdicts == one_by_one(reference, batch)
+        assert (position.last, position.next) == (reference.last, reference.next)
+        assert position.finished == reference.finished
+        if verdicts is not None and verdicts[-1] in ENDING:
+            return
+    for offset in range(1600):
+        for timestamp in (10 * offset, 10 * offset + 1):
+            assert position.wants(offset, timestamp) == reference.wants(offset, timestamp)
+            if position.last is not None and offset <= position.last:
+                # Nothing is delivered below it, so asking changes nothing.
+                assert position.judge(offset, timestamp) is reference.judge(offset, timestamp)
+
+
+@given(
+    st.lists(runs(0, 60), max_size=6),
+    st.integers(0, 60),
+    st.none() | st.integers(0, 60),
+    st.none() | st.integers(0, 600),
+)
+def test_many_at_once_are_judged_as_one_by_one_in_reverse(
+    batches: list[list[Place]], start: int, stop: int | None, stop_timestamp: int | None
+) -> None:
+    position = ReversePosition(start, stop_offset=stop, stop_timestamp=stop_timestamp)
+    reference = deepcopy(position)
+    for batch in batches:
+        backwards = batch[::-1]
+        verdicts = position.judge_all(backwards)
+        assert verdicts == one_by_one(reference, backwards)
+        assert (position.last, position.next) == (reference.last, reference.next)
+        if verdicts is not None and verdicts[-1] in ENDING:
+            return
+
+
+@given(runs(0, 60), st.none() | st.integers(0, 60), st.none() | st.integers(0, 600), st.booleans())
+def test_wanted_is_what_would_be_delivered(
+    places: list[Place], stop: int | None, stop_timestamp: int | None, reverse: bool
+) -> None:
+    position: Position | ReversePosition
+    if reverse:
+        position = ReversePosition(60, stop_offset=stop, stop_timestamp=stop_timestamp)
+    else:
+        position = Position(stop_offset=stop, stop_timestamp=stop_timestamp)
+    for place in places[::-1] if reverse else places:
+        wanted = position.wants(place.offset, place.timestamp)
+        verdict = position.judge(place.offset, place.timestamp)
+        assert wanted == (verdict in {Verdict.DELIVER, Verdict.DELIVER_LAST})
+        if verdict in ENDING:
+            return
+
+
+def test_a_stop_inside_a_batch_ends_it_there() -> None:
+    assert Position(stop_offset=2).judge_all(straight(0, 9)) == [
+        Verdict.DELIVER,
+        Verdict.DELIVER,
+        Verdict.DELIVER_LAST,
+    ]
+
+
+def test_a_reset_inside_a_batch_ends_it_there() -> None:
+    position = Position()
+    assert position.judge_all(straight(0, 4)) is None
+    assert position.judge_all([Place(4, 40), Place(2, 21), Place(5, 50)]) == [
+        Verdict.DELIVER,
+        Verdict.RESET,
+    ]
+    assert position.last == 4

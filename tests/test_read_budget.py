@@ -10,20 +10,24 @@ NARROWEST = 4 * 2**10
 WIDEST = 4 * 2**20
 totals = st.integers(1, 2**40)
 counts = st.integers(1, 300)
+places = st.sampled_from([1, 2])
+MIB = 2**20
 
 
-def budget_of(total: int, subscriptions: int) -> ReadBudget:
-    budget = ReadBudget(total)
+def budget_of(total: int, subscriptions: int, places: int = 1) -> ReadBudget:
+    budget = ReadBudget(total, places=places)
     for _ in range(subscriptions):
         budget.join()
     return budget
 
 
-@given(totals, counts)
-def test_all_windows_and_buffers_together_stay_within_the_total(total: int, count: int) -> None:
-    share = budget_of(total, count).share
+@given(totals, counts, places)
+def test_all_that_may_lie_unread_takes_half_of_the_total(
+    total: int, count: int, places: int
+) -> None:
+    share = budget_of(total, count, places).share
     assert NARROWEST <= share <= WIDEST
-    assert share == NARROWEST or 2 * share * count <= total
+    assert share == NARROWEST or 2 * places * share * count <= total
 
 
 @given(totals)
@@ -68,3 +72,42 @@ def test_leaving_gives_back_what_joining_took(total: int, count: int) -> None:
 )
 def test_the_share_uses_the_total(total: int, count: int, share: int) -> None:
     assert budget_of(total, count).share == share
+
+
+def test_a_crowded_budget_gives_little_until_half_of_it_is_free() -> None:
+    total = 64 * MIB
+    budget = budget_of(total, 1)
+    assert not budget.account(total * 3 // 4 - 1)
+    assert budget.share == WIDEST
+    assert budget.account(1)
+    assert budget.share == NARROWEST
+    assert not budget.account(1 - total // 4)
+    assert budget.share == NARROWEST
+    assert budget.account(-1)
+    assert budget.share == WIDEST
+
+
+def test_on_the_plain_path_what_lies_in_a_buffer_lies_in_the_window_too() -> None:
+    budget = budget_of(64 * MIB, 1, places=2)
+    assert not budget.account(24 * MIB - 1)
+    assert budget.account(1)
+    assert budget.share == NARROWEST
+
+
+@given(st.integers(64 * NARROWEST, 2**34), places, st.lists(st.booleans(), max_size=200))
+def test_readers_that_fill_their_shares_one_after_the_other_stay_within_the_total(
+    total: int, places: int, reads: list[bool]
+) -> None:
+    """Each joins and holds all that it may; some that hold much then read it."""
+    budget = ReadBudget(total, places=places)
+    held: list[int] = []
+    for someone_reads in [*reads, *[False] * 20]:
+        budget.join()
+        share = budget.share
+        held.append(share)
+        budget.account(share)
+        if someone_reads:
+            budget.account(-held.pop(0))
+        little = NARROWEST * places * len(held)
+        assert places * sum(held) <= total * 5 // 4 + little
+    assert budget.subscriptions == len(reads) + 20
