@@ -72,7 +72,7 @@ class LaneCredit:
             shortage = missing - self.allowance
             if 0 < shortage <= owed + begun + missing:
                 return min(max(owed, shortage), self._room)
-        return min(owed, self._room) if owed >= self.bulk else 0
+        return owed if owed >= self.bulk else 0
 
     @property
     def _room(self) -> int:

@@ -127,7 +127,8 @@ class LaneStream:
 
     def may_take_whole(self, frame_bytes: int) -> bool:
         """Whether frames up to this size that hold one whole message need no further look."""
-        return not self._partial and self.failure is None and self._max_message_bytes >= frame_bytes
+        # What was refused lies there as the beginning of a message.
+        return not self._partial and self._max_message_bytes >= frame_bytes
 
     def take(self, data: bytes, start: int, end: int, padding: int) -> None:
         """Take the payload of a frame.
@@ -142,8 +143,6 @@ class LaneStream:
         self.credit.drained += padding
         while start < end and self.failure is None:
             start = self._take_next(data, start, end)
-        if self.failure is not None:
-            self.credit.drained += end - start
         self._note_due()
 
     def _take_next(self, data: bytes, start: int, end: int) -> int:

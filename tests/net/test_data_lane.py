@@ -130,6 +130,17 @@ def test_among_frames_of_equal_length_none_is_mistaken_for_another(odd: bytes) -
             assert one.credit.received == other.credit.received
 
 
+def test_bytes_of_messages_are_not_mistaken_for_frames_of_equal_length() -> None:
+    lane, stream = lane_with_stream()
+    whole = data(1, grpc(b"s" * 30))
+    length = 20 * len(whole) - 9
+    looks_like_a_frame = length.to_bytes(3, "big") + whole[3:]
+    assert lane.feed(looks_like_a_frame * 20) == b""
+    # Behind the first message, the next header is the prefix of a huge one.
+    assert stream.messages == [b"s" * 30]
+    assert stream.failure is not None
+
+
 def test_messages_may_be_spread_over_frames_at_any_place() -> None:
     messages = [b"first", b"", b"x" * 40_000, b"last"]
     payload = grpc(*messages)
@@ -242,7 +253,7 @@ def test_a_stream_cannot_be_registered_twice() -> None:
 def test_within_a_header_block_everything_is_for_h2(kind: int) -> None:
     lane, stream = lane_with_stream()
     begun = frame(kind, 0, 3, b"block")
-    amid = data(1, grpc(b"amid"))
+    amid = data(1, grpc(b"amid")) + frame(DATA, END_HEADERS, 1, grpc(b"amid"))
     more = frame(CONTINUATION, 0, 3, b"more")
     ended = frame(CONTINUATION, END_HEADERS, 3, b"end")
     assert lane.feed(begun + amid + more + amid) == begun + amid + more + amid
@@ -338,12 +349,14 @@ def test_what_comes_for_a_stream_that_was_given_up_is_dropped() -> None:
 
 def test_a_stream_given_up_before_its_headers_is_dropped_too() -> None:
     lane = DataLane()
-    lane.open(1, window=WIDEST, max_message_bytes=LONG)
+    stream = lane.open(1, window=WIDEST, max_message_bytes=LONG)
     lane.close(1)
     # The headers are h2's: leaving them out would break the compression of all others.
     assert lane.feed(response(1) + data(1, grpc(b"late")) + trailers(1)) == response(1) + trailers(
         1
     )
+    assert stream.messages == []
+    assert lane.touched == []
 
 
 @pytest.mark.parametrize("end", [data(1, b"", end=True), trailers(1), rst_stream(1)])
@@ -472,6 +485,8 @@ def test_a_server_that_exceeds_the_window_makes_h2_fail(frames: list[bytes]) -> 
     h2 = client((1,))
     h2.receive_data(OPENING + response(1))
     assert_h2_refuses_for_flow_control(h2, of_h2)
+    # The connection is at its end, and nothing on it means anything any more.
+    assert lane.feed(data(1, grpc(b"x"))) == data(1, grpc(b"x"))
 
 
 def assert_h2_refuses_for_flow_control(h2: H2Connection, of_h2: bytes) -> None:
@@ -521,6 +536,25 @@ def test_after_a_shrink_the_server_may_go_by_the_old_window_until_it_acknowledge
     assert lane.violation is None
     lane.feed(data(1, grpc(b"x")))
     assert lane.violation is not None
+
+
+def test_after_a_shrink_an_empty_frame_exceeds_nothing() -> None:
+    lane, stream = lane_with_stream(window=1000)
+    lane.feed(data(1, grpc(b"x" * 495)))
+    stream.set_window(100)
+    stream.window_acknowledged(100)
+    lane.feed(data(1, b""))
+    assert lane.violation is None
+
+
+def test_after_a_shrink_a_message_in_progress_is_asked_for_as_soon_as_it_may_be() -> None:
+    lane, stream = lane_with_stream(window=1000)
+    lane.feed(data(1, grpc(b"x" * 45)) * 9 + data(1, grpc(b"y" * 55)[:10]))
+    stream.set_window(400)
+    # The message is 60 bytes long and would need 110, as others are unread.
+    assert lane.credit() == b""
+    stream.drained(50)
+    assert increments(lane.credit()) == {1: 110}
 
 
 def test_a_smaller_window_does_not_hold_back_what_was_drained_before() -> None:
