@@ -1,7 +1,8 @@
 """The fast path of streaming calls: messages come from the data lane, by callback.
 
 grpclib and h2 still open the call, read its headers and trailers and end it; they tell so through
-two objects of a grpclib stream that are replaced here, its buffer and its wrapper.
+three objects of a grpclib stream that are replaced here: its note of headers, its buffer and its
+wrapper.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class LaneExchange(Exchange):
         self._stream = self._protocol.register(
             self, raw.id, window=self._window, max_message_bytes=self._max_receive_bytes
         )
+        raw.headers_received = _HeadersReceived(self)
         raw.buffer = _Buffer(self)  # type: ignore[assignment]
         raw.wrapper = _Wrapper(self, raw.wrapper)  # type: ignore[assignment]
         return self
@@ -183,6 +185,11 @@ class LaneExchange(Exchange):
         if self._broken is not None:
             self.terminated(self._broken)
 
+    def headed(self) -> None:
+        """Take note that the headers are here."""
+        if self._receiver is not None and self._accept():
+            self.arrived()
+
     def arrived(self) -> None:
         """Take note that the lane's stream has messages, or has failed."""
         receiver, stream = self._receiver, self._stream
@@ -250,6 +257,7 @@ class LaneExchange(Exchange):
         if self._receiver is not None:
             # Later, because grpclib may be walking through the streams, and this releases one.
             failure = self._failure_of_broken_call(error)
+            failure.wrong_protocol = self._protocol.foreign
             asyncio.get_running_loop().call_soon(self._finish, failure)
 
     def _finish(self, failure: CallFailure) -> None:
@@ -283,6 +291,18 @@ def _begun(messages: Sequence[bytes], written: int) -> int:
         position += len(message) + PREFIX_BYTES
         count += 1
     return count
+
+
+class _HeadersReceived(asyncio.Event):
+    """Stands where grpclib notes that headers are here; messages may have come with them."""
+
+    def __init__(self, exchange: LaneExchange) -> None:
+        super().__init__()
+        self._exchange = exchange
+
+    def set(self) -> None:
+        super().set()
+        self._exchange.headed()
 
 
 class _Buffer:

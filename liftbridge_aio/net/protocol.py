@@ -123,8 +123,6 @@ class BrokerProtocol(H2Protocol):
         # Whoever was told may have closed the connection, and with it h2.
         if rest and not self.connection.is_closing():
             self._give_h2(rest)
-            # Once more for those whose headers came with their first messages.
-            self._announce(touched)
         self.give_credit()
 
     def _give_h2(self, data: bytes) -> None:

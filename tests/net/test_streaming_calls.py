@@ -376,6 +376,23 @@ async def test_answers_that_are_not_of_grpc(
         assert calls.link.up
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+async def test_an_answer_that_is_not_of_grpc_need_not_end(path: str, *, late: bool) -> None:
+    """Who listens only after the headers came must hear of them, too."""
+    async with calling(path) as calls:
+        exchange, stream = await calls.open()
+        recorder = Recorder(exchange)
+        if not late:
+            exchange.deliver(recorder)
+        calls.peer.headers(stream, {":status": "503", "content-type": "text/html"})
+        calls.peer.ping()
+        calls.send()
+        await calls.on_socket.until(lambda: calls.peer.count(PingFrame) > 0)
+        if late:
+            exchange.deliver(recorder)
+        assert (await recorder.end()).code is Code.UNAVAILABLE
+
+
 async def test_headers_that_make_no_sense_break_the_call_alone(path: str) -> None:
     async with calling(path) as calls:
         _, fine, good = await calls.delivered()
