@@ -16,7 +16,7 @@ WIDTH: Final = 760
 _MARGIN: Final = 24
 _LABELS: Final = 150
 """Where bars begin."""
-_BARS: Final = 360
+_BARS: Final = 340
 """How long the longest bar is."""
 _ROW: Final = 24
 _BAR: Final = 14
@@ -125,8 +125,8 @@ def _bar(bar: Bar, top: int, scale: float) -> Iterable[str]:
     middle = top + _BAR / 2
     left, right = (_LABELS + value * scale for value in (bar.least, bar.most))
     kind = "ours" if bar.ours else "bar"
-    text_kind = "text head" if bar.ours else "text"
-    yield _text(_LABELS - 8, top + 11, bar.label, text_kind, anchor="end")
+    label_kind = "text head" if bar.ours else "text"
+    yield _text(_LABELS - 8, top + 11, bar.label, label_kind, anchor="end")
     yield (
         f'<rect class="{kind}" x="{_LABELS}" y="{top}"'
         f' width="{max(bar.median * scale, 1):.1f}" height="{_BAR}" rx="2"/>'
@@ -136,7 +136,7 @@ def _bar(bar: Bar, top: int, scale: float) -> Iterable[str]:
             f'<path class="whisker" d="M{left:.1f} {middle:g}H{right:.1f}'
             f'M{left:.1f} {middle - 3:g}v6M{right:.1f} {middle - 3:g}v6"/>'
         )
-    yield _text(max(right, _LABELS + 1) + 8, top + 11, bar.text, text_kind)
+    yield _text(max(right, _LABELS + 1) + 8, top + 11, bar.text, "text")
 
 
 def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:

@@ -7,9 +7,9 @@ from typing import Final
 
 from .peers.environments import PEERS, prepare
 from .programs import Command
+from .summary import OURS, REFERENCE
 
-OURS: Final = "ours"
-USUAL: Final = (OURS, "go-liftbridge", "python-liftbridge", "gufo-liftbridge", "grpcio")
+USUAL: Final = (OURS, REFERENCE, "python-liftbridge", "gufo-liftbridge", "grpcio")
 
 _VARIANTS: Final[dict[str, tuple[str, ...]]] = {
     OURS: (),

@@ -17,7 +17,7 @@ from servers.node import ServerDidNotStart
 from . import codec, goals, memory
 from .cases import Case, Kind, cases_of
 from .chart import draw
-from .clients import OURS, USUAL, UnknownClient, commands
+from .clients import USUAL, UnknownClient, commands
 from .document import document
 from .flags import NAMES, Flags, parse_flags
 from .import_time import measure_imports
@@ -27,7 +27,7 @@ from .peers.environments import EnvironmentUnavailable
 from .programs import Command, FillFailed
 from .provenance import provenance
 from .rounds import Bench
-from .summary import REFERENCE, CaseSummary
+from .summary import OURS, REFERENCE, CaseSummary
 from .table import small, with_spread
 from .terminal import Terminal
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from .cases import Case, Choice, Kind, cases_of
-from .summary import REFERENCE, CaseSummary, ClientSummary, Spread, ratio_of
+from .summary import OURS, REFERENCE, CaseSummary, ClientSummary, Spread, ratio_of
 from .table import TIMES, rate, small, times, with_spread
 
-OURS: Final = "ours"
 PYTHON_PEERS: Final = ("python-liftbridge", "gufo-liftbridge")
 BEST_PYTHON: Final = "best Python peer"
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from .cases import Case, Kind
 from .chart import Bar, Panel
-from .summary import CaseSummary, ClientSummary
+from .summary import OURS, CaseSummary, ClientSummary
 from .table import TIMES, rate, small
 
 _RATE: Final = ("messages_per_second", "messages per second, more is better")
@@ -16,7 +16,10 @@ _DELIVERED: Final = ("delivery_latency_p50", "microseconds to delivery (p50), le
 
 
 def panels(summaries: Iterable[CaseSummary]) -> list[Panel]:
-    """A panel for each case, with the clients that were measured."""
+    """A panel for each case, with the clients that could do it.
+
+    One that could not keep up with a rate is left out: its seconds would hide all differences.
+    """
     return [_panel(summary) for summary in summaries]
 
 
@@ -33,7 +36,7 @@ def caption(origin: Mapping[str, Any], rounds: int) -> list[str]:
     server = f"server {versions['server']}, {versions['python']}, {versions['go'] or 'no Go'}"
     return [
         f"Median of {rounds} interleaved rounds, whiskers from least to most.",
-        f"{origin['command']}",
+        origin["command"],
         f"{named}; {server}",
         (
             f"{machine['cores']} cores of {machine['cpu']}, clients and server together;"
@@ -44,7 +47,11 @@ def caption(origin: Mapping[str, Any], rounds: int) -> list[str]:
 
 def _panel(summary: CaseSummary) -> Panel:
     figure, unit = _figure(summary.case)
-    bars = [_bar(client, figure) for client in summary.clients if figure in client.figures]
+    bars = [
+        _bar(client, figure)
+        for client in summary.clients
+        if figure in client.figures and not client.remark
+    ]
     return Panel(summary.case.title, unit, bars)
 
 
@@ -57,12 +64,12 @@ def _figure(case: Case) -> tuple[str, str]:
 def _bar(client: ClientSummary, figure: str) -> Bar:
     spread = client.figures[figure]
     return Bar(
-        client.client,
+        client.client.replace(OURS, "liftbridge-aio", 1),
         spread.least,
         spread.median,
         spread.most,
         _said(client, figure),
-        ours=client.client.startswith("ours"),
+        ours=client.client.startswith(OURS),
     )
 
 

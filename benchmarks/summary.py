@@ -10,6 +10,8 @@ from typing import Any, Final
 from .cases import Case
 from .outcome import Outcome, Unsupported
 
+OURS: Final = "ours"
+"""Our client."""
 REFERENCE: Final = "go-liftbridge"
 """The client that the others are compared with."""
 

@@ -23,9 +23,12 @@ async def latency(client: Client, settings: Settings) -> Outcome:
     measuring = _Measuring(settings.due)
     async with client.subscribe(settings.stream, 0, StartAt.new_only()) as delivered:
         watch = Watch()
-        async with asyncio.TaskGroup() as both:
-            both.create_task(measuring.read(delivered))
-            both.create_task(measuring.publish(client, settings))
+        reader = asyncio.create_task(measuring.read(delivered))
+        try:
+            await measuring.publish(client, settings)
+            await reader
+        finally:
+            reader.cancel()
         outcome = watch.stop(settings.due)
     outcome.errors = measuring.errors
     outcome.latencies = {

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from benchmark_runs import measured
 from benchmarks.cases import Case, Kind
 from benchmarks.chart import WIDTH, Bar, Panel, draw
+from benchmarks.outcome import Unsupported
 from benchmarks.panels import caption, panels
 from benchmarks.summary import Failed, summarize
 
@@ -80,11 +81,12 @@ def test_panels_show_the_clients_that_were_measured_and_where_figures_come_from(
             "ours": [measured(150_000, 4.2)],
             "go-liftbridge": [measured(100_000, 5.6)],
             "broken": [Failed("gone")],
+            "slow": [measured(1), Unsupported("too slow")],
         },
     )
     [panel] = panels([summary])
     assert [(bar.label, bar.median, bar.ours) for bar in panel.bars] == [
-        ("ours", 150_000, True),
+        ("liftbridge-aio", 150_000, True),
         ("go-liftbridge", 100_000, False),
     ]
     assert panel.bars[0].text == "150.0 k (1.50 \N{MULTIPLICATION SIGN}), 4.2 µs CPU each"
