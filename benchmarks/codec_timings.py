@@ -1,116 +1,13 @@
-"""Times the codec and the splitting of frames with pyperf; flags are those of pyperf.
-
-Everything is timed for messages with 250 bytes in them, as a v1.9.0 server sends them: one message
-in each DATA frame, and about as many of them at a time as one read brings.
-"""
+"""Times the codec and the splitting of frames with pyperf; flags are those of pyperf."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import repeat
-from struct import Struct
-from typing import Final
 
 import pyperf
 
-from liftbridge_aio import AckPolicy
-from liftbridge_aio.net.data_lane import DataLane
-from liftbridge_aio.wire import proto
-from liftbridge_aio.wire.codec import (
-    decode_message,
-    decode_messages,
-    decode_publish_response,
-    decode_publish_responses,
-    encode_publish_request,
-    message_place,
-)
-
-AT_A_TIME: Final = 100
-STREAM: Final = "bench-stream"
-CORRELATION_ID: Final = "000000000000000000001f"
-NOW: Final = 1_795_255_411_398_231_509
-VALUE: Final = bytes(250)
-
-_FRAME: Final = Struct(">HBBBI")
-_HEADERS: Final = 1
-_DATA: Final = 0
-_END_HEADERS: Final = 4
-_WINDOW: Final = 4 * 2**20
-
-
-def message(offset: int) -> bytes:
-    """A Message as a server sends it."""
-    return bytes(
-        proto.Message(
-            offset=offset,
-            value=VALUE,
-            timestamp=NOW + offset,
-            stream=STREAM,
-            subject=STREAM,
-            headers={"subject": STREAM.encode(), "reply": b""},
-        )
-    )
-
-
-def publish_response(offset: int) -> bytes:
-    """An ack as a server sends it."""
-    return bytes(
-        proto.PublishResponse(
-            correlation_id=CORRELATION_ID,
-            ack=proto.Ack(
-                stream=STREAM,
-                partition_subject=STREAM,
-                msg_subject=STREAM,
-                offset=offset,
-                correlation_id=CORRELATION_ID,
-                reception_timestamp=NOW,
-                commit_timestamp=NOW + offset,
-            ),
-        )
-    )
-
-
-def encode() -> bytes:
-    """One message to publish."""
-    return encode_publish_request(
-        STREAM,
-        0,
-        VALUE,
-        key=None,
-        headers=None,
-        ack_policy=AckPolicy.LEADER,
-        correlation_id=CORRELATION_ID,
-        expected_offset=None,
-    )
-
-
-def frame(kind: int, flags: int, payload: bytes) -> bytes:
-    """An HTTP/2 frame of stream 1."""
-    size = len(payload)
-    return _FRAME.pack(size >> 8, size & 0xFF, kind, flags, 1) + payload
-
-
-class Splitting:
-    """A data lane that gets the same bytes again and again, and whose user keeps up."""
-
-    def __init__(self, messages: list[bytes]) -> None:
-        self._lane = DataLane()
-        self._stream = self._lane.open(1, window=_WINDOW, max_message_bytes=2**20)
-        self._lane.feed(frame(_HEADERS, _END_HEADERS, b"\x88"))
-        payloads = [b"\0" + len(each).to_bytes(4, "big") + each for each in messages]
-        self._size = sum(map(len, payloads))
-        self._bytes = b"".join(frame(_DATA, 0, payload) for payload in payloads)
-        self._count = len(messages)
-
-    def run(self) -> None:
-        """Split what one read brought, and give the credit for it back."""
-        lane, stream = self._lane, self._stream
-        if lane.feed(self._bytes) or len(stream.messages) != self._count:
-            raise AssertionError("the lane did not take what it should")
-        stream.messages = []
-        lane.touched.clear()
-        stream.drained(self._size)
-        lane.credit()
+from benchmarks.codec_parts import AT_A_TIME, alone, together
 
 
 def timed(function: Callable[[], object]) -> Callable[[int], float]:
@@ -127,24 +24,10 @@ def timed(function: Callable[[], object]) -> Callable[[int], float]:
 
 def main() -> None:
     """Time everything."""
-    messages = [message(offset) for offset in range(AT_A_TIME)]
-    acks = [publish_response(offset) for offset in range(AT_A_TIME)]
-    alone: dict[str, Callable[[], object]] = {
-        "encode a publish request": encode,
-        "decode an ack": lambda: decode_publish_response(acks[1]),
-        "decode a message": lambda: decode_message(messages[1]),
-        "read a message's place": lambda: message_place(messages[1]),
-    }
-    together: dict[str, Callable[[], object]] = {
-        f"decode acks, {AT_A_TIME} at a time": lambda: decode_publish_responses(acks),
-        f"decode messages, {AT_A_TIME} at a time": lambda: decode_messages(messages),
-        f"split frames, {AT_A_TIME} messages": Splitting(messages).run,
-        f"split frames, {AT_A_TIME} acks": Splitting(acks).run,
-    }
     runner = pyperf.Runner()
-    for name, function in alone.items():
+    for name, function in alone().items():
         runner.bench_time_func(name, timed(function))
-    for name, function in together.items():
+    for name, function in together().items():
         runner.bench_time_func(name, timed(function), inner_loops=AT_A_TIME)
 
 

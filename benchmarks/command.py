@@ -18,6 +18,7 @@ from . import codec, goals, memory
 from .cases import Case, Kind, cases_of
 from .chart import draw
 from .clients import USUAL, UnknownClient, commands
+from .codec import CodecProgramFailed
 from .document import document
 from .flags import NAMES, Flags, parse_flags
 from .import_time import measure_imports
@@ -33,6 +34,7 @@ from .terminal import Terminal
 
 _FAILURES: Final = (
     ClusterNotHealthy,
+    CodecProgramFailed,
     EnvironmentUnavailable,
     FillFailed,
     LiftbridgeError,
