@@ -163,8 +163,7 @@ async def test_cancelling_loses_no_message(client: Client, stream_name: str, raw
     await client.create_stream(stream_name)
     received: list[int] = []
     async with client.subscribe(stream_name) as subscription:
-        batches: AsyncIterator[list[Any]]
-        batches = (
+        batches: Any = (
             subscription.batches(3, 0.001, raw=True) if raw else subscription.batches(3, 0.001)
         )
         for n in range(30):
@@ -178,7 +177,8 @@ async def test_cancelling_loses_no_message(client: Client, stream_name: str, raw
             if isinstance(done, list):
                 received += [message.offset for message in done]
         while len(received) < 30:
-            received += [message.offset for message in await next_of(batches)]
+            async with asyncio.timeout(BOUND):
+                received += [message.offset for message in await anext(batches)]
     assert received == list(range(30))
 
 
