@@ -103,7 +103,8 @@ class LaneExchange(Exchange):
                     written += taken
         finally:
             self._sending = False
-            self.attempted += _begun(messages, written)
+            whole = written == len(data)
+            self.attempted += len(messages) if whole else _begun(messages, written)
 
     def send_now(self, message: bytes) -> bool:
         """Send a message at once if nothing has to be awaited for it; tell whether it is sent."""
@@ -232,6 +233,10 @@ class LaneExchange(Exchange):
     def set_window(self, size: int) -> None:
         """Take note that the window that the server was given has changed."""
         self._stream.set_window(size)
+
+    def window_acknowledged(self, size: int) -> None:
+        """Take note that the server knows of a changed window."""
+        self._stream.window_acknowledged(size)
 
     # Ending
 

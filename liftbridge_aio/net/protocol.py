@@ -15,9 +15,11 @@ from h2.events import (
     AlternativeServiceAvailable,
     DataReceived,
     InformationalResponseReceived,
+    SettingsAcknowledged,
     UnknownFrameReceived,
 )
 from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
 
 from .data_lane import DataLane
 from .lane_stream import LaneStream
@@ -42,6 +44,9 @@ class LaneUser(Protocol):
 
     def set_window(self, size: int) -> None:
         """Take note that the window that the server was given has changed."""
+
+    def window_acknowledged(self, size: int) -> None:
+        """Take note that the server knows of a changed window."""
 
 
 class ConnectionHandler(Handler):
@@ -138,6 +143,8 @@ class BrokerProtocol(H2Protocol):
             self.processor.close("Protocol error")
             return
         for event in events:
+            if isinstance(event, SettingsAcknowledged):
+                self._note_acknowledged(event)
             self.processor.process(event)
         if not self._flushing:
             self._flushing = True
@@ -147,6 +154,12 @@ class BrokerProtocol(H2Protocol):
         self._flushing = False
         if not self.connection.is_closing():
             self.connection.flush()
+
+    def _note_acknowledged(self, event: SettingsAcknowledged) -> None:
+        change = event.changed_settings.get(SettingCodes.INITIAL_WINDOW_SIZE)
+        if change is not None:
+            for user in tuple(self._users.values()):
+                user.window_acknowledged(change.new_value)
 
     def _announce(self, touched: list[LaneStream]) -> None:
         for stream in touched:

@@ -54,8 +54,6 @@ class PumpedExchange(Exchange):
         try:
             while True:
                 data = await self.receive()
-                if self._left:
-                    return  # grpclib goes on with what it has
                 if data is None:
                     failure = CallFailure(Code.OK, ENDED)
                     return

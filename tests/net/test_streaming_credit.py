@@ -112,6 +112,19 @@ async def test_a_message_larger_than_the_window(path: str, *, holds: bool) -> No
         assert 0 < stream.credit <= FIRST_WINDOW
 
 
+async def test_receiving_one_by_one_gives_credit_too(path: str) -> None:
+    async with calling(path, stream_window=FIRST_WINDOW) as calls:
+        exchange, stream = await calls.open()
+        calls.peer.accept(stream)
+        talking = asyncio.create_task(calls.on_socket.say(stream, grpc_message(bytes(995)) * 300))
+        for _ in range(300):
+            async with asyncio.timeout(BOUND):
+                assert await exchange.receive() == bytes(995)
+        await talking
+        assert stream.credit <= FIRST_WINDOW
+        exchange.leave()
+
+
 async def test_one_unread_stream_starves_nobody(path: str) -> None:
     async with calling(path) as calls:
         unread = [await calls.delivered(holds=True) for _ in range(20)]
@@ -249,6 +262,31 @@ async def test_a_peer_that_sends_more_than_it_may_is_left(path: str, *, undraine
             failure = await one.end()
             assert failure.code is Code.UNAVAILABLE
             assert not failure.wrong_protocol
+        assert calls.link.state is LinkState.LOST
+
+
+async def test_a_peer_must_keep_to_the_smaller_window_that_it_acknowledged(path: str) -> None:
+    peer = Peer()
+    async with calling(path, peer) as calls:
+        _, stream, recorder = await calls.delivered(holds=True)
+        await answered(calls)
+        peer.acknowledges_settings = False
+        calls.link.set_stream_window(1000)
+        await calls.on_socket.until(lambda: peer.count(SettingsFrame) > 2)
+        # It may not have seen the change yet.
+        calls.peer.message(stream, bytes(2000))
+        await answered(calls)
+        recorder.drain()
+        peer.acknowledge_settings()
+        calls.send()
+        await answered(calls)
+        assert calls.link.up
+        await calls.on_socket.until(lambda: stream.credit > 0)
+        assert stream.credit <= 1000
+        calls.peer.message(stream, bytes(1000), unlawful=True)
+        calls.send()
+        recorder.drain()
+        assert (await recorder.end()).code is Code.UNAVAILABLE
         assert calls.link.state is LinkState.LOST
 
 
