@@ -24,8 +24,11 @@ from liftbridge_aio.wire.codec import (
 AT_A_TIME: Final = 100
 STREAM: Final = "bench-stream"
 CORRELATION_ID: Final = "000000000000000000001f"
+ACK_INBOX: Final = "liftbridge-default.ack.789eb3f37a35321aac24cf"
 NOW: Final = 1_795_255_411_398_231_509
-VALUE: Final = bytes(250)
+VALUE: Final = b"x" * 250
+FIRST: Final = 100_000
+"""The first offset: from here on, as many follow as are equally long."""
 
 _FRAME: Final = Struct(">HBBBI")
 _HEADERS: Final = 1
@@ -58,6 +61,7 @@ def publish_response(offset: int) -> bytes:
                 partition_subject=STREAM,
                 msg_subject=STREAM,
                 offset=offset,
+                ack_inbox=ACK_INBOX,
                 correlation_id=CORRELATION_ID,
                 reception_timestamp=NOW,
                 commit_timestamp=NOW + offset,
@@ -111,7 +115,7 @@ class Splitting:
 
 def alone() -> dict[str, Callable[[], object]]:
     """What deals with one message, by name."""
-    a_message, an_ack = message(1), [publish_response(1)]
+    a_message, an_ack = message(FIRST), [publish_response(FIRST)]
     return {
         "encode a publish request": encode,
         "decode an ack": lambda: decode_publish_responses(an_ack),
@@ -122,8 +126,8 @@ def alone() -> dict[str, Callable[[], object]]:
 
 def together() -> dict[str, Callable[[], object]]:
     """What deals with `AT_A_TIME` messages, by name."""
-    messages = [message(offset) for offset in range(AT_A_TIME)]
-    acks = [publish_response(offset) for offset in range(AT_A_TIME)]
+    messages = [message(FIRST + number) for number in range(AT_A_TIME)]
+    acks = [publish_response(FIRST + number) for number in range(AT_A_TIME)]
     return {
         f"decode acks, {AT_A_TIME} at a time": lambda: decode_publish_responses(acks),
         f"decode messages, {AT_A_TIME} at a time": lambda: decode_messages(messages),

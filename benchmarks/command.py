@@ -77,6 +77,8 @@ def _run(words: Sequence[str]) -> int:
     if flags.name is None:
         terminal.show_table("python -m benchmarks NAME", ("NAME", "what"), NAMES.items())
         return 0
+    for file in filter(None, (flags.json, flags.chart)):
+        file.parent.mkdir(parents=True, exist_ok=True)  # rather now than when all is measured
     results = _Results(flags, terminal)
     for name, measure in results.benchmarks().items():
         if flags.name in {name, _ALL}:

@@ -35,7 +35,7 @@ def test_without_a_name_they_are_listed() -> None:
 
 @pytest.mark.parametrize("name", ["publish", "consume"])
 def test_our_client_is_measured_on_the_embedded_broker(name: str, tmp_path: Path) -> None:
-    file, chart = tmp_path / "results.json", tmp_path / "chart.svg"
+    file, chart = tmp_path / "new" / "results.json", tmp_path / "chart.svg"
     done = run(
         *(name, "--server", "embedded", "--quick", "--peers", "ours", "--rounds", "1"),
         *("--message-size", "250", "--messages", "500", "--output", "json"),
