@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import get_running_loop
 from typing import TYPE_CHECKING
 
 from .errors import ClientClosed, UsageError
@@ -23,11 +23,12 @@ class ClientFace:
 
     @property
     def _living(self) -> ClientParts:
-        if self._parts is None or self._closed:
+        parts = self._parts
+        if parts is None or self._closed:
             raise ClientClosed("the client is closed" if self._closed else "not connected yet")
-        if asyncio.get_running_loop() is not self._parts.loop:
+        if parts.loop is not get_running_loop():
             raise UsageError("a client belongs to the event loop in which it was connected")
-        return self._parts
+        return parts
 
     def _seconds(self, timeout: Duration | None) -> float:
         return timer_seconds(self.options.call_timeout if timeout is None else timeout, "timeout")

@@ -69,23 +69,6 @@ class ClientPublishing(ClientFace):
             PartitionReadonly: the partition takes no messages.
             LiftbridgeError: the server refused it.
         """
-        parts = self._living
-        if retry is None:
-            return await (
-                await parts.publisher.submit(
-                    stream,
-                    value,
-                    key,
-                    headers,
-                    partition,
-                    partitioner,
-                    ack_policy,
-                    ack_timeout,
-                    expected_offset,
-                    correlation_id,
-                    timeout,
-                )
-            )
         return await (
             await self.publish_async(
                 stream,
@@ -126,7 +109,20 @@ class ClientPublishing(ClientFace):
         """
         parts = self._living
         if retry is None:
-            return await parts.publisher.submit(
+            publisher = parts.publisher
+            if (
+                key is None
+                and headers is None
+                and partitioner is None
+                and ack_timeout is None
+                and expected_offset is None
+                and correlation_id is None
+                and timeout is None
+            ):
+                future = publisher.submit_plain(stream, value, partition, ack_policy)
+                if future is not None:
+                    return future
+            return await publisher.submit(
                 stream,
                 value,
                 key,

@@ -24,7 +24,7 @@ MAX_HEADERS: Final = 2**16 - 1 - len(RESERVED_HEADERS)
 """Beyond this a v1.9.0 server acks a message and stores it with most of its headers missing
 (measured); two are the server's own."""
 
-_SERVER_OVERHEAD_BYTES: Final = 256
+SERVER_OVERHEAD_BYTES: Final = 256
 """Room for what the server adds before it compares with its limit: subject, inbox, frame."""
 
 
@@ -114,9 +114,9 @@ def check_size(
     Raises:
         MessageTooLarge: with what the server adds it exceeds `limit` bytes.
     """
-    if size + _SERVER_OVERHEAD_BYTES > limit:
+    if size + SERVER_OVERHEAD_BYTES > limit:
         text = (
-            f"a message of {size} bytes, with {_SERVER_OVERHEAD_BYTES} for what the server adds,"
+            f"a message of {size} bytes, with {SERVER_OVERHEAD_BYTES} for what the server adds,"
             f" exceeds max_message_bytes ({limit})"
         )
         raise MessageTooLarge(text, stream=stream, partition=partition)

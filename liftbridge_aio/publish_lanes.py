@@ -19,7 +19,7 @@ from .errors import (
     PublishTimeout,
     StreamNotFound,
 )
-from .model import AckError, AckPolicy
+from .model import Ack, AckError, AckPolicy
 from .net.connection import Connection
 from .net.pending_publish import PendingPublish, PublishLane, PublishLaneState
 from .net.publish_session import PublishSession, SessionState
@@ -28,7 +28,7 @@ from .publish_status import PublishCode, publish_error, stream_unknown
 from .publish_window import PublishWindow
 from .session_choice import choose_broker
 from .status import CallFailure
-from .wire.codec import PublishReply
+from .wire.codec import PublishRefusal, publish_head
 
 
 class PublishLanes:
@@ -39,7 +39,8 @@ class PublishLanes:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._sessions: dict[str, PublishSession] = {}
-        self._lanes: dict[tuple[str, int], PublishLane] = {}
+        self.known: dict[tuple[str, int], PublishLane] = {}
+        """Where something was published to before, by stream and partition."""
 
     @property
     def sessions(self) -> tuple[PublishSession, ...]:
@@ -51,44 +52,43 @@ class PublishLanes:
         """The messages whose outcome is open; see `SessionOwner`."""
         return self.outcomes.unsettled
 
-    def known(self, stream: str, partition: int) -> PublishLane | None:
-        """The lane of a partition that something was published to before."""
-        return self._lanes.get((stream, partition))
-
     def lane(self, stream: str, partition: int) -> PublishLane:
         """The lane of a partition."""
-        lane = self._lanes.get((stream, partition))
+        lane = self.known.get((stream, partition))
         if lane is None:
-            lane = self._lanes[stream, partition] = PublishLane(stream, partition)
+            heads = tuple(publish_head(stream, partition, policy) for policy in AckPolicy)
+            lane = self.known[stream, partition] = PublishLane(stream, partition, heads)
         return lane
 
     def enqueue(self, pending: PendingPublish) -> None:
         """Send a message, or let it wait for its turn."""
         lane = pending.lane
-        if lane.unsettled == 0 or lane.session is None:
-            self._choose_session(lane)
+        session = lane.session
+        if lane.unsettled == 0 or session is None:
+            session = self._choose_session(lane)
         lane.unsettled += 1
         if lane.state is PublishLaneState.OPEN:
-            self._session_of(lane).submit(pending)
+            session.submit(pending)
         elif lane.state is PublishLaneState.UNPROVEN:
             self._send_head(lane, pending)
         else:
             lane.queue.append(pending)
 
-    def _choose_session(self, lane: PublishLane) -> None:
+    def _choose_session(self, lane: PublishLane) -> PublishSession:
+        """Choose a session for a lane of which nothing is in flight."""
         snapshot = self._connection.router.snapshot
         session = lane.session
         if (
-            lane.chosen_in is snapshot
-            and session is not None
-            and session.state is SessionState.READY
+            session is None
+            or lane.chosen_in is not snapshot
+            or session.state is not SessionState.READY
         ):
-            return
-        session = self._best_session(lane)
-        lane.chosen_in = snapshot
-        if session is not lane.session:
-            lane.session = session
-            lane.state = PublishLaneState.UNPROVEN
+            session = self._best_session(lane)
+            lane.chosen_in = snapshot
+            if session is not lane.session:
+                lane.session = session
+                lane.state = PublishLaneState.UNPROVEN
+        return session
 
     def _best_session(self, lane: PublishLane) -> PublishSession:
         """Rank the brokers for the lane; the first that is not known to be down wins."""
@@ -112,10 +112,7 @@ class PublishLanes:
         return session
 
     def _session_of(self, lane: PublishLane) -> PublishSession:
-        if lane.session is None:
-            self._choose_session(lane)
-        assert lane.session is not None  # noqa: S101 - chosen above
-        return lane.session
+        return lane.session or self._choose_session(lane)
 
     def _send_head(self, lane: PublishLane, pending: PendingPublish) -> None:
         if pending.policy is not AckPolicy.NONE:
@@ -139,24 +136,28 @@ class PublishLanes:
 
     # What sessions tell
 
-    def answered(self, pending: PendingPublish, reply: PublishReply) -> None:
-        """Take the answer to a message."""
+    def acked(self, pending: PendingPublish, ack: Ack) -> None:
+        """Take the ack of a message."""
         lane = pending.lane
-        ack = reply.ack
-        if ack is not None and ack.ack_error is AckError.OK:
+        if ack.ack_error is AckError.OK:
             self.outcomes.succeed(pending, ack)
-            if lane.state is not PublishLaneState.OPEN or lane.returned or lane.queue:
-                self._proven(lane, pending)
+            if lane.state is PublishLaneState.OPEN and not lane.queue and not lane.returned:
+                return
+        else:
+            text = f"the ack says {ack.ack_error.name}"
+            self.outcomes.fail(pending, publish_error(PublishCode.UNKNOWN, text))
+        self._proven(lane, pending)
+
+    def refused(self, pending: PendingPublish, refusal: PublishRefusal) -> None:
+        """Take the refusal of a message."""
+        lane = pending.lane
+        if stream_unknown(refusal.code, refusal.text):
+            self._stream_unknown(lane, pending, refusal)
             return
-        code = reply.error_code or 0
-        if reply.ack is None and stream_unknown(code, reply.error_text):
-            self._stream_unknown(lane, pending, reply)
-            return
-        if code == PublishCode.NOT_FOUND:
+        if refusal.code == PublishCode.NOT_FOUND:
             # Created anew with fewer partitions, perhaps.
             self._connection.metadata.forget(lane.stream)
-        text = reply.error_text or "the ack carries an error"
-        self.outcomes.fail(pending, publish_error(code, text))
+        self.outcomes.fail(pending, publish_error(refusal.code, refusal.text))
         self._proven(lane, pending)
 
     def _proven(self, lane: PublishLane, pending: PendingPublish) -> None:
@@ -169,7 +170,7 @@ class PublishLanes:
         self._advance(lane)
 
     def _stream_unknown(
-        self, lane: PublishLane, pending: PendingPublish, reply: PublishReply
+        self, lane: PublishLane, pending: PendingPublish, refusal: PublishRefusal
     ) -> None:
         self._connection.metadata.forget(lane.stream)
         if lane.head is not pending:
@@ -177,7 +178,7 @@ class PublishLanes:
             # overtaken by those behind it, should the stream be created anew.
             if lane.state is PublishLaneState.OPEN:
                 lane.state = PublishLaneState.UNPROVEN
-            self.outcomes.fail(pending, publish_error(PublishCode.NOT_FOUND, reply.error_text))
+            self.outcomes.fail(pending, publish_error(PublishCode.NOT_FOUND, refusal.text))
             return
         now = self._loop.time()
         if lane.unknown_since is None:
@@ -185,7 +186,7 @@ class PublishLanes:
         lane.tries += 1
         delay = self._connection.router.delay(lane.tries)
         if now + delay - lane.unknown_since > self._connection.not_found_timeout:
-            text = f"no such stream, asked for {now - lane.unknown_since:.1f} s: {reply.error_text}"
+            text = f"no such stream, asked for {now - lane.unknown_since:.1f} s: {refusal.text}"
             self._abandon(lane, text)
         else:
             self._connection.supervisor.spawn(
@@ -222,7 +223,8 @@ class PublishLanes:
 
     def written(self, pending: PendingPublish) -> None:
         """Settle a message with ack policy NONE: written is all there is to know."""
-        self.outcomes.succeed(pending, None)
+        if self.unsettled.get(pending.correlation_id) is pending:
+            self.outcomes.succeed(pending, None)
 
     def taken_back(self, pending: PendingPublish) -> None:
         """Forget a message that was cancelled before it was written."""
@@ -232,10 +234,10 @@ class PublishLanes:
         else:
             self.outcomes.forget(pending)
 
-    def refused_late(self, stream: str, partition: int, reply: PublishReply) -> None:
+    def refused_late(self, stream: str, partition: int, refusal: PublishRefusal) -> None:
         """Report the refusal of a message with ack policy NONE to the hook and to `flush`."""
-        error = publish_error(reply.error_code or 0, reply.error_text).at(stream, partition)
-        self.outcomes.fail_unasked(stream, partition, reply.correlation_id, error)
+        error = publish_error(refusal.code, refusal.text).at(stream, partition)
+        self.outcomes.fail_unasked(stream, partition, refusal.correlation_id, error)
 
     def session_lost(
         self,
@@ -274,7 +276,7 @@ class PublishLanes:
             if lane.head is pending:
                 lane.head = None
             returned.setdefault(lane, deque()).append(pending)
-        for lane in self._lanes.values():
+        for lane in self.known.values():
             if lane.session is session:
                 self._begin_again(lane, returned.get(lane, deque()))
 

@@ -28,6 +28,7 @@ class PublishOutcomes:
         self.failed = 0
         self._window = window
         self._reporter = reporter
+        self._published = reporter.published
         self.unsettled: dict[str, PendingPublish] = {}
         """The messages whose outcome is open, oldest first, by correlation id."""
         self._drains: list[_Drain] = []
@@ -46,14 +47,19 @@ class PublishOutcomes:
         self.unsettled[pending.correlation_id] = pending
 
     def succeed(self, pending: PendingPublish, ack: Ack | None) -> None:
-        """Settle a message with its ack, or with None where none was asked for."""
-        self.forget(pending)
-        if not pending.future.done():
-            pending.future.set_result(ack)
+        """Settle a message, which must be open, with its ack; None where none was asked for."""
+        del self.unsettled[pending.correlation_id]
+        pending.lane.unsettled -= 1
+        self._window.leave(len(pending.payload))
+        future = pending.future
+        if not future.done():
+            future.set_result(ack)
         if ack is not None:
             self.acked += 1
-            if self._reporter.published is not None:
-                self._reporter.published(ack)
+            if self._published is not None:
+                self._published(ack)
+        if self._drains:
+            self._tell_drains(pending)
 
     def fail(self, pending: PendingPublish, error: LiftbridgeError) -> None:
         """Settle a message with an error; does nothing to one that was given up."""
@@ -85,10 +91,12 @@ class PublishOutcomes:
         del self.unsettled[pending.correlation_id]
         self._window.leave(len(pending.payload))
         pending.lane.unsettled -= 1
-        if self._drains:
-            for drain in self._drains:
-                drain.settled(pending.correlation_id)
+        self._tell_drains(pending)
         return True
+
+    def _tell_drains(self, pending: PendingPublish) -> None:
+        for drain in self._drains:
+            drain.settled(pending.correlation_id)
 
     async def drain(self) -> None:
         """Wait until every message of now is settled, those that nobody waits for included.

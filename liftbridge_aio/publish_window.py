@@ -65,9 +65,9 @@ class PublishWindow:
             self._admit()
 
     def _fits(self, size: int) -> bool:
-        if self.messages == 0:
-            return True
-        return self.messages < self._max_messages and self.bytes + size <= self._max_bytes
+        return not self.messages or (
+            self.messages < self._max_messages and self.bytes + size <= self._max_bytes
+        )
 
     def _admit(self) -> None:
         while self._waiters:

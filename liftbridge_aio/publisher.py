@@ -24,12 +24,12 @@ from .net.connection import Connection
 from .net.pending_publish import PendingPublish, PublishLane
 from .options import ClientOptions, Duration, timer_seconds
 from .partitioner import by_key
-from .publish_check import check_message, check_size, checked_policy
+from .publish_check import SERVER_OVERHEAD_BYTES, check_message, check_size, checked_policy
 from .publish_lanes import PublishLanes
 from .publish_outcomes import PublishOutcomes
 from .publish_window import PublishWindow
 from .status import CallFailure
-from .wire.codec import encode_publish_request
+from .wire.codec import encode_publish_request, encode_with_head
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
@@ -67,7 +67,8 @@ class Publisher:
         self._partitioner = options.partitioner
         self._ack_timeout = timer_seconds(options.ack_timeout)
         self._publish_timeout = timer_seconds(options.publish_timeout)
-        self._id_prefix = secrets.token_hex(8)
+        self._surely_sendable = options.max_message_bytes - SERVER_OVERHEAD_BYTES
+        self._id_prefix = secrets.token_hex(6)
         self._id_count = 0
         self._sweeping = asyncio.Event()
         self._shortest_wait = _LONGEST_WAIT
@@ -94,7 +95,7 @@ class Publisher:
 
     # Taking a message
 
-    async def submit(  # noqa: C901, PLR0912 - in one piece because each message goes through it
+    async def submit(
         self,
         stream: str,
         value: bytes,
@@ -124,39 +125,19 @@ class Publisher:
             text = "the client is closed"
             raise ClientClosed(text)
         now = self._loop.time()
-        if partition is None and key is None and partitioner is None and self._partitioner is None:
-            partition = 0
-        lane = None
-        if (
-            type(value) is bytes
-            and type(stream) is str
-            and type(partition) is int
-            and key is None
-            and headers is None
-            and expected_offset is None
-        ):
-            # Stream and partition were checked when the first message went there.
-            lane = self._lanes.known(stream, partition)
-        if lane is None:
-            check_message(stream, value, key, headers, partition, ack_policy, expected_offset)
-            if partition is None:
-                partition = await self.partition_of(
-                    stream,
-                    value,
-                    key=key,
-                    partition=partition,
-                    partitioner=partitioner,
-                    timeout=timeout,
-                )
-            lane = self._lanes.lane(stream, partition)
-        if type(ack_policy) is not AckPolicy:
-            ack_policy = checked_policy(ack_policy)
-        if ack_timeout is None and timeout is None:
-            patience = self._ack_timeout
-            send_by = now + self._publish_timeout
-            settle_by = send_by + patience
-        else:
-            patience, send_by, settle_by = self._deadlines(now, ack_timeout, timeout)
+        check_message(stream, value, key, headers, partition, ack_policy, expected_offset)
+        patience, send_by, settle_by = self._deadlines(now, ack_timeout, timeout)
+        if partition is None:
+            partition = await self.partition_of(
+                stream,
+                value,
+                key=key,
+                partition=partition,
+                partitioner=partitioner,
+                timeout=timeout,
+            )
+        lane = self._lanes.lane(stream, partition)
+        ack_policy = checked_policy(ack_policy)
         if correlation_id is None:
             self._id_count += 1
             correlation_id = f"{self._id_prefix}{self._id_count:x}"
@@ -193,16 +174,63 @@ class Publisher:
             self._window.leave(size)
             text = f"a message with correlation id {correlation_id!r} is in flight"
             raise DuplicateCorrelationId(text, stream=stream, partition=lane.partition)
-        self._unsettled[correlation_id] = pending
-        shortest = patience if timeout is None else min(patience, settle_by - now)
-        if shortest < self._shortest_wait or not self._sweeping.is_set():
-            self._hasten_sweep(shortest)
+        self._register(pending, patience if timeout is None else min(patience, settle_by - now))
+        return pending.future
+
+    def submit_plain(
+        self, stream: str, value: bytes, partition: int | None, ack_policy: AckPolicy
+    ) -> asyncio.Future[Ack | None] | None:
+        """Register a message that has nothing but a value, as most have: in as few steps as can be.
+
+        Returns:
+            The future of its outcome; None where `submit` has to look at it, because something has
+            to be awaited, or because nothing was published to the partition yet.
+        """
+        if partition is None and self._partitioner is None:
+            partition = 0
+        if (
+            type(value) is not bytes
+            or type(stream) is not str
+            or type(partition) is not int
+            or type(ack_policy) is not AckPolicy
+            or self._closed
+        ):
+            return None
+        # Stream and partition were checked when the first message went there.
+        lane = self._lanes.known.get((stream, partition))
+        if lane is None:
+            return None
+        self._id_count = count = self._id_count + 1
+        correlation_id = f"{self._id_prefix}{count:x}"
+        payload = encode_with_head(lane.heads[ack_policy], value, correlation_id)
+        size = len(payload)
+        if size > self._surely_sendable or not self._window.try_enter(size):
+            return None
+        patience = self._ack_timeout
+        send_by = self._loop.time() + self._publish_timeout
+        pending = PendingPublish(
+            self._loop.create_future(),
+            lane,
+            correlation_id,
+            payload,
+            ack_policy,
+            patience,
+            send_by,
+            send_by + patience,
+        )
+        self._register(pending, patience)
+        return pending.future
+
+    def _register(self, pending: PendingPublish, wait: float) -> None:
+        """Take in a message that may wait for `wait` seconds, and send it on its way."""
+        self._unsettled[pending.correlation_id] = pending
+        if wait < self._shortest_wait or not self._sweeping.is_set():
+            self._hasten_sweep(wait)
         try:
             self._lanes.enqueue(pending)
         except BaseException:
             self._outcomes.forget(pending)
             raise
-        return pending.future
 
     def _deadlines(
         self, now: float, ack_timeout: Duration | None, timeout: Duration | None

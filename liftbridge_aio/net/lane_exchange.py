@@ -107,7 +107,7 @@ class LaneExchange(Exchange):
             self.attempted += len(messages) if whole else _begun(messages, written)
 
     def send_now(self, message: bytes) -> bool:
-        """Send a message at once if nothing has to be awaited for it; tell whether it is sent."""
+        """Send a small message if nothing has to be awaited for it; tell whether it is sent."""
         raw = self._call._stream  # noqa: SLF001 - pinned by a test
         # Credit may have come for a `send` that has not got to go on yet, within a message.
         if self._sending or self._left or self._broken is not None:
@@ -115,9 +115,11 @@ class LaneExchange(Exchange):
         if not raw.connection.write_ready.is_set():
             return False
         data = _framed((message,))
+        h2 = raw._h2_connection  # noqa: SLF001 - same
         try:
-            if raw._h2_connection.local_flow_control_window(self._number) < len(data):  # noqa: SLF001 - same
-                return False
+            credit = h2.local_flow_control_window(self._number)
+            if len(data) > min(credit, h2.max_outbound_frame_size):
+                return False  # it might get stuck halfway
             return self._write(data, 0, end=False) == len(data)
         except (CallFailure, H2Error, OSError):
             return False  # whoever waits for the call hears why

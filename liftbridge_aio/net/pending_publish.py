@@ -31,6 +31,8 @@ class PublishLane:
 
     stream: str
     partition: int
+    heads: tuple[bytes, ...]
+    """What its plain messages begin with, by ack policy; see `publish_head`."""
     session: PublishSession | None = None
     state: PublishLaneState = PublishLaneState.UNPROVEN
     unsettled: int = 0

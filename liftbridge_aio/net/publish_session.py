@@ -18,10 +18,14 @@ from typing import Final, NoReturn, Protocol
 import anyio
 
 from liftbridge_aio.errors import ClientClosed, LiftbridgeError, MalformedData
-from liftbridge_aio.model import AckPolicy
+from liftbridge_aio.model import Ack, AckPolicy
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.telemetry import Retried
-from liftbridge_aio.wire.codec import PublishReply, decode_publish_responses, encode_publish_request
+from liftbridge_aio.wire.codec import (
+    PublishRefusal,
+    decode_publish_responses,
+    encode_publish_request,
+)
 from liftbridge_aio.wire.rpc import PUBLISH_ASYNC
 
 from .connection import Connection
@@ -32,8 +36,8 @@ from .pending_publish import PendingPublish
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
-_BATCH_MESSAGES: Final = 64
-_BATCH_BYTES: Final = 64 * 1024
+_BATCH_MESSAGES: Final = 512
+_BATCH_BYTES: Final = 256 * 1024
 _MAX_WRITTEN_AHEAD: Final = 2048
 """Messages that may be written and not answered at once on one session. The rest of the window
 waits unwritten: the time for an ack runs from the write, and a server that acks some thousand
@@ -49,8 +53,11 @@ class SessionOwner(Protocol):
     def unsettled(self) -> Mapping[str, PendingPublish]:
         """The messages whose outcome is open, by correlation id, over all sessions."""
 
-    def answered(self, pending: PendingPublish, reply: PublishReply) -> None:
-        """Take the answer to a message."""
+    def acked(self, pending: PendingPublish, ack: Ack) -> None:
+        """Take the ack of a message."""
+
+    def refused(self, pending: PendingPublish, refusal: PublishRefusal) -> None:
+        """Take the refusal of a message."""
 
     def written(self, pending: PendingPublish) -> None:
         """Take note that a message with ack policy NONE was written."""
@@ -58,7 +65,7 @@ class SessionOwner(Protocol):
     def taken_back(self, pending: PendingPublish) -> None:
         """Take note that a message was cancelled before it was written."""
 
-    def refused_late(self, stream: str, partition: int, reply: PublishReply) -> None:
+    def refused_late(self, stream: str, partition: int, refusal: PublishRefusal) -> None:
         """Take the refusal of a message with ack policy NONE."""
 
     def session_lost(
@@ -167,8 +174,7 @@ class PublishSession:
     def forget(self, pending: PendingPublish) -> None:
         """Expect no answer to a message any more."""
         if pending.session is self:
-            pending.session = None
-            self.in_flight -= 1
+            self._left(pending)
             self._go_on()
 
     def _go_on(self) -> None:
@@ -325,24 +331,32 @@ class PublishSession:
         self._attempts = 0
         unsettled = self._unsettled
         try:
-            replies = decode_publish_responses(messages)
+            answers = decode_publish_responses(messages)
         except MalformedData as error:
             self.ended(CallFailure(Code.INTERNAL, str(error), Reach.UNKNOWN))
             return
-        for reply in replies:
-            pending = unsettled.get(reply.correlation_id)
+        owner = self._owner
+        for answer in answers:
+            pending = unsettled.get(answer.correlation_id)
             if pending is None or pending.session is not self:
-                self._unexpected(reply)
-            elif reply.ack is not None and reply.ack.stream != pending.lane.stream:
+                self._unexpected(answer)
+            elif isinstance(answer, PublishRefusal):
+                self._left(pending)
+                owner.refused(pending, answer)
+            elif answer.stream != pending.lane.stream:
                 # Another stream on the same subject stored the message too (W12).
                 self.stray_answers += 1
             else:
                 pending.session = None
                 self.in_flight -= 1
-                self._owner.answered(pending, reply)
+                owner.acked(pending, answer)
         self._go_on()
         if self._exchange is not None:
             self._exchange.drained(sum(map(len, messages)) + PREFIX_BYTES * len(messages))
+
+    def _left(self, pending: PendingPublish) -> None:
+        pending.session = None
+        self.in_flight -= 1
 
     def ended(self, failure: CallFailure) -> None:
         """End the serving over this link."""
@@ -351,16 +365,16 @@ class PublishSession:
         self._failure = failure
         self._serving.cancel()
 
-    def _unexpected(self, reply: PublishReply) -> None:
+    def _unexpected(self, answer: Ack | PublishRefusal) -> None:
         """Take an answer that no message waits for."""
-        barrier = self._barriers.get(reply.correlation_id)
-        place = self._unacked.recent.get(reply.correlation_id)
+        barrier = self._barriers.get(answer.correlation_id)
+        place = self._unacked.recent.get(answer.correlation_id)
         if barrier is not None:
             self._unacked.proven = barrier.unacked_before
             if not barrier.passed.done():
                 barrier.passed.set_result(None)
-        elif place is not None and reply.error_code is not None:
-            self._owner.refused_late(*place, reply)
+        elif place is not None and isinstance(answer, PublishRefusal):
+            self._owner.refused_late(*place, answer)
         else:
             self.stray_answers += 1
 

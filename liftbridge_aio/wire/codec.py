@@ -37,22 +37,10 @@ def encode_publish_request(
     correlation_id: str,
     expected_offset: int | None,
 ) -> bytes:
-    """Make the bytes of a PublishRequest; an expected offset of None is sent as -1, unchecked.
-
-    Encoded protobuf messages that are joined merge, so what many messages have in common is encoded
-    once, and only the rest is written here.
-    """
-    correlation = correlation_id.encode()
-    parts = [
-        _common_part(stream, partition, ack_policy),
-        _UNCHECKED if expected_offset is None else _expectation(expected_offset),
-        b"\x3a",
-        _varint(len(correlation)),
-        correlation,
-        b"\x12",
-        _varint(len(value)),
-        value,
-    ]
+    """Make the bytes of a PublishRequest; an expected offset of None is sent as -1, unchecked."""
+    expected = UNCHECKED_OFFSET if expected_offset is None else expected_offset
+    head = publish_head(stream, partition, ack_policy, expected)
+    parts = [encode_with_head(head, value, correlation_id)]
     if key:
         parts += b"\x0a", _varint(len(key)), key
     if headers:
@@ -61,21 +49,35 @@ def encode_publish_request(
     return b"".join(parts)
 
 
-@lru_cache(maxsize=1024)
-def _common_part(stream: str, partition: int, ack_policy: AckPolicy) -> bytes:
-    return _encoded(stream=stream, partition=partition, ack_policy=ack_policy)
+def publish_head(
+    stream: str, partition: int, ack_policy: AckPolicy, expected_offset: int = UNCHECKED_OFFSET
+) -> bytes:
+    """Make what all PublishRequests to a partition have in common; for `encode_with_head`."""
+    request = WirePublishRequest(
+        stream=stream, partition=partition, ack_policy=ack_policy, expected_offset=expected_offset
+    )
+    head: bytes = request.SerializeToString()
+    return head
 
 
-def _expectation(expected_offset: int) -> bytes:
-    return _encoded(expected_offset=expected_offset)
+def encode_with_head(head: bytes, value: bytes, correlation_id: str) -> bytes:
+    """Make the bytes of a PublishRequest that has no key, headers or expected offset.
 
-
-def _encoded(**fields: str | int) -> bytes:
-    data: bytes = WirePublishRequest(**fields).SerializeToString()
-    return data
-
-
-_UNCHECKED: Final = _expectation(UNCHECKED_OFFSET)
+    Encoded protobuf messages that are joined merge, so what many messages have in common is encoded
+    once, and only the rest is written here.
+    """
+    correlation = correlation_id.encode()
+    return b"".join(
+        (
+            head,
+            b"\x3a",
+            _varint(len(correlation)),
+            correlation,
+            b"\x12",
+            _varint(len(value)),
+            value,
+        )
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -89,16 +91,15 @@ def _varint(number: int) -> bytes:
 
 
 @dataclass(slots=True)
-class PublishReply:
-    """A PublishResponse: an ack, or the code and text of an error (W8)."""
+class PublishRefusal:
+    """A PublishResponse that says no."""
 
     correlation_id: str
-    ack: Ack | None = None
-    error_code: int | None = None
-    error_text: str = ""
+    code: int
+    text: str
 
 
-def decode_publish_response(data: bytes) -> PublishReply:
+def decode_publish_response(data: bytes) -> Ack | PublishRefusal:
     """Read a PublishResponse.
 
     The presence of an error is tested first: errors carry a dummy ack, and code 0 is an error
@@ -108,13 +109,13 @@ def decode_publish_response(data: bytes) -> PublishReply:
         MalformedData: the bytes are no PublishResponse.
     """
     try:
-        return _publish_reply(WirePublishResponse.FromString(data))
+        return _answer(WirePublishResponse.FromString(data))
     except PARSE_ERRORS as error:
         text = f"a publish response of {len(data)} bytes cannot be read"
         raise MalformedData(text) from error
 
 
-def decode_publish_responses(datas: Sequence[bytes]) -> list[PublishReply]:
+def decode_publish_responses(datas: Sequence[bytes]) -> Sequence[Ack | PublishRefusal]:
     """Read many PublishResponses.
 
     Raises:
@@ -123,31 +124,32 @@ def decode_publish_responses(datas: Sequence[bytes]) -> list[PublishReply]:
     if len(datas) >= _MIN_ACKS_IN_COLUMNS:
         rows = ack_rows(datas)
         if rows is not None:
-            return _good_replies(rows)
-    replies: list[PublishReply] = []
+            return _acks(rows)
+    answers: list[Ack | PublishRefusal] = []
     for data in datas:
         try:
-            replies.append(decode_publish_response(data))
+            answers.append(decode_publish_response(data))
         except MalformedData as error:
-            text = f"response {len(replies)} of {len(datas)}: {error}"
+            text = f"response {len(answers)} of {len(datas)}: {error}"
             raise MalformedData(text) from error
-    return replies
+    return answers
 
 
-def _publish_reply(response: Any) -> PublishReply:
+def _answer(response: Any) -> Ack | PublishRefusal:
     if response.HasField("async_error"):
         failed = response.async_error
-        return PublishReply(response.correlation_id, None, failed.code, failed.message)
+        return PublishRefusal(response.correlation_id, failed.code, failed.message)
     if not response.HasField("ack"):
-        text = "a publish response holds neither an ack nor an error"
-        raise MalformedData(text)
+        raise MalformedData("a publish response holds neither an ack nor an error")
     ack = _ack(response.ack)
-    return PublishReply(ack.correlation_id or response.correlation_id, ack)
+    if not ack.correlation_id:
+        ack.correlation_id = response.correlation_id
+    return ack
 
 
-def _good_replies(rows: Iterable[AckRow]) -> list[PublishReply]:
-    replies: list[PublishReply] = []
-    new_ack, new_reply = Ack.__new__, PublishReply.__new__  # __init__ would cost as much again
+def _acks(rows: Iterable[AckRow]) -> list[Ack]:
+    acks: list[Ack] = []
+    new_ack = Ack.__new__  # __init__ would cost as much again
     ok = AckError.OK
     for row in rows:
         ack = new_ack(Ack)
@@ -157,21 +159,15 @@ def _good_replies(rows: Iterable[AckRow]) -> list[PublishReply]:
             ack.msg_subject,
             ack.offset,
             ack.ack_inbox,
-            correlation_id,
+            ack.correlation_id,
             policy,
             ack.reception_timestamp,
             ack.commit_timestamp,
         ) = row
-        ack.correlation_id = correlation_id
         ack.ack_policy = _POLICIES.get(policy, AckPolicy.LEADER)
         ack.ack_error = ok
-        reply = new_reply(PublishReply)
-        reply.correlation_id = correlation_id
-        reply.ack = ack
-        reply.error_code = None
-        reply.error_text = ""
-        replies.append(reply)
-    return replies
+        acks.append(ack)
+    return acks
 
 
 def _ack(ack: Any) -> Ack:

@@ -24,7 +24,7 @@ from liftbridge_aio.testing import FaultProxy
 def refusals(client: Client, stream: str, partition: int = 0) -> int:
     """How often the broker has said by now that it does not know the stream."""
     assert client._parts is not None
-    return client._parts.publisher._lanes._lanes[stream, partition].tries
+    return client._parts.publisher._lanes.known[stream, partition].tries
 
 
 def assert_in_order(outcomes: Outcomes, published: range) -> None:

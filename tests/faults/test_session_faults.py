@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from faults.support import BOUND, QUICK, eventually, in_flight, nothing_left_behind, within
-from liftbridge_aio import AckPolicy, Client, ClientOptions, PublishOutcomeUnknown
+from liftbridge_aio import Ack, AckPolicy, Client, ClientOptions, PublishOutcomeUnknown
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.net import publish_session
-from liftbridge_aio.wire.codec import PublishReply, decode_publish_responses
+from liftbridge_aio.wire.codec import PublishRefusal, decode_publish_responses
 
 OPTIONS = ClientOptions(backoff=QUICK)
 
@@ -22,7 +22,7 @@ async def test_an_unforeseen_exception(
     """Any will do; here one comes from where acks are read."""
     faults = ["a fault"]
 
-    def faulty(datas: Sequence[bytes]) -> list[PublishReply]:
+    def faulty(datas: Sequence[bytes]) -> Sequence[Ack | PublishRefusal]:
         if faults:
             raise LookupError(faults.pop())
         return decode_publish_responses(datas)

@@ -7,7 +7,7 @@ from typing import Any
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import Ack, AckError, AckPolicy, Message
 from liftbridge_aio.wire import proto
-from liftbridge_aio.wire.codec import PublishReply
+from liftbridge_aio.wire.codec import PublishRefusal
 from liftbridge_aio.wire.field_types import wrong_field
 
 
@@ -50,29 +50,26 @@ def decode_message(data: bytes) -> Message:
     )
 
 
-def decode_publish_response(data: bytes) -> PublishReply:
+def decode_publish_response(data: bytes) -> Ack | PublishRefusal:
     wire = _parsed(proto.PublishResponse, data)
     error, ack = wire.async_error, wire.ack
     if error is not None:
-        return PublishReply(wire.correlation_id, None, int(error.code), error.message)
+        return PublishRefusal(wire.correlation_id, int(error.code), error.message)
     if ack is None:
         text = "neither an ack nor an error"
         raise MalformedData(text)
     policy, code = int(ack.ack_policy), int(ack.ack_error)
-    return PublishReply(
+    return Ack(
+        ack.stream,
+        ack.partition_subject,
+        ack.msg_subject,
+        ack.offset,
+        ack.ack_inbox,
         ack.correlation_id or wire.correlation_id,
-        Ack(
-            ack.stream,
-            ack.partition_subject,
-            ack.msg_subject,
-            ack.offset,
-            ack.ack_inbox,
-            ack.correlation_id,
-            AckPolicy(policy) if policy in set(AckPolicy) else AckPolicy.LEADER,
-            ack.reception_timestamp,
-            ack.commit_timestamp,
-            AckError(code) if code in set(AckError) else AckError.UNKNOWN,
-        ),
+        AckPolicy(policy) if policy in set(AckPolicy) else AckPolicy.LEADER,
+        ack.reception_timestamp,
+        ack.commit_timestamp,
+        AckError(code) if code in set(AckError) else AckError.UNKNOWN,
     )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import Ack, AckError, AckPolicy, Message
 from liftbridge_aio.wire import proto
 from liftbridge_aio.wire.codec import (
-    PublishReply,
+    PublishRefusal,
     ack_from_wire,
     decode_message,
     decode_publish_response,
@@ -140,9 +141,8 @@ def test_messages_are_read_as_protobuf_writes_them(wire: Any) -> None:
 @given(wire_acks, texts)
 def test_acks_are_read_as_protobuf_writes_them(wire: Any, correlation_id: str) -> None:
     response = WireResponse(ack=wire, correlationId=correlation_id)
-    assert decode_publish_response(response.SerializeToString()) == PublishReply(
-        wire.correlationId or correlation_id, ours(wire)
-    )
+    expected = replace(ours(wire), correlation_id=wire.correlationId or correlation_id)
+    assert decode_publish_response(response.SerializeToString()) == expected
 
 
 @given(st.none() | wire_acks, st.integers(0, 7), texts, texts)
@@ -152,8 +152,8 @@ def test_an_error_beats_the_ack_that_comes_with_it(
     response = WireResponse(
         ack=wire, asyncError={"code": code, "message": text}, correlationId=correlation_id
     )
-    assert decode_publish_response(response.SerializeToString()) == PublishReply(
-        correlation_id, None, code, text
+    assert decode_publish_response(response.SerializeToString()) == PublishRefusal(
+        correlation_id, code, text
     )
 
 
@@ -161,15 +161,15 @@ def test_an_empty_error_is_an_error_with_code_zero() -> None:
     response = WireResponse(ack=WireAck(), correlationId="1")
     response.asyncError.SetInParent()
     reply = decode_publish_response(response.SerializeToString())
-    assert reply == PublishReply("1", None, 0, "")
+    assert reply == PublishRefusal("1", 0, "")
 
 
 def test_codes_of_future_servers_are_kept_or_count_as_unknown() -> None:
     refusal = WireResponse(asyncError={"code": 99})
-    assert decode_publish_response(refusal.SerializeToString()).error_code == 99
+    assert decode_publish_response(refusal.SerializeToString()) == PublishRefusal("", 99, "")
     nack = WireResponse(ack={"ackError": 99, "ackPolicy": 99})
-    ack = decode_publish_response(nack.SerializeToString()).ack
-    assert ack is not None
+    ack = decode_publish_response(nack.SerializeToString())
+    assert isinstance(ack, Ack)
     assert ack.ack_error is AckError.UNKNOWN
     assert ack.ack_policy is AckPolicy.LEADER
 
@@ -232,11 +232,10 @@ def test_garbage_is_malformed_or_a_sound_answer(data: bytes) -> None:
     except MalformedData:
         return
     assert type(reply.correlation_id) is str
-    assert type(reply.error_text) is str
-    if reply.ack is None:
-        assert type(reply.error_code) is int
+    if isinstance(reply, PublishRefusal):
+        assert (type(reply.code), type(reply.text)) == (int, str)
         return
-    ack = reply.ack
+    ack = reply
     numbers = (ack.offset, ack.reception_timestamp, ack.commit_timestamp)
     texts = (ack.stream, ack.partition_subject, ack.msg_subject, ack.ack_inbox, ack.correlation_id)
     assert [type(number) for number in numbers] == [int] * 3

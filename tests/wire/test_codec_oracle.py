@@ -13,7 +13,7 @@ from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import Ack, AckError, AckPolicy, Message
 from liftbridge_aio.wire import proto
 from liftbridge_aio.wire.codec import (
-    PublishReply,
+    PublishRefusal,
     decode_message,
     decode_publish_response,
     encode_publish_request,
@@ -56,28 +56,25 @@ def protobuf_message(data: bytes) -> Message:
     )
 
 
-def protobuf_response(data: bytes) -> PublishReply:
+def protobuf_response(data: bytes) -> Ack | PublishRefusal:
     wire = parsed(WireResponse, data)
     if wire.HasField("asyncError"):
-        return PublishReply(wire.correlationId, None, wire.asyncError.code, wire.asyncError.message)
+        return PublishRefusal(wire.correlationId, wire.asyncError.code, wire.asyncError.message)
     if not wire.HasField("ack"):
         text = "neither"
         raise MalformedData(text)
     ack = wire.ack
-    return PublishReply(
+    return Ack(
+        ack.stream,
+        ack.partitionSubject,
+        ack.msgSubject,
+        ack.offset,
+        ack.ackInbox,
         ack.correlationId or wire.correlationId,
-        Ack(
-            ack.stream,
-            ack.partitionSubject,
-            ack.msgSubject,
-            ack.offset,
-            ack.ackInbox,
-            ack.correlationId,
-            AckPolicy(ack.ackPolicy) if ack.ackPolicy in set(AckPolicy) else AckPolicy.LEADER,
-            ack.receptionTimestamp,
-            ack.commitTimestamp,
-            AckError(ack.ackError) if ack.ackError in set(AckError) else AckError.UNKNOWN,
-        ),
+        AckPolicy(ack.ackPolicy) if ack.ackPolicy in set(AckPolicy) else AckPolicy.LEADER,
+        ack.receptionTimestamp,
+        ack.commitTimestamp,
+        AckError(ack.ackError) if ack.ackError in set(AckError) else AckError.UNKNOWN,
     )
 
 
