@@ -18,7 +18,7 @@ Command = Callable[[list[str]], list[str]]
 _FILL_TIMEOUT: Final = 300.0
 _FILL_WINDOW: Final = 10_000
 _KILL_TIMEOUT: Final = 5.0
-_LAST_WORDS: Final = 300
+_LONGEST: Final = 300
 
 
 class FillFailed(Exception):
@@ -56,8 +56,9 @@ def run_program(
             raise
     after = cpu_seconds(server_pids)
     if process.returncode != 0:
-        words = complaints.strip() or output.strip()
-        return Failed(f"exit code {process.returncode}: {words[-_LAST_WORDS:]}")
+        # The last line only: those before it are where it happened, and full of paths.
+        *_, words = ("", *(complaints.strip() or output.strip()).splitlines())
+        return Failed(f"exit code {process.returncode}: {words[:_LONGEST]}")
     try:
         outcome = parse(output)
     except BadOutput as error:
