@@ -166,6 +166,7 @@ class ClientOptions:
         _in_range(self, 1, _INT64_MAX, "max_in_flight", "max_in_flight_bytes", "max_buffered_bytes")
         _in_range(self, 1, 2**32 - 1, "max_message_bytes", "max_receive_bytes")
         check_type(self.backoff, Backoff, "backoff is a Backoff")
+        check_type(self.data_lane, bool, "data_lane is True or False")
         for name in ("partitioner", "address_map"):
             if getattr(self, name) is not None:
                 check_callable(getattr(self, name), name)
@@ -175,7 +176,7 @@ class ClientOptions:
         """Read options from `LIFTBRIDGE_…` variables, for example `LIFTBRIDGE_CALL_TIMEOUT=20`.
 
         The name is the field's in capitals. Numbers only: fields that take objects cannot be set
-        this way. A `resubscribe_timeout` of `none` tries for ever.
+        this way. A `resubscribe_timeout` of `none` tries for ever; `data_lane` is 0 or 1.
 
         Args:
             environ: where to look; None means the process's environment.
@@ -192,16 +193,20 @@ class ClientOptions:
                 continue
             try:
                 values[field.name] = _from_text(field.name, text)
-            except ValueError:
-                message = f"{variable} must be a number, not {text!r}"
+            except (KeyError, ValueError):
+                wanted = "0 or 1" if field.name == "data_lane" else "a number"
+                message = f"{variable} must be {wanted}, not {text!r}"
                 raise InvalidRequest(message) from None
         return cls(**values)
 
 
+_SWITCH: Final = {"0": False, "false": False, "1": True, "true": True}
 _NOT_FROM_ENV: Final = frozenset({"backoff", "partitioner", "hook", "address_map"})
 
 
 def _from_text(name: str, text: str) -> float | int | None:
+    if name == "data_lane":
+        return _SWITCH[text.strip().lower()]
     if name == "resubscribe_timeout" and text.strip().lower() == "none":
         return None
     return int(text) if name.startswith("max_") else float(text)

@@ -155,6 +155,18 @@ def test_every_number_can_be_set_in_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "chosen"), [("0", False), ("false", False), ("1", True), (" True ", True)]
+)
+def test_the_data_lane_can_be_switched_off_in_the_environment(text: str, chosen: bool) -> None:
+    assert ClientOptions.from_env({"LIFTBRIDGE_DATA_LANE": text}).data_lane is chosen
+
+
+def test_the_data_lane_is_a_matter_of_yes_or_no() -> None:
+    with pytest.raises(TypeError, match="data_lane"):
+        client_options(data_lane="no")
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("call_timeout", "soon"),
@@ -165,6 +177,7 @@ def test_every_number_can_be_set_in_the_environment() -> None:
         ("max_in_flight", "none"),
         ("max_in_flight", ""),
         ("max_in_flight", "0"),
+        ("data_lane", "2"),
     ],
 )
 def test_bad_values_in_the_environment_are_named(name: str, text: str) -> None:

@@ -211,6 +211,7 @@ def test_positions_are_made_by_name() -> None:
         ("health_interval", 10),
         ("max_in_flight", 16_384),
         ("max_in_flight_bytes", 64 * 2**20),
+        ("data_lane", True),
     ],
 )
 def test_the_defaults_are_the_promised_ones(option: str, default: float) -> None:
