@@ -35,29 +35,26 @@ class ReadBudget:
         self._subscriptions = 0
         self._held = 0
         self._crowded = False
+        self.share = 0
+        """Bytes that each subscription may hold in each place just now."""
+        self._change(0)
 
     @property
     def subscriptions(self) -> int:
         """How many subscriptions share the budget."""
         return self._subscriptions
 
-    @property
-    def share(self) -> int:
-        """Bytes that each subscription may hold in each place just now."""
-        if self._crowded:
-            return _NARROWEST
-        rounded = 1 << max(self._subscriptions - 1, 0).bit_length()
-        return min(max(self._total // (2 * self._places * rounded), _NARROWEST), _WIDEST)
-
     def account(self, difference: int) -> bool:
         """Count bytes that came to a subscription, or left it; tell whether the shares changed."""
-        before = self.share
         self._held += difference * self._places
         if self._crowded:
-            self._crowded = 2 * self._held > self._total
+            crowded = 2 * self._held > self._total
         else:
-            self._crowded = 4 * self._held >= 3 * self._total
-        return self.share != before
+            crowded = 4 * self._held >= 3 * self._total
+        if crowded is self._crowded:
+            return False
+        self._crowded = crowded
+        return self._change(0)
 
     def join(self) -> bool:
         """Count one subscription more; tell whether the shares changed."""
@@ -70,4 +67,7 @@ class ReadBudget:
     def _change(self, difference: int) -> bool:
         before = self.share
         self._subscriptions += difference
+        rounded = 1 << max(self._subscriptions - 1, 0).bit_length()
+        fair = self._total // (2 * self._places * rounded)
+        self.share = _NARROWEST if self._crowded else min(max(fair, _NARROWEST), _WIDEST)
         return self.share != before
