@@ -154,7 +154,7 @@ def test_a_command_exists_and_takes_these_arguments(line: str) -> None:
 
 def test_every_command_is_shown() -> None:
     shown = {line.split()[1] for line in COMMANDS}
-    assert shown == {"broker", "demo", "publish", "subscribe", "streams", "cursor"}
+    assert shown == {"bench", "broker", "demo", "publish", "subscribe", "streams", "cursor"}
 
 
 # Tables
