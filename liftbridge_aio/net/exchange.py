@@ -166,9 +166,12 @@ class Exchange:
                     if prefix:
                         length = int.from_bytes(prefix[1:], "big")
                         self._check_prefix(prefix, length)
-                        return await raw.recv_data(length)
-                except AssertionError:  # how grpclib tells that a stream has ended too early
-                    whole = False
+                        message = await raw.recv_data(length)
+                        whole = len(message) == length
+                        if whole:
+                            return message
+                except AssertionError:  # how grpclib tells that a stream has ended too early,
+                    whole = False  # unless it has just nothing more: then it gives nothing
             self._check_status()
             if not whole:
                 raise CallFailure(Code.INTERNAL, INCOMPLETE)

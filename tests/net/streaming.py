@@ -13,9 +13,19 @@ from liftbridge_aio.net.protocol import BrokerProtocol
 from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.status import CallFailure
 from liftbridge_aio.wire.rpc import PUBLISH_ASYNC, Rpc
-from net.scripted_peer import BOUND, MemoryTransport, Peer, PeerServer, PeerStream
+from net.scripted_peer import (
+    BOUND,
+    MemoryTransport,
+    Peer,
+    PeerServer,
+    PeerStream,
+    grpc_message,
+)
 
 PATHS: Final = ("lane", "plain")
+
+MESSAGES: Final = [b"", b"one", b"t" * 300, b"\x00\x01" * 500, b"last"]
+BODY: Final = b"".join(map(grpc_message, MESSAGES))
 
 
 class Recorder:
@@ -206,3 +216,23 @@ async def _nothing_left(calls: Calls, before: set[asyncio.Task[Any]]) -> None:
     assert calls.protocol.processor.streams == {}
     assert calls.protocol._users == {}
     assert calls.peer.violations == []
+
+
+def happen(calls: Calls, what: str, stream: PeerStream | None = None) -> None:
+    """Let something happen that ends calls."""
+    if what == "cut":
+        calls.on_socket.cut()
+    elif what == "close":
+        calls.link.close()
+    elif what == "fail":
+        calls.link.fail("the test says so")
+    elif what == "goaway":
+        calls.peer.go_away()
+        calls.send()
+    else:
+        assert stream is not None
+        if what == "reset":
+            calls.peer.reset(stream)
+        else:
+            calls.peer.end(stream, 5, "gone")
+        calls.send()
