@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 import hypothesis
 import pytest
 
+from liftbridge_aio import client_parts
 from liftbridge_aio.net import pool
 from servers.build import (
     ServerUnavailable,
@@ -84,7 +85,8 @@ def data_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     The plain path is taken as it would be with a grpclib of unknown shape, whatever the options.
     """
     path: str = request.param
-    monkeypatch.setattr(pool, "data_lane_available", lambda: path == "lane")
+    for module in (client_parts, pool):
+        monkeypatch.setattr(module, "data_lane_available", lambda: path == "lane")
     return path
 
 

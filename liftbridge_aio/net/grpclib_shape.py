@@ -21,13 +21,25 @@ _ATTRIBUTES: Final = (
     (protocol.Connection, ("feed", "flush", "is_closing", "create_stream")),
     (protocol.EventsProcessor, ("register", "close", "process", "process_data_received")),
     (protocol.Stream, ("send_request", "reset_nowait", "__ended__", "__terminated__")),
-    (protocol.H2Protocol, ("connection_made", "data_received", "connection_lost")),
-    (client.Stream, ("send_request", "recv_initial_metadata", "_maybe_raise", "__aexit__")),
+    (
+        client.Stream,
+        (
+            "send_request",
+            "recv_initial_metadata",
+            "_raise_for_status",
+            "_raise_for_content_type",
+            "_maybe_raise",
+            "__aexit__",
+        ),
+    ),
     (H2Connection, ("send_data", "data_to_send", "local_flow_control_window")),
 )
 _NAMES_USED: Final = (
     (protocol.Stream.__ended__, {"buffer", "eof"}),
     (protocol.Stream.__terminated__, {"wrapper", "cancel"}),
+    (protocol.H2Protocol.connection_made, {"connection", "processor"}),
+    (protocol.H2Protocol.data_received, {"connection", "feed", "process", "processor"}),
+    (protocol.EventsProcessor.process_response_received, {"headers", "headers_received"}),
     (protocol.Connection.__init__, {"_connection", "_transport", "write_ready"}),
     (protocol.Stream.__init__, {"_h2_connection", "_transport", "window_updated", "trailers"}),
     (H2Connection.__init__, {"max_outbound_frame_size"}),
