@@ -84,7 +84,7 @@ def data_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
     The plain path is taken as it would be with a grpclib of unknown shape, whatever the options.
     """
-    path: str = request.param
+    path: str = getattr(request, "param", "lane")
     for module in (client_parts, pool):
         monkeypatch.setattr(module, "data_lane_available", lambda: path == "lane")
     return path

@@ -15,8 +15,13 @@ from servers.node import LiftbridgeNode, Server
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests that go through the client on the data lane and on the plain path."""
     if "test_client_" in metafunc.module.__name__:
-        metafunc.fixturenames.append("data_path")
         metafunc.parametrize("data_path", ["lane", "plain"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def _on_each_path(data_path: str) -> str:
+    """Before any client is made."""
+    return data_path
 
 
 @pytest.fixture
