@@ -8,7 +8,7 @@ wrapper.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Self
 
 from grpclib.client import Channel
@@ -106,23 +106,30 @@ class LaneExchange(Exchange):
             whole = written == len(data)
             self.attempted += len(messages) if whole else _begun(messages, written)
 
-    def send_now(self, message: bytes) -> bool:
-        """Send a small message if nothing has to be awaited for it; tell whether it is sent."""
+    @property
+    def room(self) -> int:
+        """Bytes that `send_now` takes, prefixes included; 0 if something has to be awaited."""
         raw = self._call._stream  # noqa: SLF001 - pinned by a test
         # Credit may have come for a `send` that has not got to go on yet, within a message.
         if self._sending or self._left or self._broken is not None:
-            return False
-        if not raw.connection.write_ready.is_set():
-            return False
-        data = _framed((message,))
-        h2 = raw._h2_connection  # noqa: SLF001 - same
+            return 0
+        if not raw.connection.write_ready.is_set() or raw.connection.is_closing():
+            return 0
         try:
-            credit = h2.local_flow_control_window(self._number)
-            if len(data) > min(credit, h2.max_outbound_frame_size):
-                return False  # it might get stuck halfway
+            credit: int = raw._h2_connection.local_flow_control_window(self._number)  # noqa: SLF001 - same
+        except H2Error:
+            return 0  # whoever waits for the call hears why
+        return max(min(credit, _BURST_BYTES), 0)
+
+    def send_now(self, messages: Sequence[bytes]) -> bool:
+        """Send messages at once if there is room for all of them; tell whether they are sent."""
+        data = _framed(messages)
+        if len(data) > self.room:
+            return False  # one of them might get stuck halfway
+        try:
             return self._write(data, 0, end=False) == len(data)
         except (CallFailure, H2Error, OSError):
-            return False  # whoever waits for the call hears why
+            return False  # as above
 
     def _write(self, data: bytes, start: int, *, end: bool) -> int:
         """Write as much as the server gives credit for, if any; return how much."""
@@ -281,7 +288,7 @@ class LaneExchange(Exchange):
         super().leave()
 
 
-def _framed(messages: Iterable[bytes]) -> bytes:
+def _framed(messages: Sequence[bytes]) -> bytes:
     """Put the prefix of gRPC before each message: no compression, and the length."""
     pieces: list[bytes] = []
     for message in messages:

@@ -38,6 +38,9 @@ logger = logging.getLogger("liftbridge_aio.publisher")
 
 _BATCH_MESSAGES: Final = 512
 _BATCH_BYTES: Final = 256 * 1024
+_WRITTEN_AT_ONCE: Final = 64
+"""How many messages are not left to the writer, which gets its turn only when the program waits for
+something."""
 _MAX_WRITTEN_AHEAD: Final = 2048
 """Messages that may be written and not answered at once on one session. The rest of the window
 waits unwritten: the time for an ack runs from the write, and a server that acks some thousand
@@ -160,16 +163,29 @@ class PublishSession:
         return self._unacked.unproven
 
     def submit(self, pending: PendingPublish) -> None:
-        """Write a message at once if nothing else is on its way, else queue it for the writer."""
-        if not self.in_flight and not self.outbox and pending.policy is not AckPolicy.NONE:
-            exchange = self._exchange
-            if isinstance(exchange, LaneExchange) and exchange.send_now(pending.payload):
-                pending.ack_by = self._loop.time() + pending.ack_timeout
-                pending.session = self
-                self.in_flight = 1
-                return
-        self.outbox.append(pending)
-        self._work.set()
+        """Take a message: it is written at once if that helps, else by the writer.
+
+        It helps where nothing else is on its way, and where so many wait that the server would
+        otherwise be idle while the program goes on publishing.
+        """
+        outbox = self.outbox
+        outbox.append(pending)
+        waiting = len(outbox)
+        if not waiting % _WRITTEN_AT_ONCE or (waiting == 1 and not self.in_flight):
+            self._write_now()
+        if outbox:
+            self._work.set()
+
+    def _write_now(self) -> None:
+        """Write what waits, as far as nothing has to be awaited for it."""
+        exchange = self._exchange
+        if not isinstance(exchange, LaneExchange):
+            return
+        batch = self._next_batch(exchange.room)
+        if batch and not exchange.send_now([item.payload for item in batch]):
+            self._not_written(batch)
+        if self._sending:
+            self._settle_unacked()
 
     def forget(self, pending: PendingPublish) -> None:
         """Expect no answer to a message any more."""
@@ -273,15 +289,24 @@ class PublishSession:
                 self._work.clear()
                 await self._work.wait()
 
-    def _next_batch(self) -> list[PendingPublish | _Barrier]:
-        """Take from the outbox what may be written now, marked as written."""
+    def _next_batch(self, max_bytes: int | None = None) -> list[PendingPublish | _Barrier]:
+        """Take from the outbox what may be written now, marked as written.
+
+        Args:
+            max_bytes: the most that may be taken, prefixes included; None for a batch that may
+                have to wait.
+        """
         now = self._loop.time()
         batch: list[PendingPublish | _Barrier] = []
         outbox = self.outbox
         size = 0
         room = min(_BATCH_MESSAGES, _MAX_WRITTEN_AHEAD - self.in_flight)
         while outbox and len(batch) < room and size < _BATCH_BYTES:
-            item = outbox.popleft()
+            item = outbox[0]
+            size += len(item.payload) + PREFIX_BYTES
+            if max_bytes is not None and size > max_bytes:
+                break
+            del outbox[0]
             if isinstance(item, PendingPublish):
                 if item.future.done():
                     self._owner.taken_back(item)
@@ -294,7 +319,6 @@ class PublishSession:
                     self.in_flight += 1
             elif not self._mark(item):
                 continue
-            size += len(item.payload)
             batch.append(item)
         return batch
 
