@@ -33,10 +33,13 @@ class PublishWindow:
 
     def try_enter(self, size: int) -> bool:
         """Take room for a message of `size` bytes if there is some and nobody waits before."""
-        if self.waiting or not self._fits(size):
+        messages, total = self.messages, self.bytes + size
+        if self.waiting or (
+            messages and (messages >= self._max_messages or total > self._max_bytes)
+        ):
             return False
-        self.messages += 1
-        self.bytes += size
+        self.messages = messages + 1
+        self.bytes = total
         return True
 
     async def enter(self, size: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -35,7 +36,7 @@ logger = logging.getLogger("liftbridge_aio.publisher")
 
 _SWEEPS_A_WAIT: Final = 5
 """How often messages are looked at within the shortest time that one of them may wait."""
-_LONGEST_WAIT: Final = 1.25
+_SLOWEST_SWEEP: Final = 0.25
 _QUICKEST_SWEEP: Final = 0.01
 
 
@@ -71,7 +72,7 @@ class Publisher:
         self._id_prefix = secrets.token_hex(6)
         self._id_count = 0
         self._sweeping = asyncio.Event()
-        self._shortest_wait = _LONGEST_WAIT
+        self._shortest_wait = math.inf
         self._closed = False
         self._arriving: set[asyncio.Future[None]] = set()
         """Publishes that ask for the number of partitions before they can be registered."""
@@ -224,7 +225,7 @@ class Publisher:
     def _register(self, pending: PendingPublish, wait: float) -> None:
         """Take in a message that may wait for `wait` seconds, and send it on its way."""
         self._unsettled[pending.correlation_id] = pending
-        if wait < self._shortest_wait or not self._sweeping.is_set():
+        if wait < self._shortest_wait:
             self._hasten_sweep(wait)
         try:
             self._lanes.enqueue(pending)
@@ -326,10 +327,11 @@ class Publisher:
         """Look for messages whose time is up: one look for all, instead of a timer each."""
         while True:
             await self._sweeping.wait()
-            await asyncio.sleep(max(self._shortest_wait / _SWEEPS_A_WAIT, _QUICKEST_SWEEP))
+            wait = min(self._shortest_wait / _SWEEPS_A_WAIT, _SLOWEST_SWEEP)
+            await asyncio.sleep(max(wait, _QUICKEST_SWEEP))
             self._lanes.expire(self._loop.time())
             if not self._unsettled:
-                self._shortest_wait = _LONGEST_WAIT
+                self._shortest_wait = math.inf
                 self._sweeping.clear()
 
     # Flushing and closing

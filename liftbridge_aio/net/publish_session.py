@@ -36,6 +36,7 @@ from .pending_publish import PendingPublish
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
+_NO_ACK: Final = AckPolicy.NONE  # looked at for every message, and enums are slow to look into
 _BATCH_MESSAGES: Final = 512
 _BATCH_BYTES: Final = 256 * 1024
 _WRITTEN_AT_ONCE: Final = 64
@@ -313,7 +314,7 @@ class PublishSession:
                     continue
                 item.ack_by = now + item.ack_timeout
                 item.session = self
-                if item.policy is AckPolicy.NONE:
+                if item.policy is _NO_ACK:
                     self._sending.append(item)
                 else:
                     self.in_flight += 1
@@ -338,7 +339,7 @@ class PublishSession:
         for item in reversed(rest):
             if isinstance(item, PendingPublish):
                 item.session = None
-                if item.policy is not AckPolicy.NONE:
+                if item.policy is not _NO_ACK:
                     self.in_flight -= 1
             self.outbox.appendleft(item)
         self._sending = [item for item in self._sending if item.session is self]

@@ -150,7 +150,7 @@ def _answer(response: Any) -> Ack | PublishRefusal:
 def _acks(rows: Iterable[AckRow]) -> list[Ack]:
     acks: list[Ack] = []
     new_ack = Ack.__new__  # __init__ would cost as much again
-    ok = AckError.OK
+    ok, leader = AckError.OK, AckPolicy.LEADER
     for row in rows:
         ack = new_ack(Ack)
         (
@@ -164,7 +164,7 @@ def _acks(rows: Iterable[AckRow]) -> list[Ack]:
             ack.reception_timestamp,
             ack.commit_timestamp,
         ) = row
-        ack.ack_policy = _POLICIES.get(policy, AckPolicy.LEADER)
+        ack.ack_policy = _POLICIES.get(policy, leader)
         ack.ack_error = ok
         acks.append(ack)
     return acks
