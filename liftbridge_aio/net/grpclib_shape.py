@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from grpclib import client, protocol
 from h2.connection import H2Connection
+from h2.stream import H2Stream
 
 logger = logging.getLogger("liftbridge_aio.net")
 
@@ -32,7 +33,7 @@ _ATTRIBUTES: Final = (
             "__aexit__",
         ),
     ),
-    (H2Connection, ("send_data", "data_to_send", "local_flow_control_window")),
+    (H2Connection, ("data_to_send", "local_flow_control_window")),
 )
 _NAMES_USED: Final = (
     (protocol.Stream.__ended__, {"buffer", "eof"}),
@@ -42,7 +43,9 @@ _NAMES_USED: Final = (
     (protocol.EventsProcessor.process_response_received, {"headers", "headers_received"}),
     (protocol.Connection.__init__, {"_connection", "_transport", "write_ready"}),
     (protocol.Stream.__init__, {"_h2_connection", "_transport", "window_updated", "trailers"}),
-    (H2Connection.__init__, {"max_outbound_frame_size"}),
+    (H2Connection.__init__, {"max_outbound_frame_size", "outbound_flow_control_window", "streams"}),
+    (H2Connection.send_data, {"streams", "outbound_flow_control_window"}),
+    (H2Stream.send_data, {"state_machine", "process_input", "outbound_flow_control_window"}),
     (client.Stream.send_request, {"_stream", "_release_stream"}),
     (client.Stream.__aexit__, {"_release_stream", "closable", "reset_nowait"}),
 )
