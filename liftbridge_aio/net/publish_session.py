@@ -142,6 +142,7 @@ class PublishSession:
         self._unacked = _Unacked()
         self._unsettled = owner.unsettled
         self._sending: list[PendingPublish] = []
+        self._taking = False
         self._exchange: StreamExchange | None = None
         self._serving = anyio.CancelScope()
         self._failure = CallFailure(Code.UNAVAILABLE, "not connected", Reach.NOT_SENT)
@@ -180,7 +181,7 @@ class PublishSession:
     def _write_now(self) -> None:
         """Write what waits, as far as nothing has to be awaited for it."""
         exchange = self._exchange
-        if not isinstance(exchange, LaneExchange):
+        if self._taking or not isinstance(exchange, LaneExchange):
             return
         batch = self._next_batch(exchange.room)
         if batch and not exchange.send_now([item.payload for item in batch]):
@@ -310,7 +311,7 @@ class PublishSession:
             del outbox[0]
             if isinstance(item, PendingPublish):
                 if item.future.done():
-                    self._owner.taken_back(item)
+                    self._tell_taken_back(item)
                     continue
                 item.ack_by = now + item.ack_timeout
                 item.session = self
@@ -322,6 +323,14 @@ class PublishSession:
                 continue
             batch.append(item)
         return batch
+
+    def _tell_taken_back(self, pending: PendingPublish) -> None:
+        # The owner may submit others, which must not be written before the batch is.
+        self._taking = True
+        try:
+            self._owner.taken_back(pending)
+        finally:
+            self._taking = False
 
     def _mark(self, barrier: _Barrier) -> bool:
         barrier.unacked_before = self._unacked.written + len(self._sending)

@@ -17,7 +17,7 @@ from faults.support import (
     outcomes_of,
     read_all,
 )
-from liftbridge_aio import Client, ClientOptions, PublishTimeout, StreamNotFound
+from liftbridge_aio import AckPolicy, Client, ClientOptions, PublishTimeout, StreamNotFound
 from liftbridge_aio.testing import FaultProxy
 
 
@@ -43,6 +43,19 @@ def at_most(client: Client, count: int) -> bool:
 
 async def numbers(client: Client, stream: str, partition: int = 0) -> list[int]:
     return [int(message.value) for message in await read_all(client, stream, partition)]
+
+
+async def test_published_behind_one_that_is_taken_back_before_the_session_stands(
+    client: Client, direct: Client, stream_name: str
+) -> None:
+    await direct.create_stream(stream_name)
+    unacked = await client.publish_async(stream_name, b"0", ack_policy=AckPolicy.NONE)
+    taken_back = await client.publish_async(stream_name, b"1")
+    last = await client.publish_async(stream_name, b"2")
+    taken_back.cancel()
+    assert (await outcomes_of([last], BOUND)).acked
+    assert await unacked is None
+    assert await numbers(direct, stream_name) == [0, 2]
 
 
 async def test_published_before_the_stream_is_known(
