@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Protocol
 
 from benchmarks.peers.measuring import (
@@ -37,6 +37,16 @@ class Client(Protocol):
         """The messages of a partition from the `earliest` or the `latest`."""
 
 
+@asynccontextmanager
+async def _together() -> AsyncGenerator[asyncio.TaskGroup, None]:
+    """A task group whose first failure is told as it is: its kind says what is printed."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
 async def consume(client: Client, settings: Settings) -> Outcome:
     """Read all partitions at once until there are as many messages as expected."""
     received = errors = 0
@@ -54,7 +64,7 @@ async def consume(client: Client, settings: Settings) -> Outcome:
         raise CallEnded
 
     watch = Watch()
-    async with asyncio.TaskGroup() as group:
+    async with _together() as group:
         readers = [group.create_task(read(number)) for number in range(settings.partitions)]
         await done.wait()
         outcome = watch.stop(settings.expected)
@@ -157,7 +167,7 @@ async def latency(client: Client, settings: Settings) -> Outcome:
                 reading.set()
         raise CallEnded
 
-    async with asyncio.TaskGroup() as group:
+    async with _together() as group:
         reader = group.create_task(read())
         await reading.wait()
         watch = Watch()
