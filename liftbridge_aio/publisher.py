@@ -69,7 +69,7 @@ class Publisher:
         self._ack_timeout = timer_seconds(options.ack_timeout)
         self._publish_timeout = timer_seconds(options.publish_timeout)
         self._surely_sendable = options.max_message_bytes - SERVER_OVERHEAD_BYTES
-        self._id_prefix = secrets.token_hex(6)
+        self._id_prefix = f"{secrets.token_hex(6)}-"
         self._id_count = 0
         self._sweeping = asyncio.Event()
         self._shortest_wait = math.inf
@@ -141,7 +141,7 @@ class Publisher:
         ack_policy = checked_policy(ack_policy)
         if correlation_id is None:
             self._id_count += 1
-            correlation_id = f"{self._id_prefix}{self._id_count:x}"
+            correlation_id = f"{self._id_prefix}{self._id_count}"
         else:
             check_text(correlation_id, "a correlation id")
         payload = encode_publish_request(
@@ -202,7 +202,7 @@ class Publisher:
         if lane is None:
             return None
         self._id_count = count = self._id_count + 1
-        correlation_id = f"{self._id_prefix}{count:x}"
+        correlation_id = f"{self._id_prefix}{count}"
         payload = encode_with_head(lane.heads[ack_policy], value, correlation_id)
         size = len(payload)
         if size > self._surely_sendable or not self._window.try_enter(size):
