@@ -53,6 +53,9 @@ async def publish(
             help="Messages that may wait for their acks at a time; 1: one after the other.",
         ),
     ] = 1,
+    concurrent: Annotated[
+        int, Parameter(validator=_AT_LEAST_ONE, help="Publishers at once, each with its window.")
+    ] = 1,
     partitions: Annotated[
         int, Parameter(validator=_AT_LEAST_ONE, help="Partitions to publish to, in turn.")
     ] = 1,
@@ -62,6 +65,9 @@ async def publish(
     create_stream: Annotated[
         bool, Parameter(negative="", help="Create the stream if there is none.")
     ] = False,
+    subject: Annotated[
+        str | None, Parameter(help="Subject of a stream that is created. Default: its name.")
+    ] = None,
     delete_stream: Annotated[
         bool, Parameter(negative="", help="Delete the stream at the end, whatever is in it.")
     ] = False,
@@ -73,12 +79,15 @@ async def publish(
 
     The exit code is 1 if a message failed. Latencies are in microseconds, `duration` in seconds.
     """
-    publishing = _Publishing(stream, bytes(message_size), partitions, AckPolicy[ack_policy.upper()])
-    async with connection.client(max_in_flight=window) as client:
+    policy, together = AckPolicy[ack_policy.upper()], window * concurrent
+    publishing = _Publishing(stream, bytes(message_size), partitions, policy)
+    waits_for_each = together == 1 and policy is not AckPolicy.NONE
+    run = publishing.one_by_one if waits_for_each else publishing.windowed
+    async with connection.client(max_in_flight=together) as client:
         if create_stream:
-            await client.create_stream(stream, partitions=partitions, exist_ok=True)
+            await client.create_stream(stream, subject, partitions, exist_ok=True)
         async with _deleted_at_the_end(client, stream, wanted=delete_stream):
-            figures = await publishing.run(client, messages)
+            figures = await run(client, messages)
     _show(figures, f"Published to {stream}", as_json=as_json or output == "json")
     if publishing.first_error is not None:
         say(f"error: {figures.errors} messages failed, the first: {publishing.first_error}")
@@ -136,10 +145,31 @@ class _Publishing:
         self._all_settled = asyncio.Event()
         self.first_error: BaseException | None = None
 
-    async def run(self, client: Client, messages: int) -> BenchFigures:
-        """Publish; the client keeps the window."""
+    async def one_by_one(self, client: Client, messages: int) -> BenchFigures:
+        """Publish each message when the one before is acked; its time is that of the whole call."""
+        start = time.perf_counter()
+        for number in range(messages):
+            began = time.perf_counter_ns()
+            try:
+                await client.publish(
+                    self._stream,
+                    self._value,
+                    partition=number % self._partitions,
+                    ack_policy=self._policy,
+                )
+            except LiftbridgeError as error:
+                self._failed(error)
+            else:
+                self._latencies.append(time.perf_counter_ns() - began)
+        return self._figures(messages, time.perf_counter() - start)
+
+    async def windowed(self, client: Client, messages: int) -> BenchFigures:
+        """Publish without waiting for each ack; the client keeps the window.
+
+        The time of a message begins when it is on its way, and so leaves out the wait for room.
+        """
         self._unsettled = messages
-        began = time.perf_counter()
+        start = time.perf_counter()
         for number in range(messages):
             future = await client.publish_async(
                 self._stream,
@@ -153,21 +183,26 @@ class _Publishing:
         except LiftbridgeError as error:
             self.first_error = error
         await self._all_settled.wait()
-        seconds = time.perf_counter() - began
-        acked = messages - self._errors
-        latencies = () if self._policy is AckPolicy.NONE else self._latencies
-        return BenchFigures(acked, acked * len(self._value), seconds, self._errors, latencies)
+        return self._figures(messages, time.perf_counter() - start)
 
     def _settled(self, began: int, future: asyncio.Future[Ack | None]) -> None:
         error = None if future.cancelled() else future.exception()
         if error is None:
             self._latencies.append(time.perf_counter_ns() - began)
         else:
-            self._errors += 1
-            self.first_error = self.first_error or error
+            self._failed(error)
         self._unsettled -= 1
         if not self._unsettled:
             self._all_settled.set()
+
+    def _failed(self, error: BaseException) -> None:
+        self._errors += 1
+        self.first_error = self.first_error or error
+
+    def _figures(self, messages: int, seconds: float) -> BenchFigures:
+        acked = messages - self._errors
+        latencies = () if self._policy is AckPolicy.NONE else self._latencies
+        return BenchFigures(acked, acked * len(self._value), seconds, self._errors, latencies)
 
 
 async def _read(

@@ -50,6 +50,28 @@ def test_one_after_the_other_is_the_default_and_without_acks_there_are_no_latenc
     assert len(read.out.splitlines()) == 10
 
 
+def test_one_after_the_other_the_times_of_the_calls_make_up_the_run(run: Run, stream: str) -> None:
+    done = run(
+        *("bench", "publish", "--stream", stream, "--create-stream", "--messages", "50", "--json")
+    )
+    figures = json.loads(done.out)
+    assert 0.5 < figures["latency_mean"] * 50 / 1e6 / figures["duration"] <= 1
+
+
+def test_publishers_at_once_have_a_window_each_and_a_new_stream_its_subject(
+    run: Run, stream: str
+) -> None:
+    done = run(
+        *("bench", "publish", "--stream", stream, "--create-stream", "--subject", f"{stream}.in"),
+        *("--messages", "40", "--concurrent", "20", "--json"),
+    )
+    figures = json.loads(done.out)
+    assert (figures["total_messages"], figures["errors"]) == (40, 0)
+    # One after the other, the times of all would fit into the run.
+    assert figures["latency_mean"] * 40 / 1e6 > figures["duration"]
+    assert f"{stream}.in" in run("streams", "describe", stream).out
+
+
 def test_the_stream_goes_at_the_end_if_that_is_wanted(run: Run, stream: str) -> None:
     run(
         *("bench", "publish", "--stream", stream, "--messages", "1"),
