@@ -103,6 +103,11 @@ class Reading:
         """End the reading at once. May be called again."""
         self._finish(EndReason.CLOSED)
 
+    def drop(self) -> None:
+        """End the reading at once, and give back the room of what nobody has read."""
+        self.close()
+        self.intake.discard()
+
     async def wait_closed(self) -> None:
         """Wait until no task is left. Cancelling abandons the wait."""
         if self._child is not None:

@@ -283,8 +283,8 @@ class Subscription:
 
     async def _start(self) -> None:
         if self._state is SubscriptionState.NEW:
-            self._state = SubscriptionState.READING
             self._reading.begin()
+            self._state = SubscriptionState.READING
         await asyncio.shield(self._reading.started)
         if self._feed.ended and not self._intake.buffered:
             error = self._feed.take_error()
@@ -294,8 +294,7 @@ class Subscription:
 
     def _drop(self) -> None:
         self._state = SubscriptionState.ENDED
-        self._reading.close()
-        self._intake.discard()
+        self._reading.drop()
 
     def __del__(self) -> None:
         reading: Reading | None = getattr(self, "_reading", None)
@@ -303,7 +302,7 @@ class Subscription:
             return
         if self._entered:
             warnings.warn(f"{self!r} was entered but never left", ResourceWarning, stacklevel=2)
-        begun = self._state is not SubscriptionState.NEW
-        if begun and not reading.feed.ended and not self._loop.is_closed():
+        left = reading.feed.held_bytes or not reading.feed.ended
+        if left and self._state is not SubscriptionState.NEW and not self._loop.is_closed():
             # The collector may run in any thread.
-            self._loop.call_soon_threadsafe(reading.close)
+            self._loop.call_soon_threadsafe(reading.drop)

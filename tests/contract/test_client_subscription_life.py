@@ -10,7 +10,16 @@ import pytest
 
 from contract.clients import EARLIEST, LATEST, rest, take, values
 from contract.raw import BOUND, eventually
-from liftbridge_aio import Client, ClientOptions, ConcurrentRead, EndReason, Hook, Message, StartAt
+from liftbridge_aio import (
+    Client,
+    ClientClosed,
+    ClientOptions,
+    ConcurrentRead,
+    EndReason,
+    Hook,
+    Message,
+    StartAt,
+)
 from servers.node import Server
 
 LETTERS = [b"a", b"b", b"c"]
@@ -33,6 +42,16 @@ async def nothing_is_read(client: Client) -> None:
 
     async with asyncio.timeout(2):
         await eventually(none_left)
+
+
+async def test_a_step_after_the_client_was_closed_fails_each_time(
+    client: Client, letters: str
+) -> None:
+    subscription = client.subscribe(letters, start=EARLIEST)
+    await client.aclose()
+    for _ in range(2):
+        with pytest.raises(ClientClosed):
+            await take(subscription, 1)
 
 
 # Leaving

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -103,6 +104,29 @@ async def test_what_was_unread_is_read_before_a_reset_is_told(
         assert {message.value for message in await take(subscription, COUNT)} == {b"old"}
         with pytest.raises(StreamReset):
             await take(subscription, 1)
+
+
+@pytest.mark.parametrize("stop", [None, StopAt.latest()], ids=["open", "ended"])
+async def test_dropped_iterators_take_no_room_from_others(
+    proxy: FaultProxy, options: Options, direct: Client, stream_name: str, stop: StopAt | None
+) -> None:
+    """What they left unread is forgotten with them, though nobody called aclose."""
+    await direct.create_stream(stream_name)
+    await direct.publish_many(stream_name, [bytes(KIB)] * 200)
+    async with Client(proxy.address, options=options(max_buffered_bytes=MIB)) as client:
+
+        async def begin_to_read() -> None:
+            dropped = client.subscribe(stream_name, start=StartAt.earliest(), stop=stop)
+            await take(dropped, 1)
+            await eventually(lambda: dropped.statistics().buffered == 199)
+            await eventually(lambda: stop is None or dropped.end_reason)
+
+        for _ in range(8):
+            await begin_to_read()
+            gc.collect()
+            await eventually(lambda: client.statistics().subscriptions == 0)
+        async with client.subscribe(stream_name, start=StartAt.earliest()) as unread:
+            await eventually(lambda: unread.statistics().buffered == 200)
 
 
 async def test_a_quiet_subscription_has_no_task(
