@@ -140,7 +140,14 @@ def test_the_two_commands_come_first_and_word_for_word() -> None:
 
 
 def test_there_is_no_other_kind_of_command() -> None:
-    assert len(COMMANDS) == len(CONSOLE) - 2
+    assert len(COMMANDS) == len(CONSOLE) - 3
+
+
+def test_the_command_for_the_benchmarks_is_one() -> None:
+    (bench,) = [line for line in CONSOLE[2:] if "nox" in line]
+    assert bench == ".venv/bin/nox -s bench -- goals"
+    assert "def bench(" in (ROOT / "noxfile.py").read_text()
+    assert "| `goals` |" in (ROOT / "benchmarks" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("line", COMMANDS)
