@@ -390,7 +390,8 @@ class PublishSession:
 
     def _left(self, pending: PendingPublish) -> None:
         pending.session = None
-        self.in_flight -= 1
+        if pending.policy is not _NO_ACK:
+            self.in_flight -= 1
 
     def ended(self, failure: CallFailure) -> None:
         """End the serving over this link."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from faults.support import BOUND, eventually, in_flight, outcomes_of, steps
-from liftbridge_aio import Client
+import pytest
+
+from faults.support import BOUND, Options, eventually, in_flight, outcomes_of, steps, within
+from liftbridge_aio import AckPolicy, AckTimeout, Client
 from liftbridge_aio.net.publish_session import PublishSession
 from liftbridge_aio.testing import FaultProxy
 
@@ -33,3 +35,21 @@ async def test_a_server_that_stops_to_answer_is_not_written_to_without_end(
     assert in_flight(client) == WINDOW
     proxy.thaw()
     assert len((await outcomes_of(futures, BOUND)).acked) == WINDOW
+
+
+async def test_one_that_asks_for_no_ack_and_finds_no_credit_is_not_counted_as_answered(
+    proxy: FaultProxy, options: Options, direct: Client, stream_name: str
+) -> None:
+    await direct.create_stream(stream_name)
+    async with Client(proxy.address, options=options(ack_timeout=0.2)) as client:
+        await client.publish(stream_name, b"first")
+        proxy.freeze()
+
+        async def publish_for_ever() -> None:
+            while True:
+                await client.publish(stream_name, bytes(500_000), ack_policy=AckPolicy.NONE)
+
+        with pytest.raises(AckTimeout):
+            await within(BOUND, publish_for_ever())
+        assert session_of(client).in_flight == 0
+        proxy.thaw()
