@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from liftbridge_aio import Client, ClientOptions
+from liftbridge_aio import Client, ClientOptions, PartitionNotFound, StreamNotFound
 
 LEADER_TIMEOUT: Final = 20.0
+_PAUSE: Final = 0.02
 _OPTIONS: Final = ClientOptions(call_timeout=LEADER_TIMEOUT)
 
 
@@ -36,14 +37,19 @@ async def _create(
             name, partitions=partitions, replication_factor=replication_factor
         )
         for partition in range(partitions):
-            while True:
-                state = await client.fetch_partition_metadata(name, partition)
-                if state.leader and len(state.isr) == replication_factor:
-                    break
-                await asyncio.sleep(0.02)
-        metadata = await client.fetch_metadata([name])
-        first = metadata.partition(name, 0)
-        return addresses[0] if first is None else metadata.brokers[first.leader].address
+            while not await _has_all_replicas(client, name, partition, replication_factor):
+                await asyncio.sleep(_PAUSE)
+        while (leader := (await client.fetch_metadata([name])).leader(name, 0)) is None:
+            await asyncio.sleep(_PAUSE)
+        return leader.address
+
+
+async def _has_all_replicas(client: Client, name: str, partition: int, count: int) -> bool:
+    try:
+        state = await client.fetch_partition_metadata(name, partition)
+    except (StreamNotFound, PartitionNotFound):
+        return False  # The node that was asked has not heard of it yet.
+    return bool(state.leader) and len(state.isr) == count
 
 
 async def _delete(addresses: Sequence[str], name: str) -> None:
