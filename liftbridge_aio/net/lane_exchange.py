@@ -8,7 +8,7 @@ wrapper.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, Final, Self
 
@@ -50,7 +50,7 @@ class LaneExchange(Exchange):
         *,
         max_receive_bytes: int,
         protocol: BrokerProtocol,
-        window: int,
+        window: Callable[[], int],
     ) -> None:
         super().__init__(channel, rpc, max_receive_bytes=max_receive_bytes)
         self._protocol = protocol
@@ -74,7 +74,7 @@ class LaneExchange(Exchange):
         assert raw.id is not None  # noqa: S101 - the headers are sent
         self._number = raw.id
         self._stream = self._protocol.register(
-            self, raw.id, window=self._window, max_message_bytes=self._max_receive_bytes
+            self, raw.id, window=self._window(), max_message_bytes=self._max_receive_bytes
         )
         raw.headers_received = _HeadersReceived(self)
         raw.buffer = _Buffer(self)  # type: ignore[assignment]

@@ -199,7 +199,7 @@ class Link:
                 rpc,
                 max_receive_bytes=self._max_receive_bytes,
                 protocol=protocol,
-                window=self._stream_window,
+                window=lambda: self._stream_window,  # it may change before the call is opened
             )
         return PumpedExchange(
             self._channel,

@@ -11,7 +11,7 @@ from hyperframe.frame import PingFrame, SettingsFrame, WindowUpdateFrame
 from liftbridge_aio.net.link import LinkState
 from liftbridge_aio.status import Code
 from net.scripted_peer import BOUND, FIRST_WINDOW, Peer, PeerStream, grpc_message
-from net.streaming import PATHS, Calls, calling
+from net.streaming import PATHS, Calls, Recorder, calling
 
 pytestmark = pytest.mark.parametrize("path", PATHS)
 
@@ -54,6 +54,26 @@ async def test_credit_comes_back_only_as_messages_are_drained(path: str) -> None
         await recorder.count(sent)
         await answered(calls)
         assert 1 <= calls.peer.count(WindowUpdateFrame) - updates <= 8
+
+
+async def test_the_window_may_change_while_a_call_waits_to_be_opened(path: str) -> None:
+    async with calling(path, stream_window=2**20) as calls:
+        calls.protocol.pause_writing()
+        opening = asyncio.create_task(calls.open())
+        await asyncio.sleep(0)
+        assert not calls.peer.streams
+        calls.link.set_stream_window(FIRST_WINDOW)
+        calls.protocol.resume_writing()
+        exchange, stream = await opening
+        recorder = Recorder(exchange)
+        exchange.deliver(recorder)
+        calls.peer.accept(stream)
+        assert stream.credit == FIRST_WINDOW
+        messages = [bytes(1000)] * 200
+        async with asyncio.timeout(BOUND):
+            await calls.on_socket.say(stream, b"".join(map(grpc_message, messages)))
+        await recorder.count(len(messages))
+        exchange.leave()
 
 
 @pytest.mark.parametrize("window", [10, 100, 1000, FIRST_WINDOW, 2**18])
