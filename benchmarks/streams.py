@@ -37,11 +37,15 @@ async def _create(
             name, partitions=partitions, replication_factor=replication_factor
         )
         for partition in range(partitions):
-            while not await _has_all_replicas(client, name, partition, replication_factor):
+            while True:
+                if await _has_all_replicas(client, name, partition, replication_factor):
+                    break
                 await asyncio.sleep(_PAUSE)
-        while (leader := (await client.fetch_metadata([name])).leader(name, 0)) is None:
+        while True:
+            leader = (await client.fetch_metadata([name])).leader(name, 0)
+            if leader is not None:
+                return leader.address
             await asyncio.sleep(_PAUSE)
-        return leader.address
 
 
 async def _has_all_replicas(client: Client, name: str, partition: int, count: int) -> bool:
