@@ -61,19 +61,23 @@ def measure_codec(*, quick: bool) -> list[Timing]:
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
         results = Path(folder) / "pyperf.json"
         effort = "--debug-single-value" if quick else "--fast"
-        done = subprocess.run(  # noqa: S603 - no shell, and our own words
-            [
-                *module(_PROGRAM),
-                *(effort, "--quiet", "--inherit-environ", "PYTHONPATH"),
-                *("--output", str(results)),
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            env=environment(),
-            text=True,
-            timeout=_TIMEOUT,
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 - no shell, and our own words
+                [
+                    *module(_PROGRAM),
+                    *(effort, "--quiet", "--inherit-environ", "PYTHONPATH"),
+                    *("--output", str(results)),
+                ],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                env=environment(),
+                text=True,
+                timeout=_TIMEOUT,
+            )
+        except subprocess.TimeoutExpired as error:
+            message = f"pyperf was not done within {_TIMEOUT:.0f} s"
+            raise CodecProgramFailed(message) from error
         if done.returncode:
             raise CodecProgramFailed((done.stderr or done.stdout)[-1000:])
         return timings(results.read_text())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from liftbridge_aio import LiftbridgeError
@@ -21,13 +23,13 @@ from .clients import USUAL, UnknownClient, commands
 from .codec import CodecProgramFailed
 from .document import document
 from .flags import NAMES, Flags, parse_flags
-from .import_time import measure_imports
+from .import_time import ImportFailed, measure_imports
 from .memory import MemoryProgramFailed
 from .panels import caption, panels
 from .peers.environments import EnvironmentUnavailable
 from .programs import Command, FillFailed
 from .provenance import provenance
-from .rounds import Bench
+from .rounds import Bench, ServerEnded
 from .summary import OURS, REFERENCE, CaseSummary
 from .table import small, with_spread
 from .terminal import Terminal
@@ -37,11 +39,13 @@ _FAILURES: Final = (
     CodecProgramFailed,
     EnvironmentUnavailable,
     FillFailed,
+    ImportFailed,
     LiftbridgeError,
     MemoryProgramFailed,
     NatsDidNotStart,
     OSError,
     ServerDidNotStart,
+    ServerEnded,
     ServerUnavailable,
 )
 """What keeps anything from being measured; the text of each says why."""
@@ -67,7 +71,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _say(error: Exception, code: int) -> int:
-    print(f"error: {error}", file=sys.stderr)
+    print(f"error: {str(error) or type(error).__name__}", file=sys.stderr)
     return code
 
 
@@ -78,12 +82,16 @@ def _run(words: Sequence[str]) -> int:
         terminal.show_table("python -m benchmarks NAME", ("NAME", "what"), NAMES.items())
         return 0
     for file in filter(None, (flags.json, flags.chart)):
-        file.parent.mkdir(parents=True, exist_ok=True)  # rather now than when all is measured
-    results = _Results(flags, terminal)
-    for name, measure in results.benchmarks().items():
-        if flags.name in {name, _ALL}:
-            measure()
-    _write(flags, words, results)
+        _be_writable(file)  # rather now than when all is measured
+    origin, results = provenance(words, flags.server), _Results(flags, terminal)
+    try:
+        for name, measure in results.benchmarks().items():
+            if flags.name in {name, _ALL}:
+                measure()
+    finally:
+        # What was measured before something failed, or before Ctrl-C, took its time.
+        if results.cases or results.figures:
+            _write(flags, origin, results)
     failed = [client for case in results.cases for client in case.clients if client.failed]
     return 1 if failed else 0
 
@@ -159,8 +167,14 @@ class _Results:
         return self._commands.get(REFERENCE) or commands((OURS,))[OURS]
 
 
-def _write(flags: Flags, words: Sequence[str], results: _Results) -> None:
-    origin = provenance(words, flags.server)
+def _be_writable(file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        message = f"{file} cannot be written"
+        raise PermissionError(message)
+
+
+def _write(flags: Flags, origin: Mapping[str, Any], results: _Results) -> None:
     made = document(origin, flags.rounds, results.cases, results.figures)
     text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
     if flags.json is not None:

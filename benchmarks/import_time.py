@@ -10,6 +10,11 @@ from typing import Final
 from .own_programs import environment
 from .summary import Spread
 
+
+class ImportFailed(Exception):
+    """Something could not be imported; the text says what."""
+
+
 IMPORTS: Final = {
     "the front door": "from liftbridge_aio import Client",
     "and what connecting imports": "import liftbridge_aio.client_parts",
@@ -31,6 +36,9 @@ def measure_imports(rounds: int) -> dict[str, Spread]:
     """Seconds of processor time above an empty interpreter, by what is imported; interleaved.
 
     The first round, which compiles, does not count.
+
+    Raises:
+        ImportFailed: Something could not be imported.
     """
     times: dict[str, list[float]] = {name: [] for name in IMPORTS}
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as bytecode:
@@ -42,12 +50,16 @@ def measure_imports(rounds: int) -> dict[str, Spread]:
 
 def _seconds(statement: str, bytecode: str) -> float:
     kept = {k: v for k, v in environment().items() if k != "PYTHONDONTWRITEBYTECODE"}
-    said = subprocess.run(  # noqa: S603 - no shell, and our own words
-        [sys.executable, "-c", _TIMED.format(statement=statement)],
-        env=kept | {"PYTHONPYCACHEPREFIX": bytecode},
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=_TIMEOUT,
-    )
+    try:
+        said = subprocess.run(  # noqa: S603 - no shell, and our own words
+            [sys.executable, "-c", _TIMED.format(statement=statement)],
+            env=kept | {"PYTHONPYCACHEPREFIX": bytecode},
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=_TIMEOUT,
+        )
+    except subprocess.SubprocessError as error:
+        message = f"{statement}: {error}"
+        raise ImportFailed(message) from error
     return float(said.stdout)

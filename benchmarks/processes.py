@@ -21,6 +21,20 @@ def cpu_seconds(pids: Iterable[int]) -> float | None:
     return ticks / _TICKS_PER_SECOND
 
 
+def are_running(pids: Iterable[int]) -> bool:
+    """Whether every process is there and has not ended; one that nobody has waited for has."""
+    try:
+        states = [state(Path(f"/proc/{pid}/stat").read_text()) for pid in pids]
+    except FileNotFoundError:
+        return False
+    return not {"Z", "X"}.intersection(states)
+
+
+def state(stat: str) -> str:
+    """The letter for what a process does, in the text of `/proc/PID/stat`."""
+    return stat.rpartition(")")[2].split()[0]
+
+
 def cpu_ticks(stat: str) -> int:
     """User and system ticks in the text of `/proc/PID/stat`.
 

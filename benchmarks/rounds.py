@@ -10,12 +10,17 @@ from typing import Final
 from .cases import Case, Kind
 from .outcome import Unsupported
 from .pacing import probe_messages, run_messages
+from .processes import are_running
 from .programs import Command, fill, run_program
 from .serving import RunningServer, running
 from .streams import create_stream, delete_stream
 from .summary import CaseSummary, Failed, Measured, Run, summarize
 
 _TIMEOUT: Final = 90.0
+
+
+class ServerEnded(Exception):
+    """The server is gone, and nothing more can be measured; the text says when that was."""
 
 
 @dataclass(slots=True)
@@ -42,6 +47,7 @@ class Bench:
 
         Raises:
             FillFailed: There is nothing to read.
+            ServerEnded: The server ended while a client was at work.
             Exception: The server could not be started, see `serving.running`.
         """
         ordered = sorted(cases, key=lambda case: case.nodes)
@@ -107,15 +113,18 @@ class _OneCase:
     def _on_new_stream(self, command: Command, messages: int) -> Run:
         name = self.bench.new_stream_name()
         address = create_stream(self.server.addresses, name, self.case.partitions, self.case.nodes)
-        try:
-            return self._run(command, address, name, messages)
-        finally:
-            delete_stream(self.server.addresses, name)
+        done = self._run(command, address, name, messages)
+        delete_stream(self.server.addresses, name)
+        return done
 
     def _run(self, command: Command, address: str, stream: str, messages: int) -> Run:
         words = command(self.case.words(address, stream, messages))
         timeout = _TIMEOUT + self.case.duration
-        return run_program(words, self.server.pids, self.case.server_messages, timeout)
+        done = run_program(words, self.server.pids, self.case.server_messages, timeout)
+        if isinstance(done, Failed) and not are_running(self.server.pids):
+            message = f"the server ended in {self.case.title}: {done.reason}"
+            raise ServerEnded(message)
+        return done
 
     def _tell(self, when: str, client: str, run: Run) -> None:
         self.bench.tell(f"{self.case.title}: {when}, {client}: {_said(run)}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
 
 from benchmarks.cases import Case, Kind
 from benchmarks.outcome import Unsupported
+from benchmarks.processes import are_running
 from benchmarks.programs import FillFailed, fill, run_program
 from benchmarks.summary import Failed, Measured, Run
 
@@ -34,6 +36,16 @@ def test_a_server_that_has_gone_leaves_no_figure() -> None:
     done = run_program([sys.executable, "-c", f"print({json.dumps(LINE)!r})"], [gone], 0, 20.0)
     assert isinstance(done, Measured)
     assert done.server_cpu_seconds is None
+
+
+def test_a_process_runs_until_it_ends_though_nobody_has_waited_for_it() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        assert are_running([os.getpid(), process.pid])
+        assert process.stdin is not None
+        process.stdin.close()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not are_running([os.getpid(), process.pid])
+    assert not are_running([process.pid])
 
 
 def test_a_program_may_decline() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +54,43 @@ def test_our_client_is_measured_on_the_embedded_broker(name: str, tmp_path: Path
     assert ours["client_cpu_seconds_per_million"]["median"] > 0
     assert [run["errors"] for run in ours["runs"]] == [0]
     assert chart.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_was_measured_is_kept_when_it_is_ended_and_nothing_else_is(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    file, folder = tmp_path / "results.json", tmp_path / "tmp"
+    folder.mkdir()
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-m", "benchmarks", "publish", "--server", "embedded"),
+            *("--peers", "ours", "--rounds", "1", "--messages", "300", "--window", "10,20,30"),
+            *("--json", str(file)),
+        ],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        try:
+            assert any("window 20, ack leader: first try" in line for line in process.stderr)
+            process.send_signal(number)
+            assert process.wait(BOUND) == code
+        finally:
+            process.kill()
+    [case, *_] = json.loads(file.read_text())["cases"]
+    assert case["window"] == 10
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    done = run("consume", "--server", "embedded", "--peers", "ours", "--json", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr == f"error: {tmp_path} cannot be written\n"
 
 
 def test_a_client_that_is_not_known_is_told() -> None:
