@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from .cases import Case
 from .outcome import Outcome, Unsupported
@@ -65,7 +65,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class ClientSummary:
-    """What a client did in all rounds of a case.
+    """What a client did in all rounds of a case; rounds that failed or lost messages do not count.
 
     Attributes:
         client: Its name.
@@ -88,7 +88,7 @@ class ClientSummary:
     def remark(self) -> str:
         """Why there is nothing to see, or less than expected; empty if all went well."""
         unsupported = [run.reason for run in self.runs if isinstance(run, Unsupported)]
-        failed = [run.reason for run in self.runs if isinstance(run, Failed)]
+        failed = [reason for reason in map(failure, self.runs) if reason]
         if unsupported:
             return f"cannot do this: {unsupported[0]}"
         if failed:
@@ -98,10 +98,7 @@ class ClientSummary:
     @property
     def failed(self) -> bool:
         """Whether a run failed, or lost messages."""
-        return any(
-            isinstance(run, Failed) or (isinstance(run, Measured) and run.outcome.errors > 0)
-            for run in self.runs
-        )
+        return any(map(failure, self.runs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +121,15 @@ def summarize(case: Case, runs: Mapping[str, Sequence[Run]]) -> CaseSummary:
     )
 
 
+def failure(run: Run) -> str:
+    """Why a run does not count; empty if it does, and where a client cannot do it at all."""
+    if isinstance(run, Failed):
+        return run.reason
+    if isinstance(run, Measured) and run.outcome.errors:
+        return "messages were lost"
+    return ""
+
+
 def ratio_of(
     runs: Sequence[Run], reference: Sequence[Run], figure: str = "messages_per_second"
 ) -> Spread | None:
@@ -135,8 +141,8 @@ def ratio_of(
     pairs = [
         _figures(run)[figure] / _figures(other)[figure]
         for run, other in zip(runs, reference, strict=False)
-        if isinstance(run, Measured)
-        and isinstance(other, Measured)
+        if _counts(run)
+        and _counts(other)
         and figure in _figures(run)
         and _figures(other).get(figure)
     ]
@@ -152,7 +158,7 @@ def significant(value: float, digits: int = 4) -> float:
 
 
 def _client(name: str, runs: tuple[Run, ...], reference: Sequence[Run]) -> ClientSummary:
-    measured = [run for run in runs if isinstance(run, Measured)]
+    measured = [run for run in runs if _counts(run)]
     keys = list(dict.fromkeys(key for run in measured for key in _figures(run)))
     return ClientSummary(
         client=name,
@@ -164,10 +170,14 @@ def _client(name: str, runs: tuple[Run, ...], reference: Sequence[Run]) -> Clien
     )
 
 
+def _counts(run: Run) -> TypeGuard[Measured]:
+    return isinstance(run, Measured) and not failure(run)
+
+
 def _values(runs: Sequence[Run], figure: str) -> list[float]:
     return [
         figures[figure]
-        for figures in (_figures(run) for run in runs if isinstance(run, Measured))
+        for figures in (_figures(run) for run in runs if _counts(run))
         if figure in figures
     ]
 

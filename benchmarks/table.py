@@ -62,8 +62,7 @@ def remarks(summary: CaseSummary) -> list[str]:
             for client in summary.clients
             if client.figures and client.messages < summary.case.messages
         ]
-    lost = [client.client for client in summary.clients if client.failed and not client.remark]
-    return [*said, *(f"{name}: messages failed" for name in lost)]
+    return said
 
 
 def _row(summary: CaseSummary, client: ClientSummary) -> tuple[str, ...]:

@@ -71,9 +71,13 @@ def test_what_a_client_cannot_do_is_no_failure() -> None:
     assert "it has no window" in peer.remark
 
 
-def test_messages_that_failed_make_a_failure() -> None:
-    [ours] = summarize(CASE, {"ours": [measured(100, errors=1)]}).clients
+def test_a_round_that_lost_messages_is_a_failure_and_does_not_count() -> None:
+    runs = {"ours": [measured(900, errors=1), measured(100)], REFERENCE: [measured(100)] * 2}
+    ours, _ = summarize(CASE, runs).clients
     assert ours.failed
+    assert ours.remark == "1 of 2 runs failed: messages were lost"
+    assert ours.figures["messages_per_second"] == Spread(100, 100, 100)
+    assert ours.ratio == Spread(1, 1, 1)
 
 
 def test_processor_time_is_for_each_message_and_the_servers_counts_the_warm_up() -> None:
