@@ -89,8 +89,10 @@ class ClientSummary:
         """Why there is nothing to see, or less than expected; empty if all went well."""
         unsupported = [run.reason for run in self.runs if isinstance(run, Unsupported)]
         failed = [reason for reason in map(failure, self.runs) if reason]
-        if unsupported:
+        if unsupported and len(unsupported) == len(self.runs):
             return f"cannot do this: {unsupported[0]}"
+        if unsupported:
+            return f"could not do {len(unsupported)} of {len(self.runs)} runs: {unsupported[0]}"
         if failed:
             return f"{len(failed)} of {len(self.runs)} runs failed: {failed[0]}"
         return ""

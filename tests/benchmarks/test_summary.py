@@ -68,7 +68,14 @@ def test_what_a_client_cannot_do_is_no_failure() -> None:
     [peer] = summarize(CASE, {"peer": [Unsupported("it has no window")]}).clients
     assert not peer.failed
     assert peer.figures == {}
-    assert "it has no window" in peer.remark
+    assert peer.remark == "cannot do this: it has no window"
+
+
+def test_what_a_client_could_do_at_times_is_told_with_how_often() -> None:
+    runs: list[Run] = [measured(100), Unsupported("too slow"), Unsupported("too slow")]
+    [peer] = summarize(CASE, {"peer": runs}).clients
+    assert peer.remark == "could not do 2 of 3 runs: too slow"
+    assert not peer.failed
 
 
 def test_a_round_that_lost_messages_is_a_failure_and_does_not_count() -> None:
