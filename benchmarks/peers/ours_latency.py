@@ -6,7 +6,7 @@ import asyncio
 import time
 from functools import partial
 
-from benchmarks.peers.measuring import WARM_UP, Outcome, Settings, Watch
+from benchmarks.peers.measuring import WARM_UP, CallEnded, Outcome, Settings, Watch
 from benchmarks.peers.pacing import apaced, stamp, stamped
 from liftbridge_aio import Ack, Client, StartAt, Subscription
 
@@ -66,3 +66,4 @@ class _Measuring:
             self.left -= 1
             if not self.left:
                 return
+        raise CallEnded

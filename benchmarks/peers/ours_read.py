@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 
-from benchmarks.peers.measuring import Outcome, Settings, Watch
+from benchmarks.peers.measuring import CallEnded, Outcome, Settings, Watch
 from liftbridge_aio import Client, StartAt, Subscription
 
 
@@ -60,6 +60,7 @@ async def _by_message(messages: Subscription, countdown: _Countdown) -> None:
         countdown.left -= 1
         if not countdown.left:
             return
+    raise CallEnded
 
 
 async def _by_batch(messages: Subscription, countdown: _Countdown) -> None:
@@ -72,3 +73,4 @@ async def _by_batch(messages: Subscription, countdown: _Countdown) -> None:
         countdown.left -= len(batch)
         if countdown.left <= 0:
             return
+    raise CallEnded
