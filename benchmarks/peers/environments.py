@@ -99,22 +99,30 @@ class PythonEnvironment:
         """Its interpreter."""
         return self.folder / "bin" / "python"
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether it was made to its end, and the Python that it was made from is still there."""
+        return self._mark.exists() and self.python.exists()
+
+    @property
+    def _mark(self) -> Path:
+        return self.folder / "complete"
+
     def prepare(self) -> None:
         """Make it, unless it is there.
 
         Raises:
             EnvironmentUnavailable: A package cannot be installed.
         """
-        complete = self.folder / "complete"
         with _only_one(self.name):
-            if complete.exists():
+            if self.is_complete:
                 return
             shutil.rmtree(self.folder, ignore_errors=True)
             self._run(sys.executable, "-m", "venv", self.folder)
             self._run(self.python, "-m", "pip", "install", "--quiet", *self.requirements)
             if self.messages:
                 self._make_messages()
-            complete.touch()
+            self._mark.touch()
 
     def _make_messages(self) -> None:
         paths = {"base": str(self.folder), "platbase": str(self.folder)}

@@ -71,6 +71,18 @@ def test_an_environment_is_kept_as_long_as_nothing_changes() -> None:
     )
 
 
+def test_an_environment_that_is_half_made_or_has_lost_its_python_is_made_anew() -> None:
+    environment = PythonEnvironment("a", ("b==1",))
+    environment.python.parent.mkdir(parents=True)
+    environment.python.symlink_to(sys.executable)
+    assert not environment.is_complete
+    (environment.folder / "complete").touch()
+    assert environment.is_complete
+    environment.python.unlink()
+    environment.python.symlink_to(environment.folder / "gone")
+    assert not environment.is_complete
+
+
 def test_requirements_do_not_run_into_each_other() -> None:
     assert PythonEnvironment("a", ("b", "c")).folder != PythonEnvironment("a", ("bc",)).folder
 
