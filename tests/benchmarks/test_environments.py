@@ -75,12 +75,12 @@ def test_an_environment_that_is_half_made_or_has_lost_its_python_is_made_anew() 
     environment = PythonEnvironment("a", ("b==1",))
     environment.python.parent.mkdir(parents=True)
     environment.python.symlink_to(sys.executable)
-    assert not environment.is_complete
+    half_made = environment.is_complete
     (environment.folder / "complete").touch()
-    assert environment.is_complete
+    whole = environment.is_complete
     environment.python.unlink()
     environment.python.symlink_to(environment.folder / "gone")
-    assert not environment.is_complete
+    assert (half_made, whole, environment.is_complete) == (False, True, False)
 
 
 def test_requirements_do_not_run_into_each_other() -> None:
