@@ -106,6 +106,9 @@ def _positive(text: str) -> int:
 
 def _several(one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
     def parse(text: str) -> tuple[T, ...]:
-        return tuple(one(part.strip()) for part in text.split(",") if part.strip())
+        try:
+            return tuple(one(part.strip()) for part in text.split(",") if part.strip())
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return parse
