@@ -99,6 +99,11 @@ class Intake:
         """Have messages ready, if some wait; tell whether there are."""
         return bool(self.ready) or self._decode_next(_BATCH)
 
+    def give_back(self) -> None:
+        """Give back the room of what was handed out; to be called before waiting for more."""
+        if not self.ready:
+            self._release()
+
     def take(self, most: int) -> list[Message]:
         """Take up to `most` of the messages that wait."""
         ready = self.ready
@@ -106,8 +111,7 @@ class Intake:
         while len(taken) < most and self._decode_next(most - len(taken), ahead=False):
             taken += ready
             ready.clear()
-        if not ready:
-            self._release()
+        self.give_back()
         return taken
 
     def take_raw(self, most: int, stream: str, partition: int) -> list[RawMessage]:

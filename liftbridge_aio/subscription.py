@@ -259,8 +259,9 @@ class Subscription:
 
     async def _gather(self, most: int, wait: float) -> None:
         """Wait for a message, then for more."""
-        await self._something()
         intake, feed = self._intake, self._feed
+        intake.give_back()
+        await self._something()
         if not wait or intake.buffered >= most:
             return
         try:

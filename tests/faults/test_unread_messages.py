@@ -179,6 +179,24 @@ async def test_credit_goes_back_only_as_messages_are_read(
         await take(subscription, 100)
 
 
+@pytest.mark.parametrize("raw", [False, True])
+async def test_lists_after_single_messages_find_room_though_a_message_fills_it(
+    proxy: FaultProxy, options: Options, direct: Client, stream_name: str, *, raw: bool
+) -> None:
+    await direct.create_stream(stream_name)
+    await direct.publish_many(stream_name, [bytes(600 * KIB)] * 6)
+    async with (
+        Client(proxy.address, options=options(max_buffered_bytes=MIB)) as client,
+        client.subscribe(stream_name, start=StartAt.earliest()) as subscription,
+    ):
+        offsets: list[int] = []
+        while len(offsets) < 6:
+            offsets += [message.offset for message in await take(subscription, 1)]
+            batch = await within(BOUND, anext(subscription.batches(1, raw=raw)))
+            offsets += [message.offset for message in batch]
+        assert offsets == list(range(6))
+
+
 @pytest.mark.parametrize("reading", ["next", "batches"])
 async def test_cancelling_a_step_while_it_resubscribes_loses_nothing(
     proxy: FaultProxy, options: Options, direct: Client, stream_name: str, reading: str
