@@ -131,8 +131,7 @@ class DataLane:
         if stream.phase is LanePhase.ENDED:
             del self._streams[stream_id]
             return
-        stream.phase = LanePhase.DROPPED
-        stream.messages = []
+        stream.drop()
         self._whole[stream_id << _KEY_SHIFT] = stream
         self._dropped[stream_id] = None
         if len(self._dropped) > _MAX_DROPPED:

@@ -130,6 +130,12 @@ class LaneStream:
         # What was refused lies there as the beginning of a message.
         return not self._partial and self._max_message_bytes >= frame_bytes
 
+    def drop(self) -> None:
+        """Forget what is here, and take nothing more."""
+        self.phase = LanePhase.DROPPED
+        self.messages = []
+        self._partial = bytearray()
+
     def take(self, data: bytes, start: int, end: int, padding: int) -> None:
         """Take the payload of a frame.
 

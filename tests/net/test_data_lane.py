@@ -347,6 +347,17 @@ def test_what_comes_for_a_stream_that_was_given_up_is_dropped() -> None:
     assert lane.feed(late) == late
 
 
+def test_a_stream_given_up_in_the_middle_of_a_message_keeps_nothing_of_it() -> None:
+    """A thousand such streams are remembered, and each message may be of megabytes."""
+    lane, stream = lane_with_stream()
+    assert lane.feed(data(1, grpc(b"x" * 1000)[:900])) == b""
+    assert stream.incomplete
+    lane.close(1)
+    assert not stream.incomplete
+    assert lane.feed(data(1, grpc(b"x" * 1000)[900:]) + PING_FRAME) == PING_FRAME
+    assert not stream.messages
+
+
 def test_a_stream_given_up_before_its_headers_is_dropped_too() -> None:
     lane = DataLane()
     stream = lane.open(1, window=WIDEST, max_message_bytes=LONG)
