@@ -126,6 +126,7 @@ class Publisher:
             text = "the client is closed"
             raise ClientClosed(text)
         now = self._loop.time()
+        ack_policy = checked_policy(ack_policy)
         check_message(stream, value, key, headers, partition, ack_policy, expected_offset)
         patience, send_by, settle_by = self._deadlines(now, ack_timeout, timeout)
         if partition is None:
@@ -138,7 +139,6 @@ class Publisher:
                 timeout=timeout,
             )
         lane = self._lanes.lane(stream, partition)
-        ack_policy = checked_policy(ack_policy)
         if correlation_id is None:
             self._id_count += 1
             correlation_id = f"{self._id_prefix}{self._id_count}"

@@ -69,13 +69,14 @@ async def test_without_concurrency_control_no_offset_is_checked(
     assert offset(await client.publish(stream_name, b"", expected_offset=7)) == 0
 
 
+@pytest.mark.parametrize("policy", [AckPolicy.NONE, int(AckPolicy.NONE)], ids=["enum", "number"])
 async def test_an_expected_offset_without_ack_is_refused_before_it_is_sent(
-    client: Client, stream_name: str
+    client: Client, stream_name: str, policy: AckPolicy
 ) -> None:
     await client.create_stream(stream_name, options=CONTROLLED)
 
     with pytest.raises(InvalidRequest, match="without an ack"):
-        await client.publish(stream_name, b"", expected_offset=0, ack_policy=AckPolicy.NONE)
+        await client.publish(stream_name, b"", expected_offset=0, ack_policy=policy)
     assert await read_out(client, stream_name) == []
 
 
