@@ -42,6 +42,7 @@ _WHOLE_MESSAGE_BYTES: Final = 14
 _KEY_SHIFT: Final = 24
 """Where the stream stands in the second of these fields."""
 _PREFIX_BYTES: Final = 5
+_LARGEST_WHOLE: Final = _MAX_FRAME_BYTES - _PREFIX_BYTES
 _ALIKE: Final = 16
 """So many frames of the same length in a row are cut at once."""
 
@@ -200,7 +201,11 @@ class DataLane:
                 current = key
             start = position + _WHOLE_MESSAGE_BYTES
             after = start + size
-            if head != size + _PREFIX_BYTES << 8 or after > last + _WHOLE_MESSAGE_BYTES:
+            if (
+                head != size + _PREFIX_BYTES << 8
+                or after > last + _WHOLE_MESSAGE_BYTES
+                or size > _LARGEST_WHOLE
+            ):
                 break
             append(data[start:after])
             position = after
@@ -215,7 +220,7 @@ class DataLane:
         head, _, size = _WHOLE_MESSAGE.unpack_from(data, position)
         step = _WHOLE_MESSAGE_BYTES + size
         last = len(data) - step * _ALIKE
-        if position > last or head != size + _PREFIX_BYTES << 8:
+        if position > last or size > _LARGEST_WHOLE or head != size + _PREFIX_BYTES << 8:
             return position
         prefix = data[position : position + _WHOLE_MESSAGE_BYTES]
         if not data.startswith(prefix, position + step * (_ALIKE - 1)):

@@ -284,6 +284,16 @@ def test_a_frame_that_is_too_long_is_for_h2_with_all_that_follows(kind: int) -> 
     refusal(response(1) + long)
 
 
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_frame_that_is_too_long_is_for_h2_though_it_holds_a_whole_message(count: int) -> None:
+    lane, stream = lane_with_stream()
+    whole = data(1, grpc(b"whole"))
+    long = frame(DATA, 0, 1, grpc(bytes(16_384 - 5 + 1))) * count
+    assert lane.feed(whole + long) == long
+    assert stream.messages == [b"whole"]
+    assert lane.feed(whole) == whole
+
+
 def test_a_frame_of_the_greatest_length_is_taken() -> None:
     lane, stream = lane_with_stream()
     message = bytes(16_384 - 5)
