@@ -138,24 +138,23 @@ class BrokerProtocol(H2Protocol):
 
     def _catch_up(self) -> None:
         """Give h2 what it has not seen yet, and write its answers."""
-        if not self._for_h2:
-            return
-        data = b"".join(self._for_h2)
-        self._for_h2.clear()
-        # Whoever was told of messages may have closed the connection, and with it h2.
-        if self.connection.is_closing():
-            return
-        try:
-            events = self.connection.feed(data)
-        except ProtocolError:
-            logger.debug("the server broke the rules of HTTP/2", exc_info=True)
-            self.processor.close("Protocol error")
-            return
-        for event in events:
-            if isinstance(event, SettingsAcknowledged):
-                self._note_acknowledged(event)
-            self.processor.process(event)
-        if not self.connection.is_closing():
+        reads, self._for_h2 = self._for_h2, []
+        # Read by read: of one that breaks the rules h2 tells nothing.
+        for data in reads:
+            # Whoever was told of messages may have closed the connection, and with it h2.
+            if self.connection.is_closing():
+                return
+            try:
+                events = self.connection.feed(data)
+            except ProtocolError:
+                logger.debug("the server broke the rules of HTTP/2", exc_info=True)
+                self.processor.close("Protocol error")
+                return
+            for event in events:
+                if isinstance(event, SettingsAcknowledged):
+                    self._note_acknowledged(event)
+                self.processor.process(event)
+        if reads and not self.connection.is_closing():
             self.connection.flush()
 
     def connection_lost(self, exc: BaseException | None) -> None:

@@ -146,3 +146,16 @@ def test_the_lane_needs_no_turn_of_the_event_loop(said: tuple[Script, list[Step]
     for (messages, failure), (more, better) in zip(plain, hasty, strict=True):
         assert messages == more[: len(messages)]
         assert (failure is None) == (better is None)
+
+
+async def test_what_came_before_the_server_broke_the_rules_is_told() -> None:
+    """On the lane, also if both come in one turn of the event loop."""
+    async with calling("lane", in_memory=True) as calls:
+        _, stream, recorder = await calls.delivered(accepted=False)
+        calls.peer.accept(stream)
+        calls.peer.message(stream, b"one")
+        calls.peer.end(stream, 5, "gone")
+        breach = b"\x00\x00\x04\x03\x00" + bytes(8)  # RST_STREAM of stream 0
+        calls.read(calls.peer.take(), breach)
+        assert (await recorder.end()).text == "gone"
+        assert recorder.messages == [b"one"]
