@@ -9,7 +9,14 @@ from .peers.environments import PEERS, prepare
 from .programs import Command
 from .summary import OURS, REFERENCE
 
-USUAL: Final = (OURS, REFERENCE, "python-liftbridge", "gufo-liftbridge", "grpcio")
+USUAL: Final = (
+    OURS,
+    "ours-uvloop",
+    REFERENCE,
+    "python-liftbridge",
+    "gufo-liftbridge",
+    "grpcio",
+)
 
 _VARIANTS: Final[dict[str, tuple[str, ...]]] = {
     OURS: (),

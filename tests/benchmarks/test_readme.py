@@ -27,5 +27,5 @@ def test_every_benchmark_and_every_client_is_named() -> None:
     assert COMMANDS
     for name in (*NAMES, *CLIENTS):
         assert f"`{name}`" in GUIDE
-    [usual] = re.findall(r"Without `--peers`: (.+)", GUIDE)
+    [usual] = re.findall(r"Without `--peers`: ([^.]+)", GUIDE)
     assert set(re.findall(r"`([\w-]+)`", usual)) == set(USUAL)
