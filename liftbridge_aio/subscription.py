@@ -209,6 +209,11 @@ class Subscription:
         self, max: int = ..., wait: Duration = ..., *, raw: Literal[True]
     ) -> Batches[RawMessage]: ...
 
+    @overload
+    def batches(
+        self, max: int = ..., wait: Duration = ..., *, raw: bool
+    ) -> Batches[Message] | Batches[RawMessage]: ...
+
     def batches(
         self,
         max: int = 1000,  # noqa: A002 - says it best where it is called

@@ -337,12 +337,7 @@ def test_the_lane_is_available_with_the_installed_versions(
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [
-        (owner, name)
-        for owner, names in grpclib_shape._ATTRIBUTES
-        for name in names
-        if owner is not protocol.H2Protocol  # asyncio's base class has these, too
-    ],
+    [(owner, name) for owner, names in grpclib_shape._ATTRIBUTES for name in names],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 @pytest.mark.usefixtures("fresh_look")
