@@ -52,7 +52,8 @@ class ClientPublishing(ClientFace):
             ack_timeout: seconds from the write to the ack; None is the client's value.
             expected_offset: the offset that the message must get, on streams with optimistic
                 concurrency control; None: any.
-            correlation_id: comes back in the ack; None: made here.
+            correlation_id: comes back in the ack; None: made here. Used again for another message
+                after an `AckTimeout`, it may be settled by the late ack of the first.
             retry: send again when the outcome is unknown. **This may store the message twice**,
                 unless `expected_offset` is given: then what stands there is read and compared.
             timeout: seconds for everything; None is publish_timeout + ack_timeout.

@@ -78,6 +78,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.stash[WHY_NO_SERVER] = str(error)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the plain path on real servers, for time; `test_path_histories.py` has it."""
+    left_out = [item for item in items if _is_plain_on_a_real_server(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not _is_plain_on_a_real_server(item)]
+
+
+def _is_plain_on_a_real_server(item: pytest.Item) -> bool:
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return parameters.get("data_path") == "plain" and parameters.get("server", EMBEDDED) != EMBEDDED
+
+
 @pytest.fixture
 def data_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The way that messages take through every client of a test: the data lane, or grpclib alone.

@@ -128,7 +128,8 @@ async def test_an_envelope_whose_header_is_longer_than_itself_kills_the_server(
         await wire.create(stream_name)
     connection = await nats.connect(node.nats_url)
     await connection.publish(stream_name, bytes.fromhex("b90e43b4 00 c8 00 00"))
-    await connection.flush()
+    with suppress(nats.errors.Error):  # the server may be gone before it answers
+        await connection.flush()
     await connection.close()
     await ended(node)
     assert "panic: " in node.log
