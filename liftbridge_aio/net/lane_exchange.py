@@ -149,8 +149,8 @@ class LaneExchange(Exchange):
             return 0
         self._sent = True
         stop = min(len(data), start + min(window, _BURST_BYTES))
-        # First what h2 has to say, and its word that DATA may be sent. What it does for each frame
-        # costs as much as fifty messages.
+        # First what h2 has to say, and its word that DATA may be sent. Making a frame takes it as
+        # long as two or three messages take the rest of the client.
         stream = h2.streams[self._number]
         stream.state_machine.process_input(StreamInputs.SEND_DATA)
         pieces = [h2.data_to_send()]
