@@ -108,22 +108,25 @@ class ClientPublishing(ClientFace):
         registered is raised here, the rest by the future. Cancelling this call leaves nothing
         behind; cancelling the future takes the message back if it is not written yet.
         """
+        parts = self._parts
+        if (
+            parts is not None
+            and not self._closed
+            and key is None
+            and headers is None
+            and partitioner is None
+            and ack_timeout is None
+            and expected_offset is None
+            and correlation_id is None
+            and retry is None
+            and timeout is None
+        ):
+            future = parts.publisher.submit_plain(stream, value, partition, ack_policy)
+            if future is not None:
+                return future
         parts = self._living
         if retry is None:
-            publisher = parts.publisher
-            if (
-                key is None
-                and headers is None
-                and partitioner is None
-                and ack_timeout is None
-                and expected_offset is None
-                and correlation_id is None
-                and timeout is None
-            ):
-                future = publisher.submit_plain(stream, value, partition, ack_policy)
-                if future is not None:
-                    return future
-            return await publisher.submit(
+            return await parts.publisher.submit(
                 stream,
                 value,
                 key,

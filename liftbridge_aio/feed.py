@@ -9,16 +9,15 @@ from typing import Final
 
 from .errors import ConcurrentRead, LiftbridgeError
 from .model import EndReason
+from .wire.framing import PREFIX_BYTES
 
-_PREFIX_BYTES: Final = 5
-"""What flow control counts of a message beside its bytes."""
 _OVERHEAD_BYTES: Final = 59
 """What a message costs beside that while it waits here: an object and its place."""
 
 
 def size_of(messages: list[bytes]) -> int:
     """Bytes of messages as flow control counts them."""
-    return sum(map(len, messages)) + _PREFIX_BYTES * len(messages)
+    return sum(map(len, messages)) + PREFIX_BYTES * len(messages)
 
 
 def held_by(messages: list[bytes]) -> int:

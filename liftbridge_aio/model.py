@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 from .addresses import format_address
 from .arguments import INT64_MAX, check_type, check_whole_number
@@ -76,12 +76,12 @@ class AckError(enum.IntEnum):
 
 
 class _Unread:
-    """What a message from the wire keeps until somebody asks for its headers."""
+    """What a value from the wire keeps until somebody asks for a field that is not read yet."""
 
-    __slots__ = ("_read_headers", "_unread")
+    __slots__ = ("_read", "_unread")
 
     _unread: bytes
-    _read_headers: Callable[[bytes], Mapping[str, bytes]]
+    _read: Callable[[bytes], Any]
 
 
 @dataclass(slots=True, eq=True)
@@ -138,7 +138,7 @@ class Message(_Unread):
             ) = row
             if isinstance(headers, bytes):
                 message._unread = headers  # type: ignore[misc]  # noqa: SLF001 - the slot is inherited
-                message._read_headers = read_headers  # noqa: SLF001 - same
+                message._read = read_headers  # noqa: SLF001 - same
             else:
                 message.headers = headers
             messages.append(message)
@@ -153,7 +153,7 @@ class Message(_Unread):
         def __getattr__(self, name: str) -> object:
             # Python comes here for what is not set, so only once for unread headers.
             if name == "headers":
-                self.headers = headers = self._read_headers(self._unread)
+                self.headers = headers = self._read(self._unread)
                 return headers
             return object.__getattribute__(self, name)  # raises what it always raises
 
@@ -165,7 +165,7 @@ MessageRow: TypeAlias = tuple[
 
 
 @dataclass(slots=True, eq=True)
-class Ack:
+class Ack(_Unread):
     """The receipt of a published message, with every field of the wire."""
 
     stream: str
@@ -194,6 +194,53 @@ class Ack:
     def commit_time(self) -> datetime:
         """`commit_timestamp` as an aware `datetime` in UTC."""
         return datetime_from_ns(self.commit_timestamp)
+
+    @staticmethod
+    def received(rows: Iterable[AckRow], read_rest: Callable[[bytes], AckRest]) -> list[Ack]:
+        """Make many acks that say OK at once; for the codec.
+
+        Args:
+            rows: what is read already of each ack, and its bytes.
+            read_rest: reads the rest from those bytes, when it is asked for. It must not fail.
+        """
+        acks: list[Ack] = []
+        new = Ack.__new__  # as for messages
+        for row in rows:
+            ack = new(Ack)
+            ack.stream, ack.offset, ack.correlation_id, ack._unread = row  # type: ignore[misc]  # noqa: SLF001 - the slot is inherited
+            ack._read = read_rest  # noqa: SLF001 - same
+            ack.ack_error = _OK
+            acks.append(ack)
+        return acks
+
+    def __reduce__(self) -> tuple[type[Ack], tuple[object, ...]]:
+        # As for messages.
+        return type(self), tuple(getattr(self, one.name) for one in fields(self))
+
+    if not TYPE_CHECKING:  # as for messages
+
+        def __getattr__(self, name: str) -> object:
+            if name in _READ_LATER:
+                for later, value in zip(_READ_LATER, self._read(self._unread), strict=True):
+                    setattr(self, later, value)
+            return object.__getattribute__(self, name)
+
+
+_OK: Final = AckError.OK
+_READ_LATER: Final = (
+    "partition_subject",
+    "msg_subject",
+    "ack_inbox",
+    "ack_policy",
+    "reception_timestamp",
+    "commit_timestamp",
+)
+"""What an ack from the wire reads only if it is asked for."""
+
+AckRow: TypeAlias = tuple[str, int, str, bytes]
+"""Stream, offset and correlation id of an ack, and the bytes that the rest is read from."""
+AckRest: TypeAlias = tuple[str, str, str, AckPolicy, int, int]
+"""The other fields of an ack, but for its error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from .errors import (
     PublishTimeout,
     StreamNotFound,
 )
-from .model import Ack, AckError, AckPolicy
+from .model import Ack, AckPolicy
 from .net.connection import Connection
 from .net.pending_publish import PendingPublish, PublishLane, PublishLaneState
 from .net.publish_session import PublishSession, SessionState
@@ -33,7 +33,6 @@ from .wire.codec import PublishRefusal, publish_head
 
 # On the way of every message; an enum takes ten times as long to look into as a module.
 _OPEN: Final = PublishLaneState.OPEN
-_OK: Final = AckError.OK
 
 
 class PublishLanes:
@@ -141,17 +140,19 @@ class PublishLanes:
 
     # What sessions tell
 
-    def acked(self, pending: PendingPublish, ack: Ack) -> None:
-        """Take the ack of a message."""
-        lane = pending.lane
-        if ack.ack_error is _OK:
-            self.outcomes.succeed(pending, ack)
-            if lane.state is _OPEN and not lane.queue and not lane.returned:
-                return
-        else:
-            text = f"the ack says {ack.ack_error.name}"
-            self.outcomes.fail(pending, publish_error(PublishCode.UNKNOWN, text))
-        self._proven(lane, pending)
+    def acked(self, messages: list[PendingPublish], acks: list[Ack]) -> None:
+        """Take acks that say OK, each with its message."""
+        self.outcomes.succeed(messages, acks)
+        for pending in messages:
+            lane = pending.lane
+            if lane.state is not _OPEN or lane.queue or lane.returned:
+                self._proven(lane, pending)
+
+    def ack_failed(self, pending: PendingPublish, ack: Ack) -> None:
+        """Take an ack that says that a message could not be stored."""
+        text = f"the ack says {ack.ack_error.name}"
+        self.outcomes.fail(pending, publish_error(PublishCode.UNKNOWN, text))
+        self._proven(pending.lane, pending)
 
     def refused(self, pending: PendingPublish, refusal: PublishRefusal) -> None:
         """Take the refusal of a message."""
@@ -228,8 +229,7 @@ class PublishLanes:
 
     def written(self, pending: PendingPublish) -> None:
         """Settle a message with ack policy NONE: written is all there is to know."""
-        if self.unsettled.get(pending.correlation_id) is pending:
-            self.outcomes.succeed(pending, None)
+        self.outcomes.succeed_without_ack(pending)
 
     def taken_back(self, pending: PendingPublish) -> None:
         """Forget a message that was cancelled before it was written."""

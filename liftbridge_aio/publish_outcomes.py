@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from .errors import LiftbridgeError, PublishError
@@ -46,20 +47,30 @@ class PublishOutcomes:
         """Take in a message that has found room in the window."""
         self.unsettled[pending.correlation_id] = pending
 
-    def succeed(self, pending: PendingPublish, ack: Ack | None) -> None:
-        """Settle a message, which must be open, with its ack; None where none was asked for."""
-        del self.unsettled[pending.correlation_id]
-        pending.lane.unsettled -= 1
-        self._window.leave(len(pending.payload))
-        future = pending.future
-        if not future.done():
-            future.set_result(ack)
-        if ack is not None:
-            self.acked += 1
-            if self._published is not None:
+    def succeed(self, messages: Sequence[PendingPublish], acks: Sequence[Ack]) -> None:
+        """Settle messages, which must be open, each with its ack."""
+        unsettled = self.unsettled
+        size = 0
+        for pending, ack in zip(messages, acks, strict=True):
+            del unsettled[pending.correlation_id]
+            pending.lane.unsettled -= 1
+            size += len(pending.frame)
+            future = pending.future
+            if not future.done():
+                future.set_result(ack)
+        self.acked += len(acks)
+        self._window.leave(size, len(messages))
+        if self._published is not None:
+            for ack in acks:
                 self._published(ack)
         if self._drains:
-            self._tell_drains(pending)
+            for pending in messages:
+                self._tell_drains(pending)
+
+    def succeed_without_ack(self, pending: PendingPublish) -> None:
+        """Settle a message that asked for no ack, if it is open."""
+        if self.forget(pending) and not pending.future.done():
+            pending.future.set_result(None)
 
     def fail(self, pending: PendingPublish, error: LiftbridgeError) -> None:
         """Settle a message with an error; does nothing to one that was given up."""
@@ -89,7 +100,7 @@ class PublishOutcomes:
         if self.unsettled.get(pending.correlation_id) is not pending:
             return False
         del self.unsettled[pending.correlation_id]
-        self._window.leave(len(pending.payload))
+        self._window.leave(len(pending.frame))
         pending.lane.unsettled -= 1
         self._tell_drains(pending)
         return True

@@ -60,9 +60,9 @@ class PublishWindow:
                 self.leave(size)
             raise
 
-    def leave(self, size: int) -> None:
-        """Give room back and admit who waits for it."""
-        self.messages -= 1
+    def leave(self, size: int, messages: int = 1) -> None:
+        """Give the room of messages of `size` bytes in all back, and admit who waits for it."""
+        self.messages -= messages
         self.bytes -= size
         if self._waiters:
             self._admit()

@@ -7,6 +7,7 @@ import logging
 import math
 import secrets
 from collections.abc import Mapping
+from threading import get_ident
 from typing import Final, NamedTuple
 
 from .arguments import about, check_callable, check_text, check_type
@@ -22,7 +23,7 @@ from .errors import (
 )
 from .model import Ack, AckPolicy, Partitioner
 from .net.connection import Connection
-from .net.pending_publish import PendingPublish, PublishLane
+from .net.pending_publish import PendingPublish, PublishLane, PublishLaneState
 from .options import ClientOptions, Duration, timer_seconds
 from .partitioner import by_key
 from .publish_check import SERVER_OVERHEAD_BYTES, check_message, check_size, checked_policy
@@ -30,7 +31,8 @@ from .publish_lanes import PublishLanes
 from .publish_outcomes import PublishOutcomes
 from .publish_window import PublishWindow
 from .status import CallFailure
-from .wire.codec import encode_publish_request, encode_with_head
+from .wire.codec import encode_publish_request, frame_publish_request
+from .wire.framing import framed
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
@@ -38,6 +40,9 @@ _SWEEPS_A_WAIT: Final = 5
 """How often messages are looked at within the shortest time that one of them may wait."""
 _SLOWEST_SWEEP: Final = 0.25
 _QUICKEST_SWEEP: Final = 0.01
+
+_OPEN: Final = PublishLaneState.OPEN
+_new_pending: Final = PendingPublish.__new__
 
 
 class PublisherStatistics(NamedTuple):
@@ -61,6 +66,7 @@ class Publisher:
         self._connection = connection
         self._options = options
         self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
         self._window = PublishWindow(options.max_in_flight, options.max_in_flight_bytes)
         self._lanes = PublishLanes(connection, self._window)
         self._outcomes = self._lanes.outcomes
@@ -154,16 +160,17 @@ class Publisher:
             correlation_id=correlation_id,
             expected_offset=expected_offset,
         )
-        size = len(payload)
         limit = self._options.max_message_bytes
-        check_size(size, limit, stream=stream, partition=lane.partition)
+        check_size(len(payload), limit, stream=stream, partition=lane.partition)
+        frame = framed(payload)
+        size = len(frame)
         if not self._window.try_enter(size):
             await self._enter_window(size, send_by, lane)
         pending = PendingPublish(
             self._loop.create_future(),
             lane,
             correlation_id,
-            payload,
+            frame,
             ack_policy,
             patience,
             send_by,
@@ -185,8 +192,13 @@ class Publisher:
 
         Returns:
             The future of its outcome; None where `submit` has to look at it, because something has
-            to be awaited, or because nothing was published to the partition yet.
+            to be awaited, because nothing was published to the partition yet, or because this is
+            not the event loop of the client.
         """
+        loop = self._loop
+        # Asking for the running loop costs a system call before Python 3.12.
+        if get_ident() != self._thread or not loop.is_running():
+            return None
         if partition is None and self._partitioner is None:
             partition = 0
         if (
@@ -203,24 +215,37 @@ class Publisher:
             return None
         self._id_count = count = self._id_count + 1
         correlation_id = f"{self._id_prefix}{count}"
-        payload = encode_with_head(lane.heads[ack_policy], value, correlation_id)
-        size = len(payload)
+        frame = frame_publish_request(lane.heads[ack_policy], value, correlation_id)
+        size = len(frame)
         if size > self._surely_sendable or not self._window.try_enter(size):
             return None
-        patience = self._ack_timeout
-        send_by = self._loop.time() + self._publish_timeout
-        pending = PendingPublish(
-            self._loop.create_future(),
-            lane,
-            correlation_id,
-            payload,
-            ack_policy,
-            patience,
-            send_by,
-            send_by + patience,
-        )
-        self._register(pending, patience)
-        return pending.future
+        pending = _new_pending(PendingPublish)  # __init__ would cost as much again
+        pending.future = future = loop.create_future()
+        pending.lane = lane
+        pending.correlation_id = correlation_id
+        pending.frame = frame
+        pending.policy = ack_policy
+        pending.ack_timeout = patience = self._ack_timeout
+        pending.send_by = send_by = loop.time() + self._publish_timeout
+        pending.settle_by = send_by + patience
+        pending.expected_offset = None
+        pending.quiet = False
+        pending.session = None
+        pending.ack_by = 0.0
+        session = lane.session
+        if (
+            lane.unsettled
+            and lane.state is _OPEN
+            and session is not None
+            and patience >= self._shortest_wait
+        ):
+            # As `_register`, where there is nothing to decide.
+            self._unsettled[correlation_id] = pending
+            lane.unsettled += 1
+            session.submit(pending)
+        else:
+            self._register(pending, patience)
+        return future
 
     def _register(self, pending: PendingPublish, wait: float) -> None:
         """Take in a message that may wait for `wait` seconds, and send it on its way."""

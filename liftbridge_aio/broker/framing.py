@@ -14,6 +14,7 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
 
 from liftbridge_aio.wire.field_types import wrong_field
+from liftbridge_aio.wire.framing import PREFIX_BYTES
 from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
 from liftbridge_aio.wire.strict import is_cut_off
 
@@ -21,8 +22,6 @@ from .call import Call
 
 MAX_REQUEST_BYTES: Final = 4 * 2**20
 """Largest request that is accepted: the default limit of Go's gRPC."""
-
-_PREFIX_BYTES: Final = 5
 
 
 class MessageCodec(CodecBase):
@@ -68,7 +67,7 @@ async def _read(call: Call, procedure: Rpc[RequestT, ReplyT]) -> RequestT | None
         Status.INTERNAL if procedure.streams_replies else Status.UNKNOWN, "unexpected EOF"
     )
     try:
-        prefix = await data.recv_data(_PREFIX_BYTES)
+        prefix = await data.recv_data(PREFIX_BYTES)
         if not prefix:
             return None
         size = int.from_bytes(prefix[1:], "big")

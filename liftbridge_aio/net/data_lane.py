@@ -24,6 +24,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
+from liftbridge_aio.wire.framing import PREFIX_BYTES
+
 from .lane_stream import LanePhase, LaneStream
 
 _HEADER: Final = Struct(">IBI")
@@ -41,8 +43,7 @@ lower half. Three fields are read faster than five."""
 _WHOLE_MESSAGE_BYTES: Final = 14
 _KEY_SHIFT: Final = 24
 """Where the stream stands in the second of these fields."""
-_PREFIX_BYTES: Final = 5
-_LARGEST_WHOLE: Final = _MAX_FRAME_BYTES - _PREFIX_BYTES
+_LARGEST_WHOLE: Final = _MAX_FRAME_BYTES - PREFIX_BYTES
 _ALIKE: Final = 16
 """So many frames of the same length in a row are cut at once."""
 
@@ -202,7 +203,7 @@ class DataLane:
             start = position + _WHOLE_MESSAGE_BYTES
             after = start + size
             if (
-                head != size + _PREFIX_BYTES << 8
+                head != size + PREFIX_BYTES << 8
                 or after > last + _WHOLE_MESSAGE_BYTES
                 or size > _LARGEST_WHOLE
             ):
@@ -220,7 +221,7 @@ class DataLane:
         head, _, size = _WHOLE_MESSAGE.unpack_from(data, position)
         step = _WHOLE_MESSAGE_BYTES + size
         last = len(data) - step * _ALIKE
-        if position > last or size > _LARGEST_WHOLE or head != size + _PREFIX_BYTES << 8:
+        if position > last or size > _LARGEST_WHOLE or head != size + PREFIX_BYTES << 8:
             return position
         prefix = data[position : position + _WHOLE_MESSAGE_BYTES]
         if not data.startswith(prefix, position + step * (_ALIKE - 1)):
@@ -245,7 +246,7 @@ class DataLane:
             if len(filled) == 1:
                 size = taken - _HEADER_BYTES * count
             else:
-                size = sum(map(len, messages[before:])) + _PREFIX_BYTES * count
+                size = sum(map(len, messages[before:])) + PREFIX_BYTES * count
             if size:
                 self._count(stream, size)
 

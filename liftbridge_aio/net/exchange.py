@@ -26,14 +26,13 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import H2Error
 
 from liftbridge_aio.status import CallFailure, Code, Reach
+from liftbridge_aio.wire.framing import PREFIX_BYTES
 from liftbridge_aio.wire.rpc import Rpc
 
 from .receiver import Receiver
 
 logger = logging.getLogger("liftbridge_aio.net")
 
-PREFIX_BYTES: Final = 5
-"""What stands before every message of gRPC: a flag and four bytes of length."""
 INCOMPLETE: Final = "the server ended the call in the middle of a message"
 
 

@@ -18,9 +18,10 @@ from h2.exceptions import H2Error
 from h2.stream import StreamInputs
 
 from liftbridge_aio.status import CallFailure, Code
+from liftbridge_aio.wire.framing import PREFIX_BYTES, framed
 from liftbridge_aio.wire.rpc import Rpc
 
-from .exchange import INCOMPLETE, PREFIX_BYTES, Exchange
+from .exchange import INCOMPLETE, Exchange
 from .lane_stream import LaneFault, LaneStream
 from .protocol import BrokerProtocol
 from .pumped_exchange import ENDED
@@ -91,9 +92,17 @@ class LaneExchange(Exchange):
         Raises:
             CallFailure: the call or the connection broke.
         """
+        await self.send_framed([framed(message) for message in messages], end=end)
+
+    async def send_framed(self, frames: Sequence[bytes], *, end: bool = False) -> None:
+        """Send messages that have their prefixes already; else like `send`.
+
+        Raises:
+            CallFailure: the call or the connection broke.
+        """
         if self._left:
             raise CallFailure(Code.UNAVAILABLE, "the call is over", self._reach)
-        data = _framed(messages)
+        data = b"".join(frames)
         written = 0
         self._sending = True
         try:
@@ -109,7 +118,7 @@ class LaneExchange(Exchange):
         finally:
             self._sending = False
             whole = written == len(data)
-            self.attempted += len(messages) if whole else _begun(messages, written)
+            self.attempted += len(frames) if whole else _begun(frames, written)
 
     @property
     def room(self) -> int:
@@ -126,9 +135,13 @@ class LaneExchange(Exchange):
             return 0  # whoever waits for the call hears why
         return max(min(credit, _BURST_BYTES), 0)
 
-    def send_now(self, messages: Sequence[bytes]) -> bool:
-        """Send messages at once if there is room for all of them; tell whether they are sent."""
-        data = _framed(messages)
+    def send_now(self, frames: Sequence[bytes]) -> bool:
+        """Send messages at once if there is room for all of them; tell whether they are sent.
+
+        Args:
+            frames: the messages with their prefixes.
+        """
+        data = b"".join(frames)
         if len(data) > self.room:
             return False  # one of them might get stuck halfway
         try:
@@ -304,21 +317,13 @@ class LaneExchange(Exchange):
         super().leave()
 
 
-def _framed(messages: Sequence[bytes]) -> bytes:
-    """Put the prefix of gRPC before each message: no compression, and the length."""
-    pieces: list[bytes] = []
-    for message in messages:
-        pieces += (len(message).to_bytes(PREFIX_BYTES, "big"), message)
-    return b"".join(pieces)
-
-
-def _begun(messages: Sequence[bytes], written: int) -> int:
+def _begun(frames: Sequence[bytes], written: int) -> int:
     """Count the messages of which something was written."""
     count = position = 0
-    for message in messages:
+    for frame in frames:
         if position >= written:
             break
-        position += len(message) + PREFIX_BYTES
+        position += len(frame)
         count += 1
     return count
 

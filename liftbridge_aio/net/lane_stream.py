@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from liftbridge_aio.wire.framing import PREFIX_BYTES
+
 from .lane_credit import LaneCredit
 
 _PREFIX: Final = Struct(">BI")
 """What stands before each message: whether it is compressed, and its length."""
-_PREFIX_BYTES: Final = 5
 
 
 class LaneFault(enum.Enum):
@@ -154,29 +155,29 @@ class LaneStream:
     def _take_next(self, data: bytes, start: int, end: int) -> int:
         """Go on with the message in progress, or with the next; return how far it went."""
         partial = self._partial
-        if not partial and end - start >= _PREFIX_BYTES:
+        if not partial and end - start >= PREFIX_BYTES:
             flag, length = _PREFIX.unpack_from(data, start)
-            stop: int = start + _PREFIX_BYTES + length
+            stop: int = start + PREFIX_BYTES + length
             if stop <= end and not flag and length <= self._max_message_bytes:
-                self.messages.append(data[start + _PREFIX_BYTES : stop])
+                self.messages.append(data[start + PREFIX_BYTES : stop])
                 return stop
-        if len(partial) < _PREFIX_BYTES:
+        if len(partial) < PREFIX_BYTES:
             start = self._take_prefix(data, start, end)
-            if self.failure is not None or len(partial) < _PREFIX_BYTES:
+            if self.failure is not None or len(partial) < PREFIX_BYTES:
                 return start
         stop = min(start + self._missing, end)
         partial += memoryview(data)[start:stop]
         self._missing -= stop - start
         if not self._missing:
-            self.messages.append(bytes(memoryview(partial)[_PREFIX_BYTES:]))
+            self.messages.append(bytes(memoryview(partial)[PREFIX_BYTES:]))
             self._partial = bytearray()
         return stop
 
     def _take_prefix(self, data: bytes, start: int, end: int) -> int:
         partial = self._partial
-        stop = min(start + _PREFIX_BYTES - len(partial), end)
+        stop = min(start + PREFIX_BYTES - len(partial), end)
         partial += data[start:stop]
-        self._missing = _PREFIX_BYTES - len(partial)
+        self._missing = PREFIX_BYTES - len(partial)
         if not self._missing:
             flag, self._missing = _PREFIX.unpack(partial)
             self.failure = self._refuse(flag, self._missing)

@@ -55,7 +55,8 @@ class PendingPublish:
     future: asyncio.Future[Ack | None]
     lane: PublishLane
     correlation_id: str
-    payload: bytes
+    frame: bytes
+    """The request as it goes out: with the prefix of gRPC."""
     policy: AckPolicy
     ack_timeout: float
     """Seconds from the write."""

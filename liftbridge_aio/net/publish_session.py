@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import math
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from typing import Final, NoReturn, Protocol
 import anyio
 
 from liftbridge_aio.errors import ClientClosed, LiftbridgeError, MalformedData
-from liftbridge_aio.model import Ack, AckPolicy
+from liftbridge_aio.model import Ack, AckError, AckPolicy
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.telemetry import Retried
 from liftbridge_aio.wire.codec import (
@@ -26,20 +27,22 @@ from liftbridge_aio.wire.codec import (
     decode_publish_responses,
     encode_publish_request,
 )
+from liftbridge_aio.wire.framing import PREFIX_BYTES, framed
 from liftbridge_aio.wire.rpc import PUBLISH_ASYNC
 
 from .connection import Connection
-from .exchange import PREFIX_BYTES
 from .lane_exchange import LaneExchange
 from .link import Purpose, StreamExchange
 from .pending_publish import PendingPublish
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
-_NO_ACK: Final = AckPolicy.NONE  # looked at for every message, and enums are slow to look into
+# Looked at for every message, and enums are slow to look into.
+_NO_ACK: Final = AckPolicy.NONE
+_OK: Final = AckError.OK
 _BATCH_MESSAGES: Final = 512
 _BATCH_BYTES: Final = 256 * 1024
-_WRITTEN_AT_ONCE: Final = 64
+_WRITTEN_AT_ONCE: Final = 128
 """How many messages are not left to the writer, which gets its turn only when the program waits for
 something."""
 _MAX_WRITTEN_AHEAD: Final = 2048
@@ -57,8 +60,11 @@ class SessionOwner(Protocol):
     def unsettled(self) -> Mapping[str, PendingPublish]:
         """The messages whose outcome is open, by correlation id, over all sessions."""
 
-    def acked(self, pending: PendingPublish, ack: Ack) -> None:
-        """Take the ack of a message."""
+    def acked(self, messages: list[PendingPublish], acks: list[Ack]) -> None:
+        """Take acks that say OK, each with its message."""
+
+    def ack_failed(self, pending: PendingPublish, ack: Ack) -> None:
+        """Take an ack that says that a message could not be stored."""
 
     def refused(self, pending: PendingPublish, refusal: PublishRefusal) -> None:
         """Take the refusal of a message."""
@@ -100,7 +106,7 @@ class _Barrier:
     """A request without a stream, whose refusal proves that all before it was taken."""
 
     correlation_id: str
-    payload: bytes
+    frame: bytes
     passed: asyncio.Future[None]
     unacked_before: int = 0
     """Messages with ack policy NONE that were written before it."""
@@ -173,10 +179,13 @@ class PublishSession:
         outbox = self.outbox
         outbox.append(pending)
         waiting = len(outbox)
-        if not waiting % _WRITTEN_AT_ONCE or (waiting == 1 and not self.in_flight):
+        if waiting == 1:
+            if not self.in_flight:
+                self._write_now()
+            if outbox:
+                self._work.set()  # and it stays set, or answers set it, until all is written
+        elif not waiting % _WRITTEN_AT_ONCE:
             self._write_now()
-        if outbox:
-            self._work.set()
 
     def _write_now(self) -> None:
         """Write what waits, as far as nothing has to be awaited for it."""
@@ -184,7 +193,7 @@ class PublishSession:
         if self._taking or not isinstance(exchange, LaneExchange):
             return
         batch = self._next_batch(exchange.room)
-        if batch and not exchange.send_now([item.payload for item in batch]):
+        if batch and not exchange.send_now([item.frame for item in batch]):
             self._not_written(batch)
         if self._sending:
             self._settle_unacked()
@@ -212,7 +221,7 @@ class PublishSession:
         """
         self._barrier_count += 1
         correlation_id = f"barrier-{self._barrier_secret}-{self._barrier_count}"
-        payload = encode_publish_request(
+        request = encode_publish_request(
             "",
             0,
             b"",
@@ -222,7 +231,7 @@ class PublishSession:
             correlation_id=correlation_id,
             expected_offset=None,
         )
-        barrier = _Barrier(correlation_id, payload, asyncio.get_running_loop().create_future())
+        barrier = _Barrier(correlation_id, framed(request), self._loop.create_future())
         self._barriers[correlation_id] = barrier
         self.outbox.append(barrier)
         self._work.set()
@@ -281,7 +290,7 @@ class PublishSession:
             if batch:
                 before = exchange.attempted
                 try:
-                    await exchange.send([item.payload for item in batch])
+                    await exchange.send_framed([item.frame for item in batch])
                 except BaseException:
                     self._not_written(batch[exchange.attempted - before :])
                     raise
@@ -301,12 +310,13 @@ class PublishSession:
         now = self._loop.time()
         batch: list[PendingPublish | _Barrier] = []
         outbox = self.outbox
+        limit = math.inf if max_bytes is None else max_bytes
         size = 0
         room = min(_BATCH_MESSAGES, _MAX_WRITTEN_AHEAD - self.in_flight)
         while outbox and len(batch) < room and size < _BATCH_BYTES:
             item = outbox[0]
-            size += len(item.payload) + PREFIX_BYTES
-            if max_bytes is not None and size > max_bytes:
+            size += len(item.frame)
+            if size > limit:
                 break
             del outbox[0]
             if isinstance(item, PendingPublish):
@@ -370,23 +380,39 @@ class PublishSession:
             self.ended(CallFailure(Code.INTERNAL, str(error), Reach.UNKNOWN))
             return
         owner = self._owner
+        acked: list[PendingPublish] = []
+        acks: list[Ack] = []
         for answer in answers:
             pending = unsettled.get(answer.correlation_id)
             if pending is None or pending.session is not self:
                 self._unexpected(answer)
             elif isinstance(answer, PublishRefusal):
+                acked, acks = self._acked(acked, acks)  # what came before is told before
                 self._left(pending)
                 owner.refused(pending, answer)
             elif answer.stream != pending.lane.stream:
                 # Another stream on the same subject stored the message too (W12).
                 self.stray_answers += 1
+            elif answer.ack_error is not _OK:
+                acked, acks = self._acked(acked, acks)
+                self._left(pending)
+                owner.ack_failed(pending, answer)
             else:
                 pending.session = None
-                self.in_flight -= 1
-                owner.acked(pending, answer)
+                acked.append(pending)
+                acks.append(answer)
+        self._acked(acked, acks)
         self._go_on()
         if self._exchange is not None:
             self._exchange.drained(sum(map(len, messages)) + PREFIX_BYTES * len(messages))
+
+    def _acked(
+        self, messages: list[PendingPublish], acks: list[Ack]
+    ) -> tuple[list[PendingPublish], list[Ack]]:
+        """Tell of acks; returns lists for the next ones."""
+        self.in_flight -= len(messages)
+        self._owner.acked(messages, acks)
+        return [], []
 
     def _left(self, pending: PendingPublish) -> None:
         pending.session = None

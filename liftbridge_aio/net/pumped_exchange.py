@@ -7,12 +7,13 @@ lane is measured and tested against.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from grpclib.client import Channel
 
 from liftbridge_aio.status import CallFailure, Code
+from liftbridge_aio.wire.framing import unframed
 from liftbridge_aio.wire.rpc import Rpc
 
 from .exchange import Exchange
@@ -40,6 +41,14 @@ class PumpedExchange(Exchange):
         self._on_data = on_data
         self._room = asyncio.Event()
         self._pump: Child | None = None
+
+    async def send_framed(self, frames: Sequence[bytes]) -> None:
+        """Send messages that have the prefixes of gRPC already; else like `send`.
+
+        Raises:
+            CallFailure: the call or the connection broke.
+        """
+        await self.send([unframed(frame) for frame in frames])
 
     def deliver(self, receiver: Receiver) -> None:
         """Hand everything that comes from now on to `receiver`; the call stays open.

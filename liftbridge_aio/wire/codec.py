@@ -6,17 +6,26 @@ classes of betterproto2 take thirty to eighty times as long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from liftbridge_aio.errors import MalformedData
-from liftbridge_aio.model import UNCHECKED_OFFSET, Ack, AckError, AckPolicy, Message, MessageRow
+from liftbridge_aio.model import (
+    UNCHECKED_OFFSET,
+    Ack,
+    AckError,
+    AckPolicy,
+    AckRest,
+    Message,
+    MessageRow,
+)
 
 from . import proto
-from .columns import AckRow, ack_rows, message_rows
+from .columns import ack_rows, message_rows
 from .field_types import wrong_field
+from .framing import PREFIX_BYTES
 from .hot_schema import PARSE_ERRORS, WireMessage, WirePublishRequest, WirePublishResponse
 
 _MIN_MESSAGES_IN_COLUMNS: Final = 24
@@ -24,6 +33,11 @@ _MIN_ACKS_IN_COLUMNS: Final = 8
 """From how many on columns are faster."""
 
 # Publishing
+
+# Tags of PublishRequest's fields.
+_KEY: Final = b"\x0a"
+_VALUE: Final = b"\x12"
+_CORRELATION_ID: Final = b"\x3a"
 
 
 def encode_publish_request(
@@ -40,9 +54,11 @@ def encode_publish_request(
     """Make the bytes of a PublishRequest; an expected offset of None is sent as -1, unchecked."""
     expected = UNCHECKED_OFFSET if expected_offset is None else expected_offset
     head = publish_head(stream, partition, ack_policy, expected)
-    parts = [encode_with_head(head, value, correlation_id)]
+    correlation = correlation_id.encode()
+    parts = [head, _VALUE, _varint(len(value)), value]
+    parts += _CORRELATION_ID, _varint(len(correlation)), correlation
     if key:
-        parts += b"\x0a", _varint(len(key)), key
+        parts += _KEY, _varint(len(key)), key
     if headers:
         entries = [{"name": name, "content": content} for name, content in headers.items()]
         parts.append(WirePublishRequest(headers=entries).SerializeToString())
@@ -52,7 +68,7 @@ def encode_publish_request(
 def publish_head(
     stream: str, partition: int, ack_policy: AckPolicy, expected_offset: int = UNCHECKED_OFFSET
 ) -> bytes:
-    """Make what all PublishRequests to a partition have in common; for `encode_with_head`."""
+    """Make what all PublishRequests to a partition have in common; for `frame_publish_request`."""
     request = WirePublishRequest(
         stream=stream, partition=partition, ack_policy=ack_policy, expected_offset=expected_offset
     )
@@ -60,27 +76,26 @@ def publish_head(
     return head
 
 
-def encode_with_head(head: bytes, value: bytes, correlation_id: str) -> bytes:
-    """Make the bytes of a PublishRequest that has no key, headers or expected offset.
+def frame_publish_request(head: bytes, value: bytes, correlation_id: str) -> bytes:
+    """Make a PublishRequest that has no key, headers or expected offset, with gRPC's prefix.
 
     Encoded protobuf messages that are joined merge, so what many messages have in common is encoded
     once, and only the rest is written here.
     """
     correlation = correlation_id.encode()
-    return b"".join(
-        (
-            head,
-            b"\x3a",
-            _varint(len(correlation)),
-            correlation,
-            b"\x12",
-            _varint(len(value)),
-            value,
-        )
-    )
+    before, between = _around(head, len(value), len(correlation))
+    return b"".join((before, value, between, correlation))
 
 
 @lru_cache(maxsize=4096)
+def _around(head: bytes, value_size: int, correlation_size: int) -> tuple[bytes, bytes]:
+    """Make what stands before the value of a request, and between it and the correlation id."""
+    request = head + _VALUE + _varint(value_size)
+    between = _CORRELATION_ID + _varint(correlation_size)
+    size = len(request) + value_size + len(between) + correlation_size
+    return size.to_bytes(PREFIX_BYTES, "big") + request, between
+
+
 def _varint(number: int) -> bytes:
     groups = bytearray()
     while number > 0x7F:
@@ -124,7 +139,7 @@ def decode_publish_responses(datas: Sequence[bytes]) -> Sequence[Ack | PublishRe
     if len(datas) >= _MIN_ACKS_IN_COLUMNS:
         rows = ack_rows(datas)
         if rows is not None:
-            return _acks(rows)
+            return Ack.received(rows, _rest_of_ack)
     answers: list[Ack | PublishRefusal] = []
     for data in datas:
         try:
@@ -147,27 +162,17 @@ def _answer(response: Any) -> Ack | PublishRefusal:
     return ack
 
 
-def _acks(rows: Iterable[AckRow]) -> list[Ack]:
-    acks: list[Ack] = []
-    new_ack = Ack.__new__  # __init__ would cost as much again
-    ok, leader = AckError.OK, AckPolicy.LEADER
-    for row in rows:
-        ack = new_ack(Ack)
-        (
-            ack.stream,
-            ack.partition_subject,
-            ack.msg_subject,
-            ack.offset,
-            ack.ack_inbox,
-            ack.correlation_id,
-            policy,
-            ack.reception_timestamp,
-            ack.commit_timestamp,
-        ) = row
-        ack.ack_policy = _POLICIES.get(policy, leader)
-        ack.ack_error = ok
-        acks.append(ack)
-    return acks
+def _rest_of_ack(data: bytes) -> AckRest:
+    """Read what `ack_rows` left: it has seen that the bytes can be read."""
+    ack = _ack(WirePublishResponse.FromString(data).ack)
+    return (
+        ack.partition_subject,
+        ack.msg_subject,
+        ack.ack_inbox,
+        ack.ack_policy,
+        ack.reception_timestamp,
+        ack.commit_timestamp,
+    )
 
 
 def _ack(ack: Any) -> Ack:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeVar
 
-from liftbridge_aio.model import MessageRow
+from liftbridge_aio.model import AckRow, MessageRow
 
 from .hot_schema import (
     PARSE_ERRORS,
@@ -33,9 +33,6 @@ from .hot_schema import (
 )
 
 T = TypeVar("T")
-
-AckRow = tuple[str, str, str, int, str, str, int, int, int]
-"""The fields of an ack that is no refusal, in their order."""
 
 _NO_NUMBER: Final = -(2**63) + 0x5EBA4A
 _NO_BYTES: Final = b"\x00separator"
@@ -48,12 +45,8 @@ _MESSAGE_SEPARATOR: Final[bytes] = WireMessage(
 _ACK_SEPARATOR: Final[bytes] = WirePublishResponse(
     ack={
         "stream": _NO_TEXT,
-        "partition_subject": _NO_TEXT,
-        "msg_subject": _NO_TEXT,
         "offset": _NO_NUMBER,
         "correlation_id": _NO_TEXT,
-        "reception_timestamp": _NO_NUMBER,
-        "commit_timestamp": _NO_NUMBER,
     }
 ).SerializeToString()
 
@@ -84,7 +77,9 @@ def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
 
 
 def ack_rows(datas: Sequence[bytes]) -> Iterator[AckRow] | None:
-    """Read many PublishResponses that all hold acks, no refusals.
+    """Read many PublishResponses that all hold acks, no refusals, as far as all acks are looked at.
+
+    The rest stays in the bytes of each, of which the parse has shown that they can be read.
 
     Returns:
         None if they have to be read one by one: one of them is an error or a refusal, they differ
@@ -103,14 +98,9 @@ def ack_rows(datas: Sequence[bytes]) -> Iterator[AckRow] | None:
             return None
         return zip(
             _separated(columns.stream, _NO_TEXT, count),
-            _separated(columns.partition_subject, _NO_TEXT, count),
-            _separated(columns.msg_subject, _NO_TEXT, count),
             _separated(columns.offset, _NO_NUMBER, count),
-            _constant(columns.ack_inbox, count, ""),
             correlation_ids,
-            _constant(columns.ack_policy, count, 0),
-            _separated(columns.reception_timestamp, _NO_NUMBER, count),
-            _separated(columns.commit_timestamp, _NO_NUMBER, count),
+            datas,
             strict=True,
         )
     except (*PARSE_ERRORS, _UnevenError):

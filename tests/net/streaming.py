@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from liftbridge_aio.net.exchange import PREFIX_BYTES
 from liftbridge_aio.net.link import Link, Purpose, StreamExchange
 from liftbridge_aio.net.protocol import BrokerProtocol
 from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.status import CallFailure
+from liftbridge_aio.wire.framing import PREFIX_BYTES
 from liftbridge_aio.wire.rpc import PUBLISH_ASYNC, Rpc
 from net.scripted_peer import (
     BOUND,

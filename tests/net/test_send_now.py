@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from liftbridge_aio.net.lane_exchange import LaneExchange
+from liftbridge_aio.wire.framing import PREFIX_BYTES, framed
 from net.scripted_peer import BOUND, FIRST_WINDOW, PeerStream
 from net.streaming import Calls, calling
 
@@ -26,21 +27,21 @@ async def open_call(calls: Calls) -> tuple[LaneExchange, PeerStream]:
 
 async def test_it_is_sent_before_the_call_returns(calls: Calls) -> None:
     exchange, stream = await open_call(calls)
-    assert exchange.send_now([b"one"])
-    assert exchange.send_now([b""])
+    assert exchange.send_now([framed(b"one")])
+    assert exchange.send_now([framed(b"")])
     assert stream.messages == [b"one", b""]
     await exchange.send([b"two"])
-    assert exchange.send_now([b"three"])
+    assert exchange.send_now([framed(b"three")])
     assert stream.messages == [b"one", b"", b"two", b"three"]
     exchange.leave()
 
 
 async def test_it_is_not_sent_in_part(calls: Calls) -> None:
     exchange, stream = await open_call(calls)
-    await exchange.send([bytes(FIRST_WINDOW - 5 - 10)])
-    assert not exchange.send_now([bytes(6)])
+    await exchange.send([bytes(FIRST_WINDOW - PREFIX_BYTES - 10)])
+    assert not exchange.send_now([framed(bytes(6))])
     assert stream.room == 10
-    assert exchange.send_now([bytes(5)])
+    assert exchange.send_now([framed(bytes(5))])
     assert stream.room == 0
     exchange.leave()
 
@@ -50,15 +51,15 @@ async def test_it_does_not_get_into_a_message_that_waits(calls: Calls) -> None:
     sending = asyncio.create_task(exchange.send([bytes(2 * FIRST_WINDOW)]))
     await asyncio.sleep(0)
     assert stream.room == 0
-    assert not exchange.send_now([b"at once"])
+    assert not exchange.send_now([framed(b"at once")])
     calls.peer.allow(2**20)
     calls.peer.allow(2**20, stream)
     calls.send()
     # There is credit, and the task that waits for it has not got to run.
-    assert not exchange.send_now([b"at once"])
+    assert not exchange.send_now([framed(b"at once")])
     async with asyncio.timeout(BOUND):
         await sending
-    assert exchange.send_now([b"at once"])
+    assert exchange.send_now([framed(b"at once")])
     assert stream.messages == [bytes(2 * FIRST_WINDOW), b"at once"]
     exchange.leave()
 
@@ -66,10 +67,10 @@ async def test_it_does_not_get_into_a_message_that_waits(calls: Calls) -> None:
 async def test_it_waits_for_the_transport_like_others(calls: Calls) -> None:
     exchange, stream = await open_call(calls)
     calls.protocol.pause_writing()
-    assert not exchange.send_now([b"one"])
+    assert not exchange.send_now([framed(b"one")])
     assert stream.body == b""
     calls.protocol.resume_writing()
-    assert exchange.send_now([b"one"])
+    assert exchange.send_now([framed(b"one")])
     exchange.leave()
 
 
@@ -90,6 +91,6 @@ async def test_nothing_is_sent_on_a_call_that_is_over(calls: Calls, happening: s
         else:
             calls.peer.go_away()
         calls.send()
-    assert not exchange.send_now([b"one"])
+    assert not exchange.send_now([framed(b"one")])
     assert stream.body == b""
     exchange.leave()

@@ -1,0 +1,18 @@
+"""How gRPC frames a message: five bytes before it, a flag for compression and its length."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PREFIX_BYTES: Final = 5
+"""A flag, which is 0 for a message that is not compressed, and four bytes of length."""
+
+
+def framed(message: bytes) -> bytes:
+    """Put the prefix of an uncompressed message before it."""
+    return len(message).to_bytes(PREFIX_BYTES, "big") + message
+
+
+def unframed(frame: bytes) -> bytes:
+    """Take the prefix away again."""
+    return frame[PREFIX_BYTES:]
