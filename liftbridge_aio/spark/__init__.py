@@ -1,0 +1,1 @@
+"""The data source `liftbridge` of Spark, through PySpark."""
