@@ -131,7 +131,7 @@ class PublishLanes:
             if lane.state is PublishLaneState.PROVING:
                 return
             pending = lane.returned.popleft() if lane.returned else lane.queue.popleft()
-            if pending.future.done():
+            if pending.done():
                 self.outcomes.forget(pending)
             elif lane.state is _OPEN:
                 self._session_of(lane).submit(pending)
@@ -143,10 +143,11 @@ class PublishLanes:
     def acked(self, messages: list[PendingPublish], acks: list[Ack]) -> None:
         """Take acks that say OK, each with its message."""
         self.outcomes.succeed(messages, acks)
-        for pending in messages:
-            lane = pending.lane
+        for lane in {pending.lane for pending in messages}:
             if lane.state is not _OPEN or lane.queue or lane.returned:
-                self._proven(lane, pending)
+                for pending in messages:
+                    if pending.lane is lane:
+                        self._proven(lane, pending)
 
     def ack_failed(self, pending: PendingPublish, ack: Ack) -> None:
         """Take an ack that says that a message could not be stored."""
@@ -203,7 +204,7 @@ class PublishLanes:
         await asyncio.sleep(delay)
         if lane.head is not pending:
             return
-        if pending.future.done():
+        if pending.done():
             self._head_gone(lane, pending)
         else:
             self._session_of(lane).submit(pending)
@@ -288,7 +289,7 @@ class PublishLanes:
     def _begin_again(self, lane: PublishLane, returned: deque[PendingPublish]) -> None:
         lane.session = self._best_session(lane)
         lane.returned.extendleft(reversed(returned))
-        lane.queue = deque(item for item in lane.queue if not item.future.done())
+        lane.queue = deque(item for item in lane.queue if not item.done())
         if lane.head is None:  # else it waits to be sent again
             lane.state = PublishLaneState.UNPROVEN
             self._advance(lane)
@@ -302,7 +303,7 @@ class PublishLanes:
                 if now >= min(pending.ack_by, pending.settle_by):
                     text = "no ack came in time; the leader may be gone or the partition read-only"
                     self._expired(pending, AckTimeout(text))
-            elif now >= pending.send_by or pending.future.done():
+            elif now >= pending.send_by or pending.done():
                 self._expired(pending, self._unsent_error(pending, now))
 
     def _unsent_error(self, pending: PendingPublish, now: float) -> LiftbridgeError:

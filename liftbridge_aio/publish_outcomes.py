@@ -55,9 +55,9 @@ class PublishOutcomes:
             del unsettled[pending.correlation_id]
             pending.lane.unsettled -= 1
             size += len(pending.frame)
-            future = pending.future
-            if not future.done():
-                future.set_result(ack)
+            pending.frame = b""
+            if not pending.done():
+                pending.set_result(ack)
         self.acked += len(acks)
         self._window.leave(size, len(messages))
         if self._published is not None:
@@ -69,21 +69,21 @@ class PublishOutcomes:
 
     def succeed_without_ack(self, pending: PendingPublish) -> None:
         """Settle a message that asked for no ack, if it is open."""
-        if self.forget(pending) and not pending.future.done():
-            pending.future.set_result(None)
+        if self.forget(pending) and not pending.done():
+            pending.set_result(None)
 
     def fail(self, pending: PendingPublish, error: LiftbridgeError) -> None:
         """Settle a message with an error; does nothing to one that was given up."""
         self.forget(pending)
-        if pending.future.done():
+        if pending.done():
             return
         error.at(pending.lane.stream, pending.lane.partition, pending.expected_offset)
         if isinstance(error, PublishError):
             error.correlation_id = pending.correlation_id
-        pending.future.set_exception(error)
+        pending.set_exception(error)
         if not pending.quiet:
             self.report(error, pending.correlation_id)
-            self.remember(pending.future)
+            self.remember(pending)
 
     def fail_unasked(
         self, stream: str, partition: int, correlation_id: str, error: LiftbridgeError
@@ -101,6 +101,7 @@ class PublishOutcomes:
             return False
         del self.unsettled[pending.correlation_id]
         self._window.leave(len(pending.frame))
+        pending.frame = b""
         pending.lane.unsettled -= 1
         self._tell_drains(pending)
         return True

@@ -42,7 +42,6 @@ _SLOWEST_SWEEP: Final = 0.25
 _QUICKEST_SWEEP: Final = 0.01
 
 _OPEN: Final = PublishLaneState.OPEN
-_new_pending: Final = PendingPublish.__new__
 
 
 class PublisherStatistics(NamedTuple):
@@ -166,8 +165,8 @@ class Publisher:
         size = len(frame)
         if not self._window.try_enter(size):
             await self._enter_window(size, send_by, lane)
-        pending = PendingPublish(
-            self._loop.create_future(),
+        pending = PendingPublish.of(
+            self._loop,
             lane,
             correlation_id,
             frame,
@@ -183,7 +182,7 @@ class Publisher:
             text = f"a message with correlation id {correlation_id!r} is in flight"
             raise DuplicateCorrelationId(text, stream=stream, partition=lane.partition)
         self._register(pending, patience if timeout is None else min(patience, settle_by - now))
-        return pending.future
+        return pending
 
     def submit_plain(
         self, stream: str, value: bytes, partition: int | None, ack_policy: AckPolicy
@@ -219,8 +218,7 @@ class Publisher:
         size = len(frame)
         if size > self._surely_sendable or not self._window.try_enter(size):
             return None
-        pending = _new_pending(PendingPublish)  # __init__ would cost as much again
-        pending.future = future = loop.create_future()
+        pending = PendingPublish(loop=loop)  # as `PendingPublish.of` does it, without the call
         pending.lane = lane
         pending.correlation_id = correlation_id
         pending.frame = frame
@@ -245,7 +243,7 @@ class Publisher:
             session.submit(pending)
         else:
             self._register(pending, patience)
-        return future
+        return pending
 
     def _register(self, pending: PendingPublish, wait: float) -> None:
         """Take in a message that may wait for `wait` seconds, and send it on its way."""
@@ -411,6 +409,6 @@ class Publisher:
             else:
                 text = "the client was closed before the message was written"
                 self._outcomes.fail(pending, PublishNotSent(text))
-            if not pending.future.cancelled():
+            if not pending.cancelled():
                 # The warning above stands for all; asyncio would log each that nobody looks at.
-                pending.future.exception()
+                pending.exception()

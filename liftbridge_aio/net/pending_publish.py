@@ -48,15 +48,30 @@ class PublishLane:
     """What the cluster looked like when the session was chosen."""
 
 
-@dataclass(slots=True, eq=False)
-class PendingPublish:
-    """A message between `publish` and its outcome."""
+class PendingPublish(asyncio.Future[Ack | None]):
+    """A message between `publish` and its outcome, and the future of that outcome.
 
-    future: asyncio.Future[Ack | None]
+    It is one object and not two because the garbage collector looks at each of those in flight.
+    """
+
+    __slots__ = (
+        "ack_by",
+        "ack_timeout",
+        "correlation_id",
+        "expected_offset",
+        "frame",
+        "lane",
+        "policy",
+        "quiet",
+        "send_by",
+        "session",
+        "settle_by",
+    )
+
     lane: PublishLane
     correlation_id: str
     frame: bytes
-    """The request as it goes out: with the prefix of gRPC."""
+    """The request as it goes out, with the prefix of gRPC; empty once the message is settled."""
     policy: AckPolicy
     ack_timeout: float
     """Seconds from the write."""
@@ -64,10 +79,39 @@ class PendingPublish:
     """Loop time until which it must be written."""
     settle_by: float
     """Loop time until which it must be settled, whatever happens."""
-    expected_offset: int | None = None
-    quiet: bool = False
+    expected_offset: int | None
+    quiet: bool
     """Somebody else reports its failure, if it is the last word."""
-    session: PublishSession | None = None
+    session: PublishSession | None
     """The session over which it was written, if it was."""
-    ack_by: float = 0.0
+    ack_by: float
     """Loop time until which the ack must come; set by the write."""
+
+    @classmethod
+    def of(
+        cls,
+        loop: asyncio.AbstractEventLoop,
+        lane: PublishLane,
+        correlation_id: str,
+        frame: bytes,
+        policy: AckPolicy,
+        ack_timeout: float,
+        send_by: float,
+        settle_by: float,
+        expected_offset: int | None,
+        quiet: bool,
+    ) -> PendingPublish:
+        """Make one that is not written yet."""
+        pending = cls(loop=loop)
+        pending.lane = lane
+        pending.correlation_id = correlation_id
+        pending.frame = frame
+        pending.policy = policy
+        pending.ack_timeout = ack_timeout
+        pending.send_by = send_by
+        pending.settle_by = settle_by
+        pending.expected_offset = expected_offset
+        pending.quiet = quiet
+        pending.session = None
+        pending.ack_by = 0.0
+        return pending

@@ -311,7 +311,7 @@ class PublishSession:
         batch: list[PendingPublish | _Barrier] = []
         outbox = self.outbox
         limit = math.inf if max_bytes is None else max_bytes
-        size = 0
+        size = written = 0
         room = min(_BATCH_MESSAGES, _MAX_WRITTEN_AHEAD - self.in_flight)
         while outbox and len(batch) < room and size < _BATCH_BYTES:
             item = outbox[0]
@@ -320,7 +320,7 @@ class PublishSession:
                 break
             del outbox[0]
             if isinstance(item, PendingPublish):
-                if item.future.done():
+                if item.done():
                     self._tell_taken_back(item)
                     continue
                 item.ack_by = now + item.ack_timeout
@@ -328,10 +328,11 @@ class PublishSession:
                 if item.policy is _NO_ACK:
                     self._sending.append(item)
                 else:
-                    self.in_flight += 1
+                    written += 1
             elif not self._mark(item):
                 continue
             batch.append(item)
+        self.in_flight += written
         return batch
 
     def _tell_taken_back(self, pending: PendingPublish) -> None:
