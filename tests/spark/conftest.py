@@ -1,0 +1,158 @@
+"""One Spark session for all tests, and servers that its worker processes reach meanwhile.
+
+Tests that use the session are marked `spark` by that; `pytest -m spark` runs them, in one process,
+as a session takes a gigabyte of memory.
+
+The variable LIFTBRIDGE_SPARK chooses another Spark than that of `local[2,2]`: `cluster` (worker
+processes of their own), `standalone` (a master and a worker, `spark://…`) or `connect`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from conftest import EMBEDDED, PINNED, _unavailable
+from servers.build import BIN
+from spark.broker_thread import BrokerThread
+from spark.log_client import LogClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KIND: Final = os.environ.get("LIFTBRIDGE_SPARK", "local")
+EVERY_SERVER: Final = pytest.mark.parametrize("spark_broker", [EMBEDDED, PINNED], indirect=True)
+"""Marks a test that is to hold on the embedded broker and on the real server."""
+
+TEST_TIMEOUT: Final = 120
+"""Seconds for one test; the first one starts Spark."""
+JVM_STOP_TIMEOUT: Final = 60.0
+"""The first run of all writes the class data archive when it ends."""
+
+SETTINGS: Final = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` is looked at
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs Spark, and give it time; what pyspark leaves open is not ours to close."""
+    for item in items:
+        if "spark" not in getattr(item, "fixturenames", ()):
+            continue
+        item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session with the data source `liftbridge`, one for the whole run.
+
+    Tasks run in worker processes, two at a time, and are tried twice. Streams of one test must not
+    outlive it: end each with `awaitTermination` or `stop`.
+    """
+    if find_spec("pyspark") is None:
+        _unavailable("no pyspark: pip install 'liftbridge-aio[spark]'")
+    from liftbridge_aio.spark.local_session import local_session  # noqa: PLC0415
+
+    archive = _class_data_archive()
+    part = archive.with_suffix(f".{os.getpid()}.part")
+    use = (
+        f"-XX:SharedArchiveFile={archive}"
+        if archive.exists()
+        else f"-XX:ArchiveClassesAtExit={part}"
+    )
+    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off {use}"
+    with local_session(
+        "tests",
+        tmp_path_factory.mktemp("spark"),
+        master="local[2,2]",
+        settings={**SETTINGS, "spark.driver.extraJavaOptions": options},
+        stop_timeout=JVM_STOP_TIMEOUT,
+    ) as session:
+        yield session
+    if part.exists():
+        part.replace(archive)
+
+
+def _class_data_archive() -> Path:
+    """Where the JVM keeps the classes of Spark ready to use; another Spark or Java, another file.
+
+    The JVM takes an archive only for the very jars it was made from.
+    """
+    import pyspark  # noqa: PLC0415
+
+    home = Path(pyspark.__file__).parent
+    jars = sorted((jar.name, jar.stat().st_mtime_ns) for jar in (home / "jars").iterdir())
+    java = os.environ.get("JAVA_HOME", "")
+    key = hashlib.sha256(repr((str(home), jars, java)).encode()).hexdigest()[:12]
+    BIN.mkdir(exist_ok=True)
+    return BIN / f"spark-{pyspark.__version__}-{key}.jsa"
+
+
+@pytest.fixture(scope="session")
+def _shared_broker() -> Iterator[BrokerThread]:
+    with BrokerThread() as broker:
+        yield broker
+
+
+@pytest.fixture
+def spark_broker(request: pytest.FixtureRequest) -> str:
+    """The address of a broker that serves while the test waits for Spark.
+
+    It is the embedded one, shared by all tests; `EVERY_SERVER` adds the real server.
+    """
+    if getattr(request, "param", EMBEDDED) == EMBEDDED:
+        broker: BrokerThread = request.getfixturevalue("_shared_broker")
+        return broker.address
+    address: str = request.getfixturevalue("real_server").address
+    return address
+
+
+@pytest.fixture
+def own_broker() -> Iterator[BrokerThread]:
+    """An embedded broker of the test's own, to be stopped and started again."""
+    with BrokerThread() as broker:
+        yield broker
+
+
+@pytest.fixture
+def log(spark_broker: str) -> Iterator[LogClient]:
+    """A client of `spark_broker` in plain calls."""
+    with LogClient(spark_broker) as client:
+        yield client
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """A directory for the checkpoint of one query; the same one for the same query again."""
+    return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def forget_last_commit(checkpoint: str) -> Callable[[], int]:
+    """Makes a stopped query run its last batch again, as after a crash before Spark noted its end.
+
+    Returns the number of that batch.
+    """
+
+    def forget() -> int:
+        commits = Path(checkpoint, "commits")
+        last = max(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
+        (commits / str(last)).unlink()
+        (commits / f".{last}.crc").unlink(missing_ok=True)
+        return last
+
+    return forget

@@ -1,0 +1,43 @@
+"""An event loop in a thread of its own, for tests whose own thread is blocked by Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+T = TypeVar("T")
+
+BOUND: Final = 30.0
+"""Seconds after which a call has failed."""
+
+
+class LoopThread:
+    """Runs coroutines in the event loop of its thread, one call at a time or many."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout: float = BOUND) -> T:
+        """Run it to its end and return its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(BOUND)
+        self._loop.close()
