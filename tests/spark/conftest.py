@@ -35,6 +35,8 @@ TEST_TIMEOUT: Final = 120
 JVM_STOP_TIMEOUT: Final = 60.0
 """The first run of all writes the class data archive when it ends."""
 
+QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 SETTINGS: Final = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
@@ -69,17 +71,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     archive = _class_data_archive()
     part = archive.with_suffix(f".{os.getpid()}.part")
-    use = (
-        f"-XX:SharedArchiveFile={archive}"
-        if archive.exists()
-        else f"-XX:ArchiveClassesAtExit={part}"
-    )
-    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off {use}"
+    made = archive.exists()
+    classes = f"-XX:SharedArchiveFile={archive}" if made else f"-XX:ArchiveClassesAtExit={part}"
     with local_session(
         "tests",
         tmp_path_factory.mktemp("spark"),
         master="local[2,2]",
-        settings={**SETTINGS, "spark.driver.extraJavaOptions": options},
+        settings={**SETTINGS, "spark.driver.extraJavaOptions": f"{QUICK_JVM} {classes}"},
         stop_timeout=JVM_STOP_TIMEOUT,
     ) as session:
         yield session
