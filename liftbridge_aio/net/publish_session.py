@@ -11,10 +11,8 @@ import enum
 import logging
 import math
 import secrets
-from collections import OrderedDict, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, NoReturn, Protocol
+from collections import deque
+from typing import Final, NoReturn
 
 import anyio
 
@@ -34,6 +32,8 @@ from .connection import Connection
 from .lane_exchange import LaneExchange
 from .link import Purpose, StreamExchange
 from .pending_publish import PendingPublish
+from .publish_proof import Barrier, Unacked
+from .session_owner import SessionOwner
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
@@ -49,44 +49,6 @@ _MAX_WRITTEN_AHEAD: Final = 2048
 """Messages that may be written and not answered at once on one session. The rest of the window
 waits unwritten: the time for an ack runs from the write, and a server that acks some thousand
 messages a second must not be overrun by ten seconds' worth of them."""
-_UNACKED_REMEMBERED: Final = 4096
-"""How many messages with ack policy NONE are remembered, to name them when an error comes."""
-
-
-class SessionOwner(Protocol):
-    """To whom a session tells what happens to its messages."""
-
-    @property
-    def unsettled(self) -> Mapping[str, PendingPublish]:
-        """The messages whose outcome is open, by correlation id, over all sessions."""
-
-    def acked(self, messages: list[PendingPublish], acks: list[Ack]) -> None:
-        """Take acks that say OK, each with its message."""
-
-    def ack_failed(self, pending: PendingPublish, ack: Ack) -> None:
-        """Take an ack that says that a message could not be stored."""
-
-    def refused(self, pending: PendingPublish, refusal: PublishRefusal) -> None:
-        """Take the refusal of a message."""
-
-    def written(self, pending: PendingPublish) -> None:
-        """Take note that a message with ack policy NONE was written."""
-
-    def taken_back(self, pending: PendingPublish) -> None:
-        """Take note that a message was cancelled before it was written."""
-
-    def refused_late(self, stream: str, partition: int, refusal: PublishRefusal) -> None:
-        """Take the refusal of a message with ack policy NONE."""
-
-    def session_lost(
-        self,
-        session: PublishSession,
-        unknown: list[PendingPublish],
-        unsent: list[PendingPublish],
-        unproven: int,
-        failure: CallFailure,
-    ) -> None:
-        """Take back what was written and not answered, and what was not written at all."""
 
 
 class SessionState(enum.Enum):
@@ -101,43 +63,13 @@ class SessionState(enum.Enum):
     """Its task is over, for good; a new session has to take its place."""
 
 
-@dataclass(slots=True, eq=False)
-class _Barrier:
-    """A request without a stream, whose refusal proves that all before it was taken."""
-
-    correlation_id: str
-    frame: bytes
-    passed: asyncio.Future[None]
-    unacked_before: int = 0
-    """Messages with ack policy NONE that were written before it."""
-
-
-@dataclass(slots=True)
-class _Unacked:
-    """What was written with ack policy NONE since the last proof that the server took it."""
-
-    written: int = 0
-    proven: int = 0
-    recent: OrderedDict[str, tuple[str, int]] = field(default_factory=OrderedDict)
-
-    @property
-    def unproven(self) -> int:
-        return self.written - self.proven
-
-    def add(self, pending: PendingPublish) -> None:
-        self.written += 1
-        self.recent[pending.correlation_id] = (pending.lane.stream, pending.lane.partition)
-        if len(self.recent) > _UNACKED_REMEMBERED:
-            self.recent.popitem(last=False)
-
-
 class PublishSession:
     """Sends messages to one address and matches the answers."""
 
     def __init__(self, address: str, connection: Connection, owner: SessionOwner) -> None:
         self.address = address
         self.state = SessionState.IDLE
-        self.outbox: deque[PendingPublish | _Barrier] = deque()
+        self.outbox: deque[PendingPublish | Barrier] = deque()
         self.in_flight = 0
         """Messages that are written and not answered."""
         self.stray_answers = 0
@@ -145,14 +77,14 @@ class PublishSession:
         self._connection = connection
         self._owner = owner
         self._work = asyncio.Event()
-        self._unacked = _Unacked()
+        self._unacked = Unacked()
         self._unsettled = owner.unsettled
         self._sending: list[PendingPublish] = []
         self._taking = False
         self._exchange: StreamExchange | None = None
         self._serving = anyio.CancelScope()
         self._failure = CallFailure(Code.UNAVAILABLE, "not connected", Reach.NOT_SENT)
-        self._barriers: dict[str, _Barrier] = {}
+        self._barriers: dict[str, Barrier] = {}
         self._barrier_count = 0
         self._barrier_secret = secrets.token_hex(8)  # no user picks the same by accident
         self._attempts = 0
@@ -231,7 +163,7 @@ class PublishSession:
             correlation_id=correlation_id,
             expected_offset=None,
         )
-        barrier = _Barrier(correlation_id, framed(request), self._loop.create_future())
+        barrier = Barrier(correlation_id, framed(request), self._loop.create_future())
         self._barriers[correlation_id] = barrier
         self.outbox.append(barrier)
         self._work.set()
@@ -300,7 +232,7 @@ class PublishSession:
                 self._work.clear()
                 await self._work.wait()
 
-    def _next_batch(self, max_bytes: int | None = None) -> list[PendingPublish | _Barrier]:
+    def _next_batch(self, max_bytes: int | None = None) -> list[PendingPublish | Barrier]:
         """Take from the outbox what may be written now, marked as written.
 
         Args:
@@ -308,7 +240,7 @@ class PublishSession:
                 have to wait.
         """
         now = self._loop.time()
-        batch: list[PendingPublish | _Barrier] = []
+        batch: list[PendingPublish | Barrier] = []
         outbox = self.outbox
         limit = math.inf if max_bytes is None else max_bytes
         size = written = 0
@@ -343,7 +275,7 @@ class PublishSession:
         finally:
             self._taking = False
 
-    def _mark(self, barrier: _Barrier) -> bool:
+    def _mark(self, barrier: Barrier) -> bool:
         barrier.unacked_before = self._unacked.written + len(self._sending)
         return barrier.correlation_id in self._barriers
 
@@ -354,7 +286,7 @@ class PublishSession:
             self._unacked.add(pending)
             self._owner.written(pending)
 
-    def _not_written(self, rest: list[PendingPublish | _Barrier]) -> None:
+    def _not_written(self, rest: list[PendingPublish | Barrier]) -> None:
         """Put back what the connection broke before: it is certainly not stored."""
         for item in reversed(rest):
             if isinstance(item, PendingPublish):
@@ -472,5 +404,5 @@ class PublishSession:
             if not barrier.passed.done():
                 barrier.passed.set_exception(failure)
                 barrier.passed.exception()  # the waiting one may have gone
-        unacked, self._unacked = self._unacked, _Unacked()
+        unacked, self._unacked = self._unacked, Unacked()
         self._owner.session_lost(self, unknown, unsent, unacked.unproven, failure)
