@@ -14,6 +14,7 @@ from liftbridge_aio.addresses import format_address, parse_address
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import (
     Ack,
+    AckPolicy,
     BrokerInfo,
     Message,
     Metadata,
@@ -281,3 +282,48 @@ def test_an_empty_snapshot_knows_nothing_and_cannot_be_changed() -> None:
     assert [*metadata.brokers, *metadata.streams, *metadata.groups] == []
     with pytest.raises(TypeError):
         metadata.brokers["a"] = BrokerInfo("a", "host", 1)  # type: ignore[index]
+
+
+def unread_ack(reads: list[bytes]) -> Ack:
+    """An ack as the codec makes it; what is read goes to `reads`."""
+
+    def read_rest(data: bytes) -> tuple[str, str, str, AckPolicy, int, int]:
+        reads.append(data)
+        return "s.1", "s.1", "inbox", AckPolicy.ALL, 5, 6
+
+    [ack] = Ack.received([("s", 2, "id", b"unread")], read_rest)
+    return ack
+
+
+READ_ACK = Ack("s", "s.1", "s.1", 2, "inbox", "id", AckPolicy.ALL, 5, 6)
+
+
+def test_the_rest_of_an_ack_is_read_when_it_is_asked_for_and_once() -> None:
+    reads: list[bytes] = []
+    ack = unread_ack(reads)
+    assert (ack.stream, ack.offset, ack.correlation_id, ack.ack_error) == ("s", 2, "id", 0)
+    assert reads == []
+    assert ack.commit_timestamp == 6
+    assert (ack.msg_subject, ack.ack_policy, ack.reception_timestamp) == ("s.1", AckPolicy.ALL, 5)
+    assert reads == [b"unread"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda ack: ack,
+        copy.copy,
+        copy.deepcopy,
+        lambda ack: pickle.loads(pickle.dumps(ack)),  # noqa: S301 - made here
+        dataclasses.replace,
+    ],
+    ids=["equality", "copy", "deepcopy", "pickle", "replace"],
+)
+def test_an_unread_ack_makes_no_difference(use: Callable[[Ack], Ack]) -> None:
+    assert use(unread_ack([])) == READ_ACK
+    assert repr(unread_ack([])) == repr(READ_ACK)
+
+
+def test_acks_have_no_other_attributes() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'offsets'"):
+        unread_ack([]).offsets  # type: ignore[attr-defined]  # noqa: B018 - a slip of the pen

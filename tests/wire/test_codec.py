@@ -16,7 +16,10 @@ from liftbridge_aio.wire.codec import (
     decode_message,
     decode_publish_response,
     encode_publish_request,
+    frame_publish_request,
+    publish_head,
 )
+from liftbridge_aio.wire.framing import framed, unframed
 from wire.proto_file import LIFTBRIDGE
 from wire.wire_fields import spoilt
 
@@ -121,6 +124,35 @@ def test_protobuf_reads_the_requests_that_are_written_here(
         correlationId=correlation_id,
         expectedOffset=-1 if expected_offset is None else expected_offset,
     )
+
+
+@settings(deadline=None)
+@given(
+    stream=texts, partition=int32, value=blobs, policy=policies, correlation_id=texts, again=blobs
+)
+def test_protobuf_reads_the_requests_that_are_framed_here(
+    stream: str,
+    partition: int,
+    value: bytes,
+    policy: AckPolicy,
+    correlation_id: str,
+    again: bytes,
+) -> None:
+    head = publish_head(stream, partition, policy)
+    for content in (value, again, value):
+        frame = frame_publish_request(head, content, correlation_id)
+        assert framed(unframed(frame)) == frame
+        whole = encode_publish_request(
+            stream,
+            partition,
+            content,
+            key=None,
+            headers=None,
+            ack_policy=policy,
+            correlation_id=correlation_id,
+            expected_offset=None,
+        )
+        assert WireRequest.FromString(unframed(frame)) == WireRequest.FromString(whole)
 
 
 @given(wire_messages)
