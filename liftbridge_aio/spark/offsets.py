@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
 from liftbridge_aio.arguments import INT32_MAX, INT64_MAX
@@ -20,6 +21,9 @@ LATEST_OFFSET: Final = -1
 """In options: the end of the partition, at the time the query starts."""
 EARLIEST_OFFSET: Final = -2
 """In options: the oldest message of the partition that is still stored."""
+
+_CREATED: Final = "created"
+"""Stands beside the numbers of a stream's partitions."""
 
 
 class StreamPartition(NamedTuple):
@@ -36,15 +40,30 @@ class Offsets(Mapping[StreamPartition, int]):
     """The next offset to read, from 0 up, of each partition of each stream. Immutable; pickles.
 
     A flat mapping whose keys are `StreamPartition` (or plain tuples like it), in sorted order. As
-    JSON it is nested, stream → partition → offset: `{"orders":{"0":23,"1":0}}`.
+    JSON it is nested, stream → partition → offset, and says when each stream was created, as
+    offsets mean nothing in another stream of the same name:
+    `{"orders":{"0":23,"1":0,"created":1700000000000000000}}`.
     """
 
-    __slots__ = ("_offsets",)
+    __slots__ = ("_created", "_offsets")
 
-    def __init__(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+    def __init__(
+        self,
+        offsets: Mapping[tuple[str, int], int] | None = None,
+        created: Mapping[str, int] | None = None,
+    ) -> None:
+        """Keep them in order.
+
+        Args:
+            offsets: by stream and partition.
+            created: when streams were created, in Unix nanoseconds
+                (`StreamInfo.creation_timestamp`); 0 and streams without offsets are left out.
+        """
         self._offsets: dict[StreamPartition, int] = {
             StreamPartition(*place): offset for place, offset in sorted((offsets or {}).items())
         }
+        known = created or {}
+        self._created = {name: known[name] for name in self.streams if known.get(name)}
 
     def __getitem__(self, place: tuple[str, int]) -> int:
         return self._offsets[place]  # type: ignore[index]  # equal tuples hash alike
@@ -55,45 +74,75 @@ class Offsets(Mapping[StreamPartition, int]):
     def __len__(self) -> int:
         return len(self._offsets)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Offsets):
+            return NotImplemented
+        return self._offsets == other._offsets and self._created == other._created
+
     def __hash__(self) -> int:
-        return hash(tuple(self._offsets.items()))
+        return hash((tuple(self._offsets.items()), tuple(self._created.items())))
 
     def __repr__(self) -> str:
         return f"Offsets({self.to_json()})"
 
-    def __reduce__(self) -> tuple[type[Self], tuple[dict[StreamPartition, int]]]:
-        return type(self), (self._offsets,)
+    def __reduce__(self) -> tuple[type[Self], tuple[dict[StreamPartition, int], dict[str, int]]]:
+        return type(self), (self._offsets, self._created)
 
     @property
     def streams(self) -> tuple[str, ...]:
         """The streams, each once, sorted."""
         return tuple(dict.fromkeys(place.stream for place in self._offsets))
 
+    @property
+    def created(self) -> Mapping[str, int]:
+        """When streams were created, in Unix nanoseconds, as far as it is known."""
+        return MappingProxyType(self._created)
+
     def changed(self, offsets: Mapping[tuple[str, int], int]) -> Offsets:
         """Make offsets in which those given replace, or are added to, what is here."""
-        return Offsets({**self._offsets, **offsets})
+        return Offsets({**self._offsets, **offsets}, self._created)
 
     def only(self, places: Iterable[tuple[str, int]]) -> Offsets:
         """Make offsets of those of the partitions that are here."""
-        return Offsets({place: self[place] for place in places if place in self._offsets})
+        kept = {place: self[place] for place in places if place in self._offsets}
+        return Offsets(kept, self._created)
 
-    def ranges_to(self, end: Mapping[StreamPartition, int]) -> list[OffsetRange]:
+    def of(self, created: Mapping[str, int]) -> Offsets:
+        """Make the same offsets in streams that were created at other times, where given."""
+        return Offsets(self._offsets, {**self._created, **created})
+
+    def recreated(self, created: Mapping[str, int]) -> frozenset[str]:
+        """Say which streams were created at another time than those of these offsets."""
+        return frozenset(
+            stream
+            for stream, moment in self._created.items()
+            if created.get(stream, 0) not in {0, moment}
+        )
+
+    def ranges_to(self, end: Offsets) -> list[OffsetRange]:
         """Make the ranges from here to `end`, sorted; empty ones are left out.
 
-        A partition that is only in `end` begins at 0; one that is only here has no range.
+        A partition begins at 0 where it is only in `end`, or where its stream was created anew in
+        between. One that is only here has no range.
         """
+        anew = self.recreated(end.created)
+        starts = {place: 0 if place.stream in anew else self.get(place, 0) for place in end}
         return [
-            OffsetRange(*place, start, end[place])
-            for place in sorted(end)
-            if (start := self._offsets.get(place, 0)) < end[place]
+            OffsetRange(*place, starts[place], end[place])
+            for place in end
+            if starts[place] < end[place]
         ]
 
     def to_dict(self) -> dict[str, dict[str, int]]:
         """Make the nested form with text keys that Spark turns into JSON, in a fixed order."""
-        nested: dict[str, dict[str, int]] = {stream: {} for stream in self.streams}
-        # Text order, as `to_json` writes it: "10" comes before "2".
-        for place in sorted(self._offsets, key=lambda place: (place.stream, str(place.partition))):
-            nested[place.stream][str(place.partition)] = self._offsets[place]
+        nested: dict[str, dict[str, int]] = {}
+        for stream in self.streams:
+            places = (place for place in self._offsets if place.stream == stream)
+            offsets = {str(place.partition): self._offsets[place] for place in places}
+            # The order of the texts, as `to_json` has it: "10" comes before "2".
+            nested[stream] = dict(sorted(offsets.items()))
+            if stream in self._created:
+                nested[stream][_CREATED] = self._created[stream]
         return nested
 
     def to_json(self) -> str:
@@ -109,7 +158,7 @@ class Offsets(Mapping[StreamPartition, int]):
         """
         try:
             nested = json.loads(kept) if isinstance(kept, str) else kept
-            return cls(flat_offsets(nested))
+            return cls(_flat_offsets(nested), _flat_created(nested))
         except ValueError as error:
             text = f"the checkpoint holds {kept!r}, which no stream's offsets are: {error}"
             mismatch = CheckpointMismatch(text)
@@ -119,6 +168,8 @@ class Offsets(Mapping[StreamPartition, int]):
 
 def offsets_from_option(text: str, option: str) -> dict[StreamPartition, int]:
     """Read offsets as people write them in an option; -1 is the latest, -2 the earliest.
+
+    Those that a query's progress shows can be pasted; the creation times in them do nothing.
 
     Raises:
         InvalidOption: it is no JSON of the form `{"stream":{"0":23}}`, or an offset is below -2.
@@ -139,7 +190,7 @@ def _from_option(
     text: str, option: str, *, lowest: int | None, example: str
 ) -> dict[StreamPartition, Any]:
     try:
-        values = flat_offsets(json.loads(text), lowest=lowest)
+        values = _flat_offsets(json.loads(text), lowest=lowest)
         if not values:
             raise ValueError("it names no partition")
     except ValueError as error:
@@ -148,7 +199,7 @@ def _from_option(
     return values
 
 
-def flat_offsets(nested: Any, *, lowest: int | None = 0) -> dict[StreamPartition, Any]:
+def _flat_offsets(nested: Any, *, lowest: int | None = 0) -> dict[StreamPartition, Any]:
     """Flatten stream → partition (as text) → offset, checking each part.
 
     Args:
@@ -163,6 +214,8 @@ def flat_offsets(nested: Any, *, lowest: int | None = 0) -> dict[StreamPartition
         if not stream:
             raise ValueError("a stream has no name")
         for written, offset in _entries(partitions, f"stream {stream!r}"):
+            if written == _CREATED:
+                continue
             place = StreamPartition(stream, _partition_number(written, stream))
             if place in flat:
                 text = f"partition {place} is named twice"
@@ -174,6 +227,15 @@ def flat_offsets(nested: Any, *, lowest: int | None = 0) -> dict[StreamPartition
                 raise ValueError(text)
             flat[place] = offset
     return flat
+
+
+def _flat_created(nested: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    created = {stream: parts[_CREATED] for stream, parts in nested.items() if _CREATED in parts}
+    for stream, moment in created.items():
+        if type(moment) is not int or not 0 < moment <= INT64_MAX:
+            text = f"the creation time of stream {stream!r} is {moment!r}, no Unix nanoseconds"
+            raise ValueError(text)
+    return created
 
 
 def _entries(value: Any, what: str) -> Iterable[tuple[str, Any]]:

@@ -1,0 +1,264 @@
+"""Judges whether messages that a query counts on are gone. Pure.
+
+A position or range is held against what the log has now. What is amiss comes back as a `Finding`:
+the text for the user, the error for a query that must not lose anything (`failOnDataLoss`), and
+where one that may goes on. Compaction leaves gaps too, between messages that are both still
+there; those are no loss.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from .errors import CheckpointMismatch, DataLoss, SparkSourceError, StreamMissing
+from .offsets import OffsetRange, Offsets, StreamPartition
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What the log of a partition has at one moment."""
+
+    earliest: int
+    """Offset of the oldest stored message, that of the next one where there is none; 0 where it
+    was not asked for, and then nothing can be found to have aged out."""
+    end: int
+    """The offset after the newest committed message."""
+    stored_end: int | None = None
+    """The offset after the newest stored message. A new leader may have stored more than it knows
+    to be committed, so this tells a log that lost messages. None: the same as `end`."""
+
+    @property
+    def reach(self) -> int:
+        """No message is stored from here on."""
+        return self.end if self.stored_end is None else max(self.end, self.stored_end)
+
+
+class Loss(enum.Enum):
+    """What happened to the messages."""
+
+    AGED_OUT = "retention removed them"
+    SHORTER = "the log ends before them"
+    RECREATED = "the stream was deleted and created again"
+    PARTITIONS_CHANGED = "the stream was created again with other partitions"
+    STREAM_GONE = "the stream does not exist any more"
+    NOT_SELECTED = "the options do not name the stream any more"
+
+
+_NEW_CHECKPOINT: Final = "give the query a new checkpointLocation and startingOffsets"
+_ERRORS: Final[Mapping[Loss, type[SparkSourceError]]] = {
+    Loss.AGED_OUT: DataLoss,
+    Loss.SHORTER: DataLoss,
+    Loss.RECREATED: DataLoss,
+    Loss.PARTITIONS_CHANGED: CheckpointMismatch,
+    Loss.STREAM_GONE: StreamMissing,
+    Loss.NOT_SELECTED: CheckpointMismatch,
+}
+_STREAMING_HINTS: Final[Mapping[Loss, str]] = {
+    Loss.AGED_OUT: "keep messages longer (retention), or read more often",
+    Loss.SHORTER: _NEW_CHECKPOINT,
+    Loss.RECREATED: _NEW_CHECKPOINT,
+    Loss.PARTITIONS_CHANGED: _NEW_CHECKPOINT,
+    Loss.STREAM_GONE: f"create the stream again and {_NEW_CHECKPOINT}",
+    Loss.NOT_SELECTED: (
+        "set checkpointLocation to a directory of this query's own, or let stream, subscribe, "
+        "subscribePattern or assign name it again"
+    ),
+}
+_BATCH_HINTS: Final[Mapping[Loss, str]] = {
+    Loss.AGED_OUT: "set startingOffsets to earliest or to an offset that is stored",
+    Loss.SHORTER: "set startingOffsets and endingOffsets to offsets that are stored",
+    Loss.RECREATED: "run the query again",
+    Loss.PARTITIONS_CHANGED: "run the query again",
+    Loss.STREAM_GONE: "create it, or change stream, subscribe or assign",
+    Loss.NOT_SELECTED: "change stream, subscribe or assign",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Messages that cannot be read, and what to do about it. Pickles."""
+
+    loss: Loss
+    stream: str
+    partition: int
+    offset: int
+    """The first offset that was wanted and is gone."""
+    resume_at: int | None
+    """Where a query goes on that accepts the loss; None: not in this partition."""
+    detail: str
+    """What the log has and what was wanted, for people."""
+
+    @property
+    def place(self) -> StreamPartition:
+        """The partition it is about."""
+        return StreamPartition(self.stream, self.partition)
+
+    def error(self, *, streaming: bool) -> SparkSourceError:
+        """Make the error for a query that must not lose anything."""
+        error = _ERRORS[self.loss](
+            self.detail, stream=self.stream, partition=self.partition, offset=self.offset
+        )
+        hint = (_STREAMING_HINTS if streaming else _BATCH_HINTS)[self.loss]
+        error.hint = f"{hint}; failOnDataLoss=false goes on {self._onwards}"
+        return error
+
+    def warning(self) -> str:
+        """Make the text for a query that accepts the loss."""
+        place = f"stream={self.stream!r}, partition={self.partition}, offset={self.offset}"
+        accepted = f"failOnDataLoss=false, so the query goes on {self._onwards}"
+        return f"[{_ERRORS[self.loss].code}] {self.detail} [{place}]: {accepted}"
+
+    @property
+    def _onwards(self) -> str:
+        return "without it" if self.resume_at is None else f"at offset {self.resume_at}"
+
+
+def judge_position(
+    place: StreamPartition, position: int, log: LogState, *, recreated: bool = False
+) -> Finding | None:
+    """Judge whether a query can go on at a position.
+
+    Args:
+        place: the partition.
+        position: the next offset to read.
+        log: what the partition has now.
+        recreated: the stream is another one than that of the position (`Offsets.recreated`).
+
+    Returns:
+        What is lost; where a query that accepts it goes on is the earliest message of a stream
+        that was created anew or whose messages aged out, and the position itself of a log that
+        lost messages, as what is below was read.
+    """
+    if recreated:
+        detail = (
+            f"the stream was deleted and created again since it was read up to offset {position}"
+        )
+        return Finding(Loss.RECREATED, *place, position, log.earliest, detail)
+    if position > log.reach:
+        return _shorter(place, position, log.reach, position, log)
+    if position < log.earliest:
+        return _aged_out(place, position, log.earliest)
+    return None
+
+
+def judge_range(wanted: OffsetRange, log: LogState, *, recreated: bool = False) -> Finding | None:
+    """Judge whether a range can be read to its end.
+
+    Of a range that was read in part, give the rest. Arguments as for `judge_position`.
+
+    Returns:
+        What is lost first. A query that accepts it reads what `readable` gives.
+    """
+    if wanted.count <= 0:
+        return None
+    if recreated:
+        detail = (
+            f"the stream was deleted and created again before its offsets {wanted.start} to "
+            f"{wanted.last} were read"
+        )
+        return Finding(Loss.RECREATED, *wanted.place, wanted.start, wanted.end, detail)
+    if wanted.end > log.reach:
+        lost = max(wanted.start, log.reach)
+        return _shorter(wanted.place, wanted.end, lost, wanted.end, log)
+    if wanted.start < log.earliest:
+        return _aged_out(wanted.place, wanted.start, min(log.earliest, wanted.end))
+    return None
+
+
+def readable(wanted: OffsetRange, log: LogState, *, recreated: bool = False) -> OffsetRange:
+    """Cut off what cannot be read of a range any more; what is left may be empty."""
+    start = wanted.end if recreated else min(max(wanted.start, log.earliest), wanted.end)
+    return replace(wanted, start=start, end=max(start, min(wanted.end, log.reach)))
+
+
+def judge_gap(wanted: OffsetRange, expected: int, seen: int, earliest: int) -> Finding | None:
+    """Judge offsets that were left out while a range was read.
+
+    Args:
+        wanted: the range.
+        expected: the offset that should have come.
+        seen: the one that came, or the end of the range where nothing did.
+        earliest: the oldest stored offset, asked for after the gap was seen.
+
+    Returns:
+        None where compaction made the gap, as older messages are still stored.
+    """
+    if seen <= expected or earliest <= expected:
+        return None
+    return _aged_out(wanted.place, expected, min(seen, wanted.end))
+
+
+def judge_streams(
+    positions: Offsets,
+    counts: Mapping[str, int],
+    selected: Collection[StreamPartition] | None = None,
+) -> list[Finding]:
+    """Judge whether the partitions of a checkpoint are still there and still meant.
+
+    Args:
+        positions: where the query stands.
+        counts: number of partitions of each stream that exists.
+        selected: the partitions that the options name; None where all are meant.
+    """
+    findings: list[Finding] = []
+    for stream in positions.streams:
+        places = [place for place in positions if place.stream == stream]
+        count = counts.get(stream)
+        if count is None:
+            first, loss = places[0], Loss.STREAM_GONE
+            detail = "the stream of which the query has read a part does not exist any more"
+        elif places[-1].partition >= count:
+            first, loss = places[-1], Loss.PARTITIONS_CHANGED
+            detail = (
+                f"the checkpoint knows partition {first.partition}, but the stream has {count}: it "
+                "was deleted and created again"
+            )
+        else:
+            findings.extend(_not_selected(positions, places, selected))
+            continue
+        findings.append(Finding(loss, *first, positions[first], None, detail))
+    return findings
+
+
+def _not_selected(
+    positions: Offsets,
+    places: Sequence[StreamPartition],
+    selected: Collection[StreamPartition] | None,
+) -> list[Finding]:
+    strangers = [] if selected is None else [place for place in places if place not in selected]
+    detail = "the checkpoint has offsets of a partition that the options do not name"
+    return [
+        Finding(Loss.NOT_SELECTED, *place, positions[place], None, detail)
+        for place in strangers[:1]
+    ]
+
+
+def raise_or_tell(
+    findings: Sequence[Finding], *, fail_on_data_loss: bool, streaming: bool
+) -> list[str]:
+    """Raise the first finding, or give the texts of all where the query accepts losses.
+
+    Raises:
+        SparkSourceError: there is a finding and `fail_on_data_loss` is set.
+    """
+    if findings and fail_on_data_loss:
+        raise findings[0].error(streaming=streaming)
+    return [finding.warning() for finding in findings]
+
+
+def _aged_out(place: StreamPartition, first: int, resume_at: int) -> Finding:
+    detail = f"offsets {first} to {resume_at - 1} were removed from the log before they were read"
+    return Finding(Loss.AGED_OUT, *place, first, resume_at, detail)
+
+
+def _shorter(
+    place: StreamPartition, wanted_end: int, first: int, resume_at: int, log: LogState
+) -> Finding:
+    detail = (
+        f"offsets up to {wanted_end - 1} were expected, but the log ends before offset "
+        f"{log.reach}: it lost messages, or the stream was deleted and created again"
+    )
+    return Finding(Loss.SHORTER, *place, first, resume_at, detail)
