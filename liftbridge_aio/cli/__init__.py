@@ -15,7 +15,7 @@ from cyclopts import App, CycloptsError
 
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 
-from . import bench, cursor, streams
+from . import bench, cursor, pipeline, streams
 from .arguments import BadArgument
 from .broker import broker
 from .demo import demo
@@ -47,6 +47,7 @@ app.command(subscribe)
 app.command(streams.app)
 app.command(cursor.app)
 app.command(bench.app)
+app.command(pipeline.app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +13,7 @@ from .arguments import BadArgument
 from .connection import AsJson
 from .output import say, write_json, write_line
 from .running import BROKER, in_event_loop
+from .stop_signals import stop_signals
 
 
 @in_event_loop(*BROKER)
@@ -35,7 +32,7 @@ async def broker(
 
     Its address is written to stdout once it takes connections.
     """
-    with _stop_signals() as stop:
+    with stop_signals() as stop:
         # help must not wait for it
         from liftbridge_aio.broker import DataDirectoryError, EmbeddedBroker  # noqa: PLC0415
 
@@ -60,20 +57,3 @@ async def broker(
             await stop.wait()
         finally:
             await server.stop()
-
-
-@contextlib.contextmanager
-def _stop_signals() -> Iterator[asyncio.Event]:
-    """Set an event at SIGINT or SIGTERM, instead of what they do else."""
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    caught = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):  # then Ctrl-C interrupts, as elsewhere
-            loop.add_signal_handler(number, stop.set)
-            caught.append(number)
-    try:
-        yield stop
-    finally:
-        for number in caught:
-            loop.remove_signal_handler(number)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter, validators
 
 from .connection import AsJson
+from .findings import print_checks, print_figures
 from .output import say, write_json
 from .running import DEMO, TABLES, in_event_loop
 
@@ -67,12 +68,7 @@ def _as_json(report: Report) -> dict[str, Any]:
 
 
 def _print_results(console: Console, report: Report) -> None:
-    from .console import Table  # noqa: PLC0415 (help must not wait for it)
-
-    figures = Table(show_header=False)
-    figures.add_column()
-    figures.add_column(justify="right")
-    for name, value in (
+    figures = (
         ("published and acked", f"{report.acked:,}"),
         ("acks per second, breaks included", f"{report.publish_rate:,.0f}"),
         ("unknown outcome (in flight when it broke)", f"{report.outcome_unknown:,}"),
@@ -84,18 +80,12 @@ def _print_results(console: Console, report: Report) -> None:
         ("cuts of the connection", f"{report.cuts}"),
         ("subscriptions resumed", f"{report.resubscriptions}"),
         ("longest break of one", f"{report.longest_break_seconds * 1000:,.0f} ms"),
-    ):
-        figures.add_row(name, value)
-    console.print()
-    console.print(figures)
-    console.print()
-    for check in report.checks:
-        sign = "[bold green]✓[/]" if check.held else "[bold red]✗[/]"
-        console.print(f"{sign} {check.statement}")
-        if check.detail:
-            console.print(f"  [dim]{check.detail}[/]")
-    console.print()
+    )
+    print_figures(console, figures)
+    print_checks(console, report.checks)
     console.print(
         "Unknown outcome: the connection broke between message and ack. The client says so instead"
         " of guessing; publishing with expected_offset and retry= leaves no doubt."
     )
+    console.print()
+    console.print("Next: `nox -s pipeline` runs a pipeline on Spark, from stream to stream.")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio.errors import LiftbridgeError
+
 from .java_home import java_environment
 
 if TYPE_CHECKING:

@@ -1,0 +1,233 @@
+"""`liftbridge-aio pipeline`: pipelines on a Spark that starts and ends with the command."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from cyclopts import App, Parameter, validators
+
+from liftbridge_aio.errors import UsageError
+
+from .arguments import DURATION_HELP, BadArgument, parse_duration
+from .connection import DEFAULT_CONNECTION, AsJson, Connection
+from .findings import print_checks, print_figures
+from .output import say, write_json, write_line
+from .running import CLIENT, TABLES, in_event_loop
+from .stop_signals import stop_signals
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+    from liftbridge_aio.spark.archive import ArchivePlan
+    from liftbridge_aio.spark.query_progress import ProgressCounter
+    from liftbridge_aio.spark.session_thread import SessionThread
+
+    from .console import Console
+    from .totals_scenario import TotalsReport
+
+app = App(name="pipeline", help="Run pipelines on Spark, which is started and ended with them.")
+
+_INTERRUPTED: Final = 130
+_LOOK_EVERY: Final = 0.3
+"""Seconds between two looks at a query."""
+_TELL_EVERY: Final = 10.0
+_AT_LEAST_ONE: Final = validators.Number(gte=1)
+
+Master = Annotated[str, Parameter(help="Where tasks run, as Spark writes it.")]
+
+
+@app.command
+@in_event_loop(*CLIENT, *TABLES)
+async def totals(
+    *,
+    events: Annotated[
+        int, Parameter(validator=validators.Number(gte=1000), help="Sales to publish.")
+    ] = 24_000,
+    limit: Annotated[str, Parameter(help=f"How long it may take ({DURATION_HELP}).")] = "150s",
+    as_json: AsJson = False,
+) -> int:
+    """Show a pipeline at work: sales into a stream, totals of time windows into another.
+
+    A client publishes to the embedded broker, Spark adds up, a subscriber follows the totals while
+    it runs. The exit code is 0 only if the totals add up to what was published.
+    """
+    _check_installed()
+    seconds = parse_duration(limit)
+    # help must not wait for these
+    from .console import Console  # noqa: PLC0415
+    from .totals_scenario import TotalsScenario  # noqa: PLC0415
+
+    console = Console(stderr=as_json, emoji=False, highlight=False)
+    console.print("[bold]liftbridge-aio pipeline totals[/]: an embedded broker and Spark")
+    with _own_folder() as folder:
+        report = await TotalsScenario(events, folder, seconds, _teller(console)).run()
+    if as_json:
+        write_json(asdict(report) | {"held": report.held})
+    else:
+        _print_results(console, report)
+    if not report.held:
+        say("error: the totals do not add up")
+    return 0 if report.held else 1
+
+
+def _teller(console: Console) -> Callable[[str], None]:
+    started = time.perf_counter()
+
+    def tell(step: str) -> None:
+        console.print(f"[dim]{time.perf_counter() - started:6.2f} s[/]  {step}")
+
+    return tell
+
+
+def _print_results(console: Console, report: TotalsReport) -> None:
+    print_figures(
+        console,
+        (
+            ("events published", f"{report.events:,}"),
+            ("totals written by Spark", f"{report.totals:,}"),
+            ("of them, read before the last event was published", f"{report.early_totals:,}"),
+            ("sales in all totals", f"{report.counted:,}"),
+            ("batches", f"{report.batches:,}"),
+            ("seconds to start Spark", f"{report.start_seconds:.1f}"),
+            ("seconds in all", f"{report.seconds:.1f}"),
+        ),
+    )
+    print_checks(console, report.checks)
+
+
+@app.command
+@in_event_loop(*TABLES)
+async def archive(
+    streams: Annotated[tuple[str, ...], Parameter(help="Streams to archive.")] = (),
+    /,
+    *,
+    to: Annotated[Path, Parameter(help="Folder of the archive, made if need be.")],
+    pattern: Annotated[
+        str | None, Parameter(help="Streams by a regular expression, instead of by name.")
+    ] = None,
+    follow: Annotated[
+        bool, Parameter(negative="", help="Go on as messages come, instead of up to now.")
+    ] = False,
+    every: Annotated[
+        str, Parameter(help=f"With --follow, time from batch to batch ({DURATION_HELP}).")
+    ] = "30s",
+    start: Annotated[
+        Literal["earliest", "latest"], Parameter(help="Where a new archive begins.")
+    ] = "earliest",
+    max_messages: Annotated[
+        int, Parameter(validator=_AT_LEAST_ONE, help="The most messages that one batch takes.")
+    ] = 500_000,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> int:
+    """Copy streams to Parquet files, up to now or continuously; the next run goes on from there.
+
+    Files lie in stream=…/date=…/batch=N/ (dates in UTC). A batch that was cut off is written anew
+    and replaces what there is of it, so that nothing is there twice. Ctrl-C and SIGTERM end it
+    cleanly after the batch under way is given up. With --follow that is the way to end it.
+    """
+    _check_installed()
+    plan = _archive_plan(streams, pattern, to, start, max_messages, connection)
+    trigger = f"{max(1, round(parse_duration(every) * 1000))} milliseconds" if follow else None
+    with stop_signals() as stop, _own_folder() as folder:
+        # help must not wait for these
+        from liftbridge_aio.spark.archive import check_folder, start_archive  # noqa: PLC0415
+        from liftbridge_aio.spark.query_progress import ProgressCounter  # noqa: PLC0415
+        from liftbridge_aio.spark.session_thread import SessionThread  # noqa: PLC0415
+
+        check_folder(plan.folder)
+        counter = ProgressCounter()
+        say("starting Spark")
+        async with SessionThread("archive", folder, master=master) as spark:
+            query = await spark.call(lambda session: start_archive(session, plan, every=trigger))
+            say(f"archiving to {plan.folder}")
+            async with _stopped_at_the_end(spark, query):
+                ended = await _attend(spark, query, counter, stop)
+    done = counter.total
+    if as_json:
+        write_json(
+            {"messages": done.rows_read, "batches": done.batches, "folder": str(plan.folder)}
+        )
+    else:
+        write_line(f"{done.rows_read} messages in {done.batches} batches to {plan.folder}")
+    return 0 if ended or follow else _INTERRUPTED
+
+
+def _archive_plan(
+    streams: tuple[str, ...],
+    pattern: str | None,
+    to: Path,
+    start: str,
+    max_messages: int,
+    connection: Connection,
+) -> ArchivePlan:
+    from liftbridge_aio.spark.archive import ArchivePlan  # noqa: PLC0415 (help must not wait)
+
+    if bool(streams) == bool(pattern):
+        message = "name the streams to archive, or a --pattern for their names"
+        raise BadArgument(message)
+    connection.client()  # says what is wrong with the flags, in their own words
+    options = {}
+    if connection.timeout is not None:
+        options["liftbridge.call_timeout"] = str(parse_duration(connection.timeout))
+    return ArchivePlan(
+        servers=connection.servers,
+        streams=streams,
+        pattern=pattern,
+        folder=to.resolve(),
+        start=start,
+        max_messages=max_messages,
+        options=options,
+    )
+
+
+@asynccontextmanager
+async def _stopped_at_the_end(spark: SessionThread, query: StreamingQuery) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await spark.call(lambda _: query.stop())
+
+
+async def _attend(
+    spark: SessionThread, query: StreamingQuery, counter: ProgressCounter, stop: asyncio.Event
+) -> bool:
+    """Wait for the end of a query or for `stop`, and tell how far it is; whether it ended."""
+    told = time.monotonic()
+    rows_told = 0
+    while not stop.is_set():
+        active: bool = await spark.call(lambda _: query.isActive)
+        await spark.call(lambda _: counter.update(query))
+        if not active:
+            return True
+        rows = counter.total.rows_read
+        if rows > rows_told and time.monotonic() - told >= _TELL_EVERY:
+            told, rows_told = time.monotonic(), rows
+            say(f"{rows:,} messages in {counter.total.batches:,} batches so far")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _LOOK_EVERY)
+    return False
+
+
+@contextmanager
+def _own_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(
+        prefix="liftbridge-spark-", ignore_cleanup_errors=True
+    ) as folder:
+        yield Path(folder)
+
+
+def _check_installed() -> None:
+    missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
+    if missing:
+        text = f"pipelines need {' and '.join(missing)}: pip install 'liftbridge-aio[spark]'"
+        raise UsageError(text)

@@ -1,0 +1,102 @@
+"""A local Spark session for programs with an event loop: all that blocks runs in one thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from .local_session import local_session
+from .query_progress import query_failed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+
+class SessionThread:
+    """Starts a session, works with it and ends it; use it as an async context manager.
+
+    Args:
+        name: shown by Spark's own tools.
+        folder: an own directory for everything Spark writes.
+        master: where tasks run, as Spark writes it.
+        settings: further `spark.…` settings.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, *, master: str, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._name = name
+        self._folder = folder
+        self._master = master
+        self._settings = settings
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="spark")
+        self._stack = ExitStack()
+        self._session: SparkSession
+
+    async def __aenter__(self) -> Self:
+        """Start Spark, which takes seconds. Cancelling waits until it is up, and ends it.
+
+        Raises:
+            JavaNotFound: there is no Java to run Spark on.
+            SparkDidNotStart: Spark failed to start.
+        """
+        try:
+            await self._run(self._start)
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End Spark, with every query that still runs."""
+        await self._end()
+
+    async def call(self, work: Callable[[SparkSession], T]) -> T:
+        """Run a function with the session, after those before it, and return what it returns.
+
+        Cancelling abandons the wait, not the function: let each one take seconds at most.
+
+        Raises:
+            QueryFailed: Spark raised an error of its own.
+        """
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - optional
+
+        try:
+            return await self._run(lambda: work(self._session))
+        except PySparkException as error:
+            raise query_failed(error) from error
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _start(self) -> None:
+        session = local_session(
+            self._name, self._folder, master=self._master, settings=self._settings
+        )
+        self._session = self._stack.enter_context(session)
+
+    async def _end(self) -> None:
+        """Wait for what is under way, then end the session; nobody can hurry this."""
+        ended = asyncio.ensure_future(self._run(self._stack.close))
+        cancelled: asyncio.CancelledError | None = None
+        while not ended.done():
+            try:
+                await asyncio.wait([ended])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        self._thread.shutdown(wait=False)
+        ended.result()
+        if cancelled is not None:
+            raise cancelled
