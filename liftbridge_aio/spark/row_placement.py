@@ -1,0 +1,117 @@
+"""Which stream and partition each row goes to, and which rows cannot go anywhere. Pure.
+
+A row goes to the partition that it names, else to that of its key, so that equal keys stay together
+and in order, else to one partition after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from zlib import crc32
+
+from .arrow_rows import Rows
+from .batch_publisher import OutgoingRow
+from .errors import InvalidRow
+
+
+class RowPlacement:
+    """Places the rows of one task.
+
+    Args:
+        stream: where all rows go; None: each to the stream that it names.
+        turn: where rows without partition and key begin. Give tasks different ones, or the first
+            partitions get more than the others.
+    """
+
+    def __init__(self, *, stream: str | None, turn: int) -> None:
+        self._stream = stream
+        self._turn = turn
+
+    def streams(self, rows: Rows) -> set[str]:
+        """Return the streams that rows go to.
+
+        Raises:
+            InvalidRow: a row names none.
+        """
+        if self._stream is not None:
+            return {self._stream}
+        streams = set(rows.streams or ())
+        if not rows.streams or not all(streams):
+            row = next((i for i, stream in enumerate(rows.streams or [None]) if not stream), 0)
+            error = InvalidRow(f"row {rows.first + row} of the task names no stream")
+            error.hint = "fill the column stream, or set the option stream"
+            raise error
+        return {stream for stream in streams if stream}
+
+    def place(self, rows: Rows, counts: Mapping[str, int]) -> list[OutgoingRow]:
+        """Make messages of rows.
+
+        Args:
+            rows: of which `streams` was asked before.
+            counts: how many partitions each of the streams has.
+
+        Raises:
+            InvalidRow: a row has no value, or names a partition that does not exist.
+        """
+        streams = [self._stream] * len(rows) if self._stream is not None else rows.streams or []
+        keys = rows.keys or [None] * len(rows)
+        partitions = self._partitions(rows, streams, keys, counts)
+        if None in rows.values:
+            row = rows.values.index(None)
+            error = InvalidRow(
+                f"row {rows.first + row} of the task has no value", partition=partitions[row]
+            )
+            error.hint = "leave such rows out, for example with where('value is not null')"
+            raise error.at(streams[row])
+        headers = rows.headers if rows.headers is not None else repeat(None, len(rows))
+        # An empty key is no key: the wire does not tell the two apart.
+        named = [key or None for key in keys] if rows.keys else keys
+        return list(zip(streams, rows.values, named, headers, partitions, strict=True))  # type: ignore[arg-type]  # streams and values are there, as was just checked
+
+    def _partitions(
+        self,
+        rows: Rows,
+        streams: Sequence[str | None],
+        keys: Sequence[bytes | None],
+        counts: Mapping[str, int],
+    ) -> list[int]:
+        chosen = self._chosen(rows, streams, keys, counts)
+        if rows.partitions is None:
+            return chosen
+        for row, (partition, stream) in enumerate(zip(rows.partitions, streams, strict=True)):
+            if partition is None:
+                continue
+            count = counts[stream or ""]
+            if not 0 <= partition < count:
+                error = InvalidRow(
+                    f"row {rows.first + row} of the task names partition {partition} of a stream"
+                    f" that has {count}",
+                    stream=stream,
+                    partition=partition,
+                )
+                error.hint = "drop the column partition, so that the key decides, or correct it"
+                raise error
+            chosen[row] = partition
+        return chosen
+
+    def _chosen(
+        self,
+        rows: Rows,
+        streams: Sequence[str | None],
+        keys: Sequence[bytes | None],
+        counts: Mapping[str, int],
+    ) -> list[int]:
+        if self._stream is not None and counts[self._stream] == 1:
+            return [0] * len(rows)
+        turn = self._turn
+        chosen = []
+        for stream, key in zip(streams, keys, strict=True):
+            count = counts[stream or ""]
+            if key:
+                chosen.append(crc32(key) % count)
+            else:
+                chosen.append(turn % count)
+                turn += 1
+        self._turn = turn
+        return chosen

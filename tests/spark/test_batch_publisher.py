@@ -1,0 +1,183 @@
+"""Publishing the rows of a task: all of them acked, or a failure that says which one and why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from liftbridge_aio import AckPolicy, Client, ClientOptions, Message, StartAt, StopAt
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.retry import Backoff
+from liftbridge_aio.spark.batch_publisher import BatchPublisher, OutgoingRow
+from liftbridge_aio.spark.errors import InvalidRow, StreamMissing, WriteFailed
+
+STREAM = "totals"
+QUICK = ClientOptions(not_found_timeout=0.2, backoff=Backoff(0.01, 0.05))
+HASTY = ClientOptions(ack_timeout=0.3, backoff=Backoff(0.01, 0.05))
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[EmbeddedBroker]:
+    async with EmbeddedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
+    async with Client(broker.address, options=QUICK) as client:
+        await client.create_stream(STREAM, partitions=2)
+        yield client
+
+
+@pytest.fixture
+async def hasty(broker: EmbeddedBroker, client: Client) -> AsyncIterator[Client]:
+    """A client that does not wait long for acks."""
+    assert client.metadata.streams  # the stream is there
+    async with Client(broker.address, options=HASTY) as hasty:
+        yield hasty
+
+
+def a_publisher(*, max_in_flight: int = 16_384, patience: float = 5.0) -> BatchPublisher:
+    return BatchPublisher(ack_policy=AckPolicy.ALL, max_in_flight=max_in_flight, patience=patience)
+
+
+def some_rows(count: int, *, stream: str = STREAM, partitions: int = 2) -> list[OutgoingRow]:
+    return [(stream, b"%d" % row, None, None, row % partitions) for row in range(count)]
+
+
+async def stored(client: Client, partition: int = 0, stream: str = STREAM) -> list[Message]:
+    reading = client.subscribe(stream, partition, StartAt.earliest(), StopAt.latest())
+    async with reading:
+        return [message async for message in reading]
+
+
+async def test_every_row_is_acked_and_keeps_its_order(client: Client) -> None:
+    publisher = a_publisher()
+    rows = some_rows(3000)
+    await publisher.publish(client, 0, rows[:1700])
+    await publisher.publish(client, 1700, rows[1700:])
+    await publisher.finish(client)
+    assert publisher.in_flight == 0
+    assert publisher.written() == ((STREAM, 0, 0, 1499, 1500), (STREAM, 1, 0, 1499, 1500))
+    for partition in (0, 1):
+        values = [message.value for message in await stored(client, partition)]
+        assert values == [row[1] for row in rows if row[4] == partition]
+
+
+async def test_keys_and_headers_are_published(client: Client) -> None:
+    publisher = a_publisher()
+    await publisher.publish(client, 0, [(STREAM, b"v", b"k", {"trace": b"7"}, 1)])
+    await publisher.finish(client)
+    (message,) = await stored(client, 1)
+    assert (message.key, message.value, message.headers["trace"]) == (b"k", b"v", b"7")
+
+
+@pytest.mark.parametrize("most", [1, 7, 200])
+async def test_no_more_rows_than_allowed_wait_for_their_acks(
+    broker: EmbeddedBroker, client: Client, most: int
+) -> None:
+    publisher = a_publisher(max_in_flight=most)
+    stall = broker.faults.stall("PublishAsync")
+    publishing = asyncio.create_task(publisher.publish(client, 0, some_rows(500, partitions=1)))
+    await stall.wait()
+    await asyncio.sleep(0)
+    figures = client.statistics().publisher
+    assert figures is not None
+    assert 0 < figures.in_flight <= publisher.in_flight <= most
+    assert not publishing.done()
+    stall.release()
+    await publishing
+    await publisher.finish(client)
+    assert publisher.written()[0].rows == 500
+
+
+async def test_a_row_whose_ack_was_lost_is_sent_again_and_counted(
+    broker: EmbeddedBroker, hasty: Client
+) -> None:
+    publisher = a_publisher()
+    lost = broker.faults.drop("PublishAsync", at="reply", times=3, skip=10)
+    await publisher.publish(hasty, 0, some_rows(100, partitions=1))
+    await publisher.finish(hasty)
+    assert lost.applied == 3
+    assert publisher.sent_again == 3
+    assert publisher.written()[0].rows == 100
+    values = [message.value for message in await stored(hasty)]
+    assert len(values) == 103
+    assert set(values) == {row[1] for row in some_rows(100)}
+
+
+async def test_rows_survive_a_server_that_goes_away_for_a_while(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    publisher = a_publisher(patience=20)
+    await publisher.publish(client, 0, some_rows(2000))
+    await broker.stop()
+    publishing = asyncio.create_task(publisher.publish(client, 2000, some_rows(2000)))
+    await asyncio.sleep(0)
+    await broker.start()
+    await publishing
+    await publisher.finish(client)
+    assert sum(part.rows for part in publisher.written()) == 4000
+    for partition in (0, 1):
+        values = {message.value for message in await stored(client, partition)}
+        assert values == {row[1] for row in some_rows(2000) if row[4] == partition}
+
+
+async def test_a_server_that_stays_silent_ends_the_patience(
+    broker: EmbeddedBroker, hasty: Client
+) -> None:
+    publisher = a_publisher(patience=0.8)
+    broker.faults.drop("PublishAsync", at="reply", times=None, skip=40)
+    await publisher.publish(hasty, 0, some_rows(50, partitions=1))
+    with pytest.raises(
+        WriteFailed,
+        match=r"^\[LIFTBRIDGE_WRITE_FAILED\] no ack came for 0\.8 s; the last failure was: .*"
+        r"stream='totals', partition=0.*publishTimeout",
+    ):
+        await publisher.finish(hasty)
+    await publisher.abandon()
+    assert publisher.in_flight == 0
+    assert publisher.written() == ((STREAM, 0, 0, 39, 40),)
+
+
+async def test_a_row_that_is_too_large_is_named_and_the_others_are_counted(client: Client) -> None:
+    publisher = a_publisher()
+    rows = some_rows(20, partitions=1)
+    rows[15] = (STREAM, bytes(2**20), None, None, 0)
+    await publisher.publish(client, 100, rows)
+    with pytest.raises(
+        InvalidRow,
+        match=r"^\[LIFTBRIDGE_INVALID_ROW\] row 115 of the task: .*exceeds max_message_bytes.*"
+        r"\[stream='totals', partition=0\]: .*liftbridge\.maxMessageBytes",
+    ):
+        await publisher.finish(client)
+    assert await publisher.abandon() == 0
+    assert publisher.written() == ((STREAM, 0, 0, 14, 15),)
+    assert len(await stored(client)) == 15
+
+
+async def test_a_stream_that_is_gone_is_named(client: Client) -> None:
+    publisher = a_publisher()
+    await publisher.publish(client, 0, some_rows(10))
+    await publisher.finish(client)
+    await client.delete_stream(STREAM)
+    await publisher.publish(client, 10, some_rows(10))
+    with pytest.raises(
+        StreamMissing,
+        match=r"^\[LIFTBRIDGE_STREAM_MISSING\] row 1\d of the task: .*stream='totals'.*"
+        "option stream",
+    ):
+        await publisher.finish(client)
+    await publisher.abandon()
+
+
+async def test_a_partition_that_takes_nothing_fails_at_once(client: Client) -> None:
+    await client.set_stream_readonly(STREAM, [1])
+    publisher = a_publisher()
+    await publisher.publish(client, 0, some_rows(10))
+    with pytest.raises(WriteFailed, match=r"row 1 of the task: .*read-?only.*partition=1"):
+        await publisher.finish(client)
+    await publisher.abandon()
+    assert publisher.written() == ((STREAM, 0, 0, 4, 5),)
