@@ -88,12 +88,7 @@ def local_session(
 
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    variables = {
-        "PYSPARK_PYTHON": _write_worker_python(folder),
-        "PYSPARK_DRIVER_PYTHON": _write_worker_python(folder),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        **java_environment(folder),
-    }
+    variables = spark_environment(folder)
     everything = {
         **_SETTINGS,
         "spark.app.name": name,
@@ -113,6 +108,24 @@ def local_session(
                 session.stop()
         finally:
             _end(gateway, stop_timeout)
+
+
+def spark_environment(folder: Path) -> dict[str, str]:
+    """Make the variables with which Spark finds a Java and this Python.
+
+    Args:
+        folder: where small scripts are written; it must stay as long as Spark runs.
+
+    Raises:
+        JavaNotFound: there is no Java to run Spark on.
+    """
+    python = _write_worker_python(folder)
+    return {
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        **java_environment(folder),
+    }
 
 
 def log_tail(folder: Path) -> str:

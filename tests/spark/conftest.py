@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -67,6 +68,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """
     if find_spec("pyspark") is None:
         _unavailable("no pyspark: pip install 'liftbridge-aio[spark]'")
+    if KIND == "local":
+        yield from _local_session(tmp_path_factory.mktemp("spark"))
+    elif KIND == "connect":
+        yield from _connect_session(tmp_path_factory.mktemp("spark"))
+    else:
+        yield from _cluster_session(tmp_path_factory.mktemp("spark"))
+
+
+def _local_session(folder: Path) -> Iterator[SparkSession]:
     from liftbridge_aio.spark.local_session import local_session  # noqa: PLC0415
 
     archive = _class_data_archive()
@@ -75,7 +85,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     classes = f"-XX:SharedArchiveFile={archive}" if made else f"-XX:ArchiveClassesAtExit={part}"
     with local_session(
         "tests",
-        tmp_path_factory.mktemp("spark"),
+        folder,
         master="local[2,2]",
         settings={**SETTINGS, "spark.driver.extraJavaOptions": f"{QUICK_JVM} {classes}"},
         stop_timeout=JVM_STOP_TIMEOUT,
@@ -83,6 +93,30 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield session
     if part.exists():
         part.replace(archive)
+
+
+def _cluster_session(folder: Path) -> Iterator[SparkSession]:
+    from liftbridge_aio.spark.local_session import local_session  # noqa: PLC0415
+    from spark.spark_servers import standalone_cluster  # noqa: PLC0415
+
+    cluster = {
+        "cluster": nullcontext("local-cluster[2,1,1024]"),
+        "standalone": standalone_cluster(folder / "servers"),
+    }
+    with (
+        cluster[KIND] as master,
+        local_session("tests", folder, master=master, settings=SETTINGS) as session,
+    ):
+        yield session
+
+
+def _connect_session(folder: Path) -> Iterator[SparkSession]:
+    from liftbridge_aio.spark import register  # noqa: PLC0415
+    from spark.spark_servers import connect_session  # noqa: PLC0415
+
+    with connect_session(folder, SETTINGS) as session:
+        register(session)
+        yield session
 
 
 def _class_data_archive() -> Path:
