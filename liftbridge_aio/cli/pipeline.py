@@ -24,7 +24,7 @@ from .running import CLIENT, TABLES, in_event_loop
 from .stop_signals import stop_signals
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from liftbridge_aio.spark.archive import ArchivePlan
     from liftbridge_aio.spark.query_progress import ProgressCounter

@@ -34,7 +34,7 @@ from .totals_checks import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 Tell = Callable[[str], None]
 

@@ -17,7 +17,7 @@ from liftbridge_aio.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT: Final = "_checkpoint"
 PARTITION_COLUMNS: Final = ("stream", "date", "batch")

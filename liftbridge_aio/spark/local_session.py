@@ -152,7 +152,7 @@ def _launch(settings: Mapping[str, str], variables: Mapping[str, str], log: Any)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with _environment(variables, without=("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")):
         try:
-            return launch_gateway(conf, {"stdout": log, "stderr": log})
+            return launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         except (PySparkRuntimeError, OSError) as error:
             text = f"Spark did not start: {error}\n{log_tail(Path(log.name).parent)}"
             raise SparkDidNotStart(text) from error

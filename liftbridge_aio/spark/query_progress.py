@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from liftbridge_aio.errors import LiftbridgeError
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 _OUR_ERROR: Final = re.compile(r"\[LIFTBRIDGE_[A-Z_]+\] .*")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -99,15 +99,12 @@ def _cluster_session(folder: Path) -> Iterator[SparkSession]:
     from liftbridge_aio.spark.local_session import local_session  # noqa: PLC0415
     from spark.spark_servers import standalone_cluster  # noqa: PLC0415
 
-    cluster = {
-        "cluster": nullcontext("local-cluster[2,1,1024]"),
-        "standalone": standalone_cluster(folder / "servers"),
-    }
-    with (
-        cluster[KIND] as master,
-        local_session("tests", folder, master=master, settings=SETTINGS) as session,
-    ):
-        yield session
+    with ExitStack() as stack:
+        master = "local-cluster[2,1,1024]"
+        if KIND == "standalone":
+            master = stack.enter_context(standalone_cluster(folder / "servers"))
+        session = local_session("tests", folder, master=master, settings=SETTINGS)
+        yield stack.enter_context(session)
 
 
 def _connect_session(folder: Path) -> Iterator[SparkSession]:

@@ -55,7 +55,7 @@ def offsets(archive: Path) -> Counter[tuple[str, int, int]]:
     found: Counter[tuple[str, int, int]] = Counter()
     for file in archive.glob("stream=*/date=*/batch=*/*.parquet"):
         stream = file.parts[-4].removeprefix("stream=")
-        table = pq.ParquetFile(file).read(["partition", "offset"])  # type: ignore[no-untyped-call]
+        table = pq.ParquetFile(file).read(["partition", "offset"])
         found.update((stream, row["partition"], row["offset"]) for row in table.to_pylist())
     return found
 
