@@ -1,0 +1,108 @@
+"""What the guide of the Spark room says is true: its code runs, its tables are complete."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from docs.markdown import Block, blocks, names, table
+from liftbridge_aio import Client, Record
+from liftbridge_aio.spark import errors, option_table
+from spark.broker_thread import BrokerThread
+from spark.log_client import LogClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GUIDE: Final = Path(inspect.getfile(errors)).with_name("README.md")
+PYTHON: Final = blocks(GUIDE, "python")
+
+
+def the_code(word: str) -> Any:
+    """Compile the one block that contains a word."""
+    (block,) = [block for block in PYTHON if word in block.code]
+    return _compiled(block)
+
+
+def _compiled(block: Block, head: str = "") -> Any:
+    code = f"{head}\n{textwrap.indent(block.code, '    ')}" if head else block.code
+    above = "\n" * (block.line - (2 if head else 1))  # so that errors name the line of the page
+    return compile(above + code, str(GUIDE), "exec", dont_inherit=True)
+
+
+def test_every_block_is_run_below() -> None:
+    assert [block.setup for block in PYTHON] == ["spark", "spark", "spark", "client"]
+
+
+def test_the_pipeline_adds_up(
+    spark: SparkSession, own_broker: BrokerThread, checkpoint: str
+) -> None:
+    sales = [("ann", 250), ("bob", 100), ("ann", 50)]
+    with LogClient(own_broker.address) as log:
+        log.create("sales", partitions=2)
+        log.create("totals")
+        log.publish(
+            "sales", [Record(json.dumps({"cents": n}).encode(), shop.encode()) for shop, n in sales]
+        )
+        code = the_code("totals.writeStream")
+        exec(code, {"spark": spark, "servers": own_broker.address, "checkpoint": checkpoint})  # noqa: S102
+        totals: dict[bytes, int] = {}
+        for message in log.read("totals"):
+            totals[message.key] = totals.get(message.key, 0) + json.loads(message.value)["cents"]
+    assert totals == {b"ann": 300, b"bob": 100}
+
+
+def test_batches_are_written_and_read(spark: SparkSession, own_broker: BrokerThread) -> None:
+    namespace: dict[str, Any] = {"spark": spark, "servers": own_broker.address}
+    with LogClient(own_broker.address) as log:
+        log.create("orders", partitions=3)
+        exec(the_code("frame.write"), namespace)  # noqa: S102
+        assert sorted(message.value for message in log.read_all("orders")) == [
+            b"1 bread",
+            b"2 rolls",
+            b"3 eggs",
+        ]
+        namespace["F"] = pytest.importorskip("pyspark.sql.functions")
+        exec(the_code("orders.orderBy"), namespace)  # noqa: S102
+        assert namespace["orders"].count() == 3
+        assert namespace["largest"] is not None
+
+
+async def test_repeats_can_be_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    with BrokerThread() as broker:
+        (block,) = [block for block in PYTHON if block.setup == "client"]
+        namespace: dict[str, Any] = {}
+        exec(_compiled(block, "async def example(client):"), namespace)  # noqa: S102
+        async with Client(broker.address) as client:
+            await client.create_stream("totals")
+            await namespace["example"](client)
+    assert "0 repeats" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("heading", "known"),
+    [("## Reading", option_table.READ_NAMES), ("## Writing", option_table.WRITE_NAMES)],
+)
+def test_every_option_is_in_its_table(heading: str, known: tuple[str, ...]) -> None:
+    text = GUIDE.read_text().partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+    lines = text.partition("| Option |")[2].splitlines()
+    rows = [line for line in lines if line.startswith("| `")]
+    told = {name for row in rows for name in names(row.split("|")[1])}
+    assert set(known) - told <= {"path", "liftbridge.bootstrap.servers"}  # other words for some
+    assert told - set(known) == {"liftbridge.…"}
+
+
+def test_every_code_is_in_its_table() -> None:
+    codes = {
+        value.code
+        for value in vars(errors).values()
+        if inspect.isclass(value)
+        and issubclass(value, errors.SparkSourceError)
+        and value is not errors.SparkSourceError
+    }
+    assert {name for row in table(GUIDE, "Code") for name in names(row[0])} == codes
