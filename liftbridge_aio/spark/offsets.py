@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from liftbridge_aio.arguments import INT32_MAX, INT64_MAX
 
@@ -36,6 +36,10 @@ class StreamPartition(NamedTuple):
         return f"{self.stream}/{self.partition}"
 
 
+OffsetsByPlace: TypeAlias = Mapping[StreamPartition, int] | Mapping[tuple[str, int], int]
+"""Offsets by partition, whichever kind of tuple names it."""
+
+
 class Offsets(Mapping[StreamPartition, int]):
     """The next offset to read, from 0 up, of each partition of each stream. Immutable; pickles.
 
@@ -49,7 +53,7 @@ class Offsets(Mapping[StreamPartition, int]):
 
     def __init__(
         self,
-        offsets: Mapping[tuple[str, int], int] | None = None,
+        offsets: OffsetsByPlace | None = None,
         created: Mapping[str, int] | None = None,
     ) -> None:
         """Keep them in order.
@@ -98,9 +102,9 @@ class Offsets(Mapping[StreamPartition, int]):
         """When streams were created, in Unix nanoseconds, as far as it is known."""
         return MappingProxyType(self._created)
 
-    def changed(self, offsets: Mapping[tuple[str, int], int]) -> Offsets:
+    def changed(self, offsets: OffsetsByPlace) -> Offsets:
         """Make offsets in which those given replace, or are added to, what is here."""
-        return Offsets({**self._offsets, **offsets}, self._created)
+        return Offsets(dict((*self._offsets.items(), *offsets.items())), self._created)
 
     def only(self, places: Iterable[tuple[str, int]]) -> Offsets:
         """Make offsets of those of the partitions that are here."""

@@ -73,7 +73,11 @@ _NOT_OFFERED: Final = (
 )
 """Options of other sources, or of later releases, that a pipeline may bring along."""
 
+_OTHER_WORDS: Final = {"kafka.bootstrap.servers": "servers", "bootstrap.servers": "servers"}
+"""Without these a pipeline cannot have worked elsewhere, and cannot work here."""
+
 _NEAR: Final = 0.8
+"""Similarity from which a name passes for a misspelt one, by difflib."""
 
 
 class UnknownOption(UserWarning):
@@ -116,8 +120,9 @@ def refuse_near_miss(name: str, known: Iterable[str]) -> None:
     """
     by_lower = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_NEAR)
-    if near:
-        text = f"there is no option {name}; did you mean {by_lower[near[0]]}?"
+    meant = by_lower[near[0]] if near else _OTHER_WORDS.get(name.lower())
+    if meant is not None:
+        text = f"there is no option {name}; did you mean {meant}?"
         raise InvalidOption(text)
 
 

@@ -50,6 +50,8 @@ from .selection import Assigned, Pattern, Selection, Streams
 
 _ACK_POLICIES: Final = {"all": AckPolicy.ALL, "leader": AckPolicy.LEADER}
 _BATCH_ROWS: Final = 8192
+_MOST_TASKS: Final = 100_000
+"""More than Spark can plan."""
 _READ_TIMEOUT: Final = 60.0
 _MAX_IN_FLIGHT: Final = 16_384
 _PUBLISH_TIMEOUT: Final = 30.0
@@ -122,7 +124,9 @@ def _checked_setting(name: str, field: str, text: str) -> str:
     try:
         ClientOptions.from_env({_variable(field): text})
     except InvalidRequest as error:
-        raise InvalidOption(error.message.replace(_variable(field), name)) from error
+        raise InvalidOption(
+            error.message.replace(_variable(field), f"{CLIENT_PREFIX}{field}")
+        ) from error
     return text
 
 
@@ -202,7 +206,7 @@ class ReadOptions:
             columns=ExtraColumns.parse(options),
             max_offsets_per_trigger=whole_number(options, "maxOffsetsPerTrigger", default=None),
             max_bytes_per_trigger=whole_number(options, "maxBytesPerTrigger", default=None),
-            min_partitions=whole_number(options, "minPartitions", default=None, most=INT32_MAX),
+            min_partitions=whole_number(options, "minPartitions", default=None, most=_MOST_TASKS),
             max_records_per_partition=whole_number(options, "maxRecordsPerPartition", default=None),
             fail_on_data_loss=switch(options, "failOnDataLoss", default=True),
             arrow_batch_rows=whole_number(

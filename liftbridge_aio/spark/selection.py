@@ -78,6 +78,21 @@ Selection = Streams | Pattern | Assigned
 def _all_of(stream: str, counts: Mapping[str, int]) -> list[StreamPartition]:
     if stream not in counts:
         missing = StreamMissing("the stream does not exist", stream=stream)
-        missing.hint = "create it first, or change the option that names it (stream, subscribe)"
+        missing.hint = (
+            "create it first, or change the option that names it (stream, subscribe, assign)"
+        )
         raise missing
     return [StreamPartition(stream, number) for number in range(counts[stream])]
+
+
+def existing(selection: Selection, counts: Mapping[str, int]) -> Selection:
+    """Leave out what does not exist (any more), for a query that accepts losses."""
+    match selection:
+        case Streams(names):
+            return Streams(tuple(name for name in names if name in counts))
+        case Assigned(places):
+            return Assigned(
+                tuple(place for place in places if place.partition < counts.get(place.stream, 0))
+            )
+        case Pattern():
+            return selection
