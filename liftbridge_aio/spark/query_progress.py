@@ -13,17 +13,20 @@ if TYPE_CHECKING:
 
 
 _OUR_ERROR: Final = re.compile(r"\[LIFTBRIDGE_[A-Z_]+\] .*")
+_END_OF_TRACE: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
 
 
 class QueryFailed(LiftbridgeError):
-    """Spark gave up; the text is what stood in ours, where it was ours, else Spark's own."""
+    """Spark gave up; the text is the one line of Spark's pages that says why."""
 
 
 def query_failed(error: Exception) -> QueryFailed:
     """Make an error to show from one of Spark's, which hold pages of traces."""
     text = str(error).strip()
-    found = _OUR_ERROR.search(text)
-    failed = QueryFailed(found[0] if found else text.partition("\n")[0])
+    ours = _OUR_ERROR.search(text)
+    raised = _END_OF_TRACE.findall(text)
+    first, *_ = [ours[0]] if ours else raised[-1:] or text.splitlines() or [type(error).__name__]
+    failed = QueryFailed(first)
     failed.__cause__ = error
     return failed
 

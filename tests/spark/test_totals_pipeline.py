@@ -112,3 +112,6 @@ def test_a_failure_is_told_in_our_words_where_there_are_some() -> None:
     ours = "[STREAM_FAILED] query\nTraceback\nDataLoss: [LIFTBRIDGE_DATA_LOSS] a/0: gone\n  at x"
     assert str(query_failed(ValueError(ours))) == "[LIFTBRIDGE_DATA_LOSS] a/0: gone"
     assert str(query_failed(ValueError("[OTHER] why\n  at x"))) == "[OTHER] why"
+    trace = "Traceback (most recent call last):\n  File x\n    f()\nTypeError: f\n\nDuring …\n\n"
+    python = f"[PYTHON] Failed: {trace}{trace.replace('Error: f', 'Error: g')} SQLSTATE: 38000"
+    assert str(query_failed(ValueError(python))) == "TypeError: g"
