@@ -128,9 +128,9 @@ def judge_position(
         recreated: the stream is another one than that of the position (`Offsets.recreated`).
 
     Returns:
-        What is lost; where a query that accepts it goes on is the earliest message of a stream
-        that was created anew or whose messages aged out, and the position itself of a log that
-        lost messages, as what is below was read.
+        What is lost. A query that accepts it goes on at the earliest message of a stream that was
+        created anew or whose messages aged out; and at the end of a log that lost messages, as
+        what comes there next was not read, though it has offsets below the position.
     """
     if recreated:
         detail = (
@@ -138,7 +138,7 @@ def judge_position(
         )
         return Finding(Loss.RECREATED, *place, position, log.earliest, detail)
     if position > log.reach:
-        return _shorter(place, position, log.reach, position, log)
+        return _shorter(place, position, log.reach, log.reach, log)
     if position < log.earliest:
         return _aged_out(place, position, log.earliest)
     return None
