@@ -163,7 +163,16 @@ def test_a_command_exists_and_takes_these_arguments(line: str) -> None:
 
 def test_every_command_is_shown() -> None:
     shown = {line.split()[1] for line in COMMANDS}
-    assert shown == {"bench", "broker", "demo", "publish", "subscribe", "streams", "cursor"}
+    assert shown == {
+        "bench",
+        "broker",
+        "cursor",
+        "demo",
+        "pipeline",
+        "publish",
+        "streams",
+        "subscribe",
+    }
 
 
 # Tables
