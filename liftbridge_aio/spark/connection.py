@@ -45,22 +45,29 @@ class WorkerConnection:
     """
 
     def __init__(self, options: ConnectionOptions) -> None:
-        self._options = options
+        self._servers = options.servers
+        self._client_options = options.client_options()
         self._client: Client | None = None
         self._loop: asyncio.AbstractEventLoop
         self._connecting: asyncio.Lock
         self._closing: asyncio.Event
         self._running = threading.Event()
+        self._closed = False
         self._thread = threading.Thread(target=self._serve, name="liftbridge-spark", daemon=True)
         self._thread.start()
         self._running.wait()
 
     @property
     def usable(self) -> bool:
-        """Whether its event loop runs."""
-        return self._thread.is_alive() and not self._closing.is_set()
+        """Whether its event loop runs, and nobody has closed it."""
+        return self._thread.is_alive() and not self._closed
 
-    def run(self, work: Callable[[Client], Awaitable[T]], timeout: float) -> T:
+    def run(
+        self,
+        work: Callable[[Client], Awaitable[T]],
+        timeout: float | None,
+        patience: float | None = None,
+    ) -> T:
         """Run a coroutine with the client and return what it returns.
 
         Blocks the calling thread, which must not be that of an event loop. An interrupt there
@@ -68,18 +75,24 @@ class WorkerConnection:
 
         Args:
             work: makes the coroutine from the connected client.
-            timeout: seconds for the coroutine; connecting before it takes up to call_timeout more.
+            timeout: seconds for the coroutine. None: it keeps its own time.
+            patience: seconds to try to connect before it, if need be; None is call_timeout.
 
         Raises:
-            ConnectionFailed: no server answered within call_timeout.
+            ConnectionFailed: no server answered while it was tried to connect.
             RequestTimeout: the coroutine took longer than `timeout`.
             LiftbridgeError: whatever else the coroutine raises.
         """
-        limit = timeout + timer_seconds(self._options.client_options().call_timeout)
-        return self._call(self._bounded(work, timeout), limit)
+        if patience is None:
+            patience = timer_seconds(self._client_options.call_timeout)
+        limit = None if timeout is None else timeout + patience
+        return self._call(self._bounded(work, timeout, patience), limit)
 
     def iterate(
-        self, items: Callable[[Client], AsyncGenerator[T, None]], timeout: float
+        self,
+        items: Callable[[Client], AsyncGenerator[T, None]],
+        timeout: float | None,
+        patience: float | None = None,
     ) -> Generator[T, None, None]:
         """Iterate over what an async generator yields, from a plain thread.
 
@@ -87,10 +100,11 @@ class WorkerConnection:
 
         Args:
             items: makes the generator from the connected client.
-            timeout: seconds for each item.
+            timeout: seconds for each item; None: the generator keeps its own time.
+            patience: seconds to try to connect, if need be; None is call_timeout.
 
         Raises:
-            ConnectionFailed: no server answered within call_timeout.
+            ConnectionFailed: no server answered while it was tried to connect.
             RequestTimeout: an item took longer than `timeout`.
             LiftbridgeError: whatever else the generator raises.
         """
@@ -109,26 +123,27 @@ class WorkerConnection:
                 await begun.aclose()
 
         try:
-            while not isinstance(item := self.run(step, timeout), _End):
+            while not isinstance(item := self.run(step, timeout, patience), _End):
                 yield item
         finally:
             if generator is not None:
-                self._call(finish(generator), timeout)
+                self._call(finish(generator), timer_seconds(self._client_options.close_timeout))
 
     def close(self) -> None:
         """Close the client and end the thread, within close_timeout and some grace."""
-        if not self._thread.is_alive():
+        if not self.usable:
             return
+        self._closed = True
         self._loop.call_soon_threadsafe(self._closing.set)
-        self._thread.join(timer_seconds(self._options.client_options().close_timeout) + _GRACE)
+        self._thread.join(timer_seconds(self._client_options.close_timeout) + _GRACE)
 
-    def _call(self, coroutine: Coroutine[Any, Any, T], limit: float) -> T:
+    def _call(self, coroutine: Coroutine[Any, Any, T], limit: float | None) -> T:
         if not self.usable:
             coroutine.close()
             raise ClientClosed("the connection of this process is closed")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result(limit + _GRACE)
+            return future.result(None if limit is None else limit + _GRACE)
         except BaseException:
             future.cancel()
             raise
@@ -148,8 +163,10 @@ class WorkerConnection:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _bounded(self, work: Callable[[Client], Awaitable[T]], timeout: float) -> T:
-        client = await self._connected()
+    async def _bounded(
+        self, work: Callable[[Client], Awaitable[T]], timeout: float | None, patience: float
+    ) -> T:
+        client = await self._connected(patience)
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
@@ -163,20 +180,18 @@ class WorkerConnection:
             text = f"not done within {timeout:g} s"
             raise RequestTimeout(text) from None
 
-    async def _connected(self) -> Client:
+    async def _connected(self, patience: float) -> Client:
         async with self._connecting:
             if self._client is None:
-                self._client = await self._connect()
+                self._client = await self._connect(patience)
             return self._client
 
-    async def _connect(self) -> Client:
-        options = self._options.client_options()
-        deadline = self._loop.time() + timer_seconds(options.call_timeout)
+    async def _connect(self, patience: float) -> Client:
+        deadline = self._loop.time() + patience
         while True:
-            client = Client(*self._options.servers, options=options)
+            client = Client(*self._servers, options=self._client_options)
             try:
-                left = max(deadline - self._loop.time(), _BETWEEN_TRIES)
-                await client.connect(timeout=left)
+                await client.connect()
             except (ConnectionFailed, RequestTimeout):
                 if self._loop.time() + _BETWEEN_TRIES >= deadline:
                     raise

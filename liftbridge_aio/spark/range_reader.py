@@ -1,0 +1,218 @@
+"""Reads a range of offsets into Arrow record batches: what a task of Spark does.
+
+The rows of a range are those that the log has between its two offsets, and nothing else: not when
+it is read, by whom or in which pieces. So a replayed batch has the same rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from liftbridge_aio.batches import Batches
+from liftbridge_aio.client import Client
+from liftbridge_aio.errors import (
+    ConnectionFailed,
+    LiftbridgeError,
+    NotFound,
+    RequestTimeout,
+    StreamReset,
+)
+from liftbridge_aio.model import Message, StartAt, StopAt
+
+from .connection import connection_to
+from .data_loss import Finding, Loss, judge_gap, judge_range, raise_or_tell
+from .errors import ReadStalled
+from .log_ends import log_states, oldest_offsets
+from .offsets import OffsetRange
+from .options import ReadOptions
+from .read_failures import read_failure
+from .record_batches import Chunks, record_batch
+from .schema import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger("liftbridge_aio.spark")
+
+_SUSPICIOUS: Final = 5.0
+"""Seconds without a message after which it is asked whether there will be one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """What one task of Spark reads. Pickles."""
+
+    wanted: OffsetRange
+    created: int
+    """When the stream was created that the offsets belong to, in Unix nanoseconds."""
+    streaming: bool
+    """Whether it belongs to a streaming query: what to change is told accordingly."""
+
+
+def read_range(task: ReadTask, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Read a range as record batches of at most `arrowBatchRows` rows.
+
+    Closing the iterator ends the reading.
+
+    Raises:
+        DataLoss: messages of the range are gone, and failOnDataLoss is set.
+        StreamMissing: the stream or partition is gone.
+        ReadStalled: nothing came for readTimeout seconds.
+        ReadFailed: the servers were away for longer than readTimeout, or refused.
+        ServersUnreachable: no server answered in the first place.
+    """
+    schema = arrow_schema(options.columns)
+    connection = connection_to(options.connection)
+    reading = RangeReading(task, options)
+    chunks = connection.iterate(reading.chunks, None, options.read_timeout)
+    try:
+        for messages in chunks:
+            yield record_batch(messages, schema)
+    except LiftbridgeError as error:
+        place, servers = task.wanted.place, options.connection.servers
+        failure = read_failure(error, servers, place, reading.rest.start)
+        raise failure from failure.__cause__
+    finally:
+        chunks.close()
+
+
+class RangeReading:
+    """One reading of a range, and how far it has come.
+
+    Args:
+        task: what is read.
+        options: how.
+    """
+
+    def __init__(self, task: ReadTask, options: ReadOptions) -> None:
+        self.rest = task.wanted
+        """What was not read yet."""
+        self._task = task
+        self._options = options
+
+    async def chunks(self, client: Client) -> AsyncGenerator[list[Message], None]:
+        """Read the range in lists that fit into record batches. Cancelling ends the reading.
+
+        Raises:
+            LiftbridgeError: it could not be read, or not all of it.
+        """
+        wanted, options = self._task.wanted, self._options
+        chunks = Chunks(options.arrow_batch_rows, headers=options.columns.headers)
+        reading = client.subscribe(
+            *wanted.place,
+            StartAt.offset(wanted.start),
+            StopAt.offset(wanted.last),
+            resubscribe_timeout=options.read_timeout,
+            resume=True,
+            timeout=options.read_timeout,
+        )
+        try:
+            async with reading:
+                if not self._same_stream(client):
+                    return
+                batches = reading.batches(options.arrow_batch_rows)
+                while messages := await self._next(client, batches):
+                    await self._check_gaps(client, messages)
+                    self.rest = replace(wanted, start=messages[-1].offset + 1)
+                    for chunk in chunks.add(messages):
+                        yield chunk
+        except (StreamReset, NotFound) as error:
+            if options.fail_on_data_loss:
+                raise
+            logger.warning(
+                "failOnDataLoss=false, so the query goes on without %s: %s", wanted, error
+            )
+        else:
+            if self.rest.count and (finding := await self._missing(client)):
+                self._tell(finding)
+        if chunk := chunks.rest():
+            yield chunk
+
+    def _same_stream(self, client: Client) -> bool:
+        """Tell whether the offsets are still those of the stream that was asked about.
+
+        Raises:
+            DataLoss: they are not, and that must not be.
+        """
+        wanted = self._task.wanted
+        info = client.metadata.streams.get(wanted.stream)  # renewed by the subscription
+        if info is None or info.creation_timestamp == self._task.created:
+            return True
+        detail = (
+            "the stream was deleted and created again since the batch was planned, so offsets "
+            "mean other messages now"
+        )
+        self._tell(Finding(Loss.RECREATED, *wanted.place, wanted.start, None, detail))
+        return False
+
+    async def _next(self, client: Client, batches: Batches[Message]) -> list[Message]:
+        """Wait for the next messages; empty where the reading has ended.
+
+        A server waits in silence for messages that it does not have, so silence is looked into.
+
+        Raises:
+            ReadStalled: nothing came for too long, though the log has it.
+            LiftbridgeError: nothing came for too long, and the log could not be looked at.
+        """
+        loop, limit = asyncio.get_running_loop(), self._options.read_timeout
+        deadline = loop.time() + limit
+        while True:
+            silence = asyncio.timeout(min(_SUSPICIOUS, max(deadline - loop.time(), 0)))
+            try:
+                async with silence:
+                    return await anext(batches)
+            except StopAsyncIteration:
+                return []
+            except TimeoutError:
+                if not silence.expired():
+                    raise
+            try:
+                if finding := await self._missing(client):
+                    self._tell(finding)
+                    return []
+            except (ConnectionFailed, RequestTimeout):
+                if loop.time() >= deadline:
+                    raise
+            if loop.time() >= deadline:
+                stalled = ReadStalled(f"nothing came for {limit:g} s, though the log has messages")
+                stalled.hint = "raise the option readTimeout, or see what the servers are doing"
+                raise stalled
+
+    async def _check_gaps(self, client: Client, messages: list[Message]) -> None:
+        """Look into offsets that were left out; compaction does that, and so does retention.
+
+        Raises:
+            DataLoss: retention removed them before they were read, and that must not be.
+        """
+        expected = self.rest.start
+        end = messages[-1].offset + 1
+        if end - expected == len(messages):
+            return
+        place = self._task.wanted.place
+        [earliest] = (await oldest_offsets(client, {place: end})).values()
+        for message in messages:
+            finding = judge_gap(self._task.wanted, expected, message.offset, earliest)
+            if finding is not None:
+                self._tell(finding)
+            expected = message.offset + 1
+
+    async def _missing(self, client: Client) -> Finding | None:
+        """Find out whether what is left of the range is gone from the log."""
+        place = self.rest.place
+        [state] = (await log_states(client, [place])).values()
+        if finding := judge_range(self.rest, state):
+            return finding
+        [earliest] = (await oldest_offsets(client, {place: state.end})).values()
+        return judge_gap(self._task.wanted, self.rest.start, self.rest.end, earliest)
+
+    def _tell(self, finding: Finding) -> None:
+        for text in raise_or_tell(
+            [finding],
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            streaming=self._task.streaming,
+        ):
+            logger.warning("%s", text)
