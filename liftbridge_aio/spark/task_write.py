@@ -23,8 +23,8 @@ from .write_id import TaskAttempt
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BOUNDED_BY_ACKS: Final = 90_000_000.0
-"""Seconds for calls that end by themselves when no ack comes for long, however much they do."""
+_LAST_CONNECT: Final = 1.0
+"""Seconds to reach a server, if need be, when a task has failed."""
 _ASK_AGAIN: Final = 0.1
 """Seconds between two questions for a stream that no broker knows yet."""
 
@@ -96,7 +96,8 @@ class TaskWrite:
 
     def _run(self, work: Callable[[Client], Awaitable[None]]) -> None:
         try:
-            self._connection.run(work, _BOUNDED_BY_ACKS)
+            # The publisher ends by itself when no ack comes for long, however much it has to do.
+            self._connection.run(work, None, self._options.publish_timeout)
         except SparkSourceError:
             raise
         except (ConnectionFailed, RequestTimeout) as error:
@@ -105,7 +106,8 @@ class TaskWrite:
                 f"{self._attempt} found no server at {servers}: {error.message}"
             )
             unreachable.hint = (
-                "check the option servers and that the servers run, or raise liftbridge.callTimeout"
+                "check the option servers and that the servers run, or raise the option"
+                " publishTimeout"
             )
             raise unreachable.at(self._options.stream) from error
 
@@ -119,7 +121,7 @@ class TaskWrite:
 
         if unknown:
             with suppress(LiftbridgeError):  # the error that brought us here tells more
-                unknown = self._connection.run(abandon, _BOUNDED_BY_ACKS)
+                unknown = self._connection.run(abandon, None, _LAST_CONNECT)
         written = self.written()
         summary = (
             f"[LIFTBRIDGE_ROWS_STORED] {self._attempt}, attempt {self._attempt.number}:"
