@@ -140,7 +140,7 @@ def _instant(option: str, written: Any) -> int:
             timestamp = ns_from_datetime(datetime.fromisoformat(text))
         except (ValueError, InvalidRequest) as error:
             raise _no_time(option, written) from error
-    if isinstance(written, bool) or not 0 <= timestamp <= INT64_MAX:
+    if not 0 <= timestamp <= INT64_MAX:
         raise _no_time(option, written)
     return timestamp
 

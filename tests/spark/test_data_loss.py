@@ -164,6 +164,14 @@ def test_each_stream_that_is_gone_is_told_once() -> None:
     ]
 
 
+def test_each_stream_that_is_not_meant_any_more_is_told_once() -> None:
+    positions = Offsets({("a", 0): 1, ("a", 1): 2, ("a", 2): 3})
+    findings = judge_streams(positions, {"a": 3}, [StreamPartition("a", 0)])
+    assert [(finding.loss, finding.place) for finding in findings] == [
+        (Loss.NOT_SELECTED, ("a", 1))
+    ]
+
+
 def test_a_loss_ends_the_query_unless_it_accepts_losses() -> None:
     findings = [
         found(judge_position(PLACE, 5, LogState(7, 9))),
