@@ -46,6 +46,8 @@ OPENING: Final = datetime(2026, 3, 2, 9, tzinfo=UTC)
 MINUTES: Final = 120
 """How long the shops are open; a minute of theirs is published as one."""
 WINDOW_MINUTES: Final = 5
+HALF_TIME: Final = 60
+"""The minute before which the first total has to be there, so that the rest is seen to go on."""
 PACE: Final = 0.1
 """Seconds from one minute of the shops to the next."""
 TELL_EVERY: Final = 2.0
@@ -96,6 +98,7 @@ class TotalsScenario:
         self._published = 0
         self._expected: dict[Place, Total] = defaultdict(lambda: Total(0, 0))
         self._followed: list[tuple[Place, Total]] = []
+        self._first_total = asyncio.Event()
         self._counter = ProgressCounter()
 
     async def run(self) -> TotalsReport:
@@ -144,6 +147,8 @@ class TotalsScenario:
         """Publish minute after minute, each acked before the next, so that none can be late."""
         chance = random.Random(self._events)  # noqa: S311 (the same sales in every run)
         for minute in range(MINUTES):
+            if minute == HALF_TIME:
+                await self._first_total.wait()
             until = self._events * (minute + 1) // MINUTES
             sales = [self._sale(minute, chance) for _ in range(self._published, until)]
             await client.publish_many(SALES, sales)
@@ -170,6 +175,7 @@ class TotalsScenario:
         async for message in client.subscribe(TOTALS, start=StartAt.earliest()):
             place, total = _total(message)
             self._followed.append((place, total))
+            self._first_total.set()
             self._report.counted += total.sales
             if self._report.counted >= self._events:
                 return

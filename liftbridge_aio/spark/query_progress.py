@@ -23,10 +23,9 @@ class QueryFailed(LiftbridgeError):
 def query_failed(error: Exception) -> QueryFailed:
     """Make an error to show from one of Spark's, which hold pages of traces."""
     text = str(error).strip()
-    ours = _OUR_ERROR.search(text)
-    raised = _END_OF_TRACE.findall(text)
-    first, *_ = [ours[0]] if ours else raised[-1:] or text.splitlines() or [type(error).__name__]
-    failed = QueryFailed(first)
+    raised = _END_OF_TRACE.findall(text) or [text.partition("\n")[0] or type(error).__name__]
+    ours = [found[0] for line in raised if (found := _OUR_ERROR.search(line))]
+    failed = QueryFailed([*raised, *ours][-1])
     failed.__cause__ = error
     return failed
 

@@ -108,10 +108,16 @@ def test_progress_counts_each_batch_once_however_often_it_is_reported() -> None:
     assert (counter.total.batches, counter.total.rows_read) == (2, 8)
 
 
-def test_a_failure_is_told_in_our_words_where_there_are_some() -> None:
-    ours = "[STREAM_FAILED] query\nTraceback\nDataLoss: [LIFTBRIDGE_DATA_LOSS] a/0: gone\n  at x"
-    assert str(query_failed(ValueError(ours))) == "[LIFTBRIDGE_DATA_LOSS] a/0: gone"
-    assert str(query_failed(ValueError("[OTHER] why\n  at x"))) == "[OTHER] why"
-    trace = "Traceback (most recent call last):\n  File x\n    f()\nTypeError: f\n\nDuring …\n\n"
-    python = f"[PYTHON] Failed: {trace}{trace.replace('Error: f', 'Error: g')} SQLSTATE: 38000"
-    assert str(query_failed(ValueError(python))) == "TypeError: g"
+def test_a_failure_is_told_in_the_line_that_says_why() -> None:
+    def told(text: str) -> str:
+        return str(query_failed(ValueError(text)))
+
+    def trace(raised: str) -> str:
+        return (
+            f"Traceback (most recent call last):\n  File x\n    f()\n{raised}\nnote\n\nDuring …\n\n"
+        )
+
+    lost = "room.DataLoss: [LIFTBRIDGE_DATA_LOSS] a/0: gone"
+    assert told(f"[STREAM_FAILED] query: {trace('E: 1')}{trace(lost)}{trace('E: 2')}") == lost[15:]
+    assert told(f"[PYTHON] Failed: {trace('E: 1')}{trace('E: 2')} SQLSTATE: 38000") == "E: 2"
+    assert told("[OTHER] why\n  at x") == "[OTHER] why"
