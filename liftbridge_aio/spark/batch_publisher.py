@@ -27,6 +27,7 @@ from liftbridge_aio.errors import (
     RequestTimeout,
 )
 from liftbridge_aio.model import Ack, AckPolicy
+from liftbridge_aio.publish_check import SERVER_OVERHEAD_BYTES
 
 from .errors import InvalidRow, SparkSourceError, StreamMissing, WriteFailed
 
@@ -118,7 +119,8 @@ class BatchPublisher:
     async def publish(self, client: Client, first: int, rows: Sequence[OutgoingRow]) -> None:
         """Publish rows; returns once the last of them have found room, before they are acked.
 
-        After any error and after cancelling, only `abandon` may follow.
+        Nothing is published where a row is too large for any server, headers not counted. After any
+        error and after cancelling, only `abandon` may follow.
 
         Args:
             client: where to.
@@ -130,6 +132,7 @@ class BatchPublisher:
             StreamMissing: a stream or partition does not exist.
             WriteFailed: a row was refused, or no ack came for `patience` seconds.
         """
+        _check_sizes(first, rows, client.options.max_message_bytes - SERVER_OVERHEAD_BYTES)
         async with self._while_acks_come():
             for start in range(0, len(rows), self._chunk_rows):
                 part = rows[start : start + self._chunk_rows]
@@ -255,6 +258,14 @@ class BatchPublisher:
             elif offset < span.first_offset:
                 span.first_offset = offset
         return acked
+
+
+def _check_sizes(first: int, rows: Sequence[OutgoingRow], most: int) -> None:
+    sizes = [len(value) + (len(key) if key else 0) for _, value, key, _, _ in rows]
+    if max(sizes, default=0) > most:
+        index = next(index for index, size in enumerate(sizes) if size > most)
+        error = MessageTooLarge(f"{sizes[index]} bytes exceed max_message_bytes")
+        raise _refusal(first + index, rows[index], error)
 
 
 def _failure(future: asyncio.Future[Ack | None]) -> BaseException | None:

@@ -52,7 +52,7 @@ class TaskWritten(WriterCommitMessage):
 
     @property
     def most_repeats(self) -> int:
-        """How many rows of the task may be stored more than once, in this run of the batch."""
+        """How many repeats of the task's rows may be stored, from this run of the batch."""
         return self.sent_again + self.rows * self.attempt.number
 
 
@@ -167,15 +167,15 @@ def _report(tasks: list[TaskWritten], what: str) -> None:
     for task in tasks:
         if task.most_repeats:
             logger.warning(
-                "%s: %s was tried %d times before and sent %d rows again; up to %d of its %d rows"
-                " are stored more than once in %s",
+                "%s: task %d was tried %d times before and sent %d rows again; besides its %d rows"
+                " up to %d repeats of them are stored in %s",
                 what,
-                f"task {task.attempt.task}",
+                task.attempt.task,
                 task.attempt.number,
                 task.sent_again,
-                task.most_repeats,
                 task.rows,
-                _places(task),
+                task.most_repeats,
+                ", ".join(f"{part.stream}/{part.partition}" for part in task.written),
             )
 
 

@@ -130,7 +130,7 @@ def _count(query: str, number: int, batch: _Batch) -> BatchCount:
     )
 
 
-async def count_repeats(client: Client, stream: str) -> WriteReport:
+async def write_report(client: Client, stream: str) -> WriteReport:
     """Read a stream from its beginning to its end of now, and count what is there repeatedly.
 
     A sink gives rows an identity with its option `includeWriteId`. Cancelling abandons the reading.

@@ -142,20 +142,47 @@ async def test_a_server_that_stays_silent_ends_the_patience(
     assert publisher.written() == ((STREAM, 0, 0, 39, 40),)
 
 
-async def test_a_row_that_is_too_large_is_named_and_the_others_are_counted(client: Client) -> None:
+async def test_a_row_that_is_too_large_is_named_and_none_of_its_batch_is_published(
+    client: Client,
+) -> None:
     publisher = a_publisher()
     rows = some_rows(20, partitions=1)
     rows[15] = (STREAM, bytes(2**20), None, None, 0)
-    await publisher.publish(client, 100, rows)
     with pytest.raises(
         InvalidRow,
-        match=r"^\[LIFTBRIDGE_INVALID_ROW\] row 115 of the task: .*exceeds max_message_bytes.*"
+        match=r"^\[LIFTBRIDGE_INVALID_ROW\] row 115 of the task: .*exceed max_message_bytes.*"
         r"\[stream='totals', partition=0\]: .*liftbridge\.maxMessageBytes",
     ):
+        await publisher.publish(client, 100, rows)
+    assert await publisher.abandon() == 0
+    assert publisher.written() == ()
+    assert await stored(client) == []
+
+
+async def test_a_row_that_its_headers_make_too_large_is_named_and_the_others_are_counted(
+    client: Client,
+) -> None:
+    publisher = a_publisher()
+    rows = some_rows(20, partitions=1)
+    rows[15] = (STREAM, b"v", None, {"large": bytes(2**20)}, 0)
+    await publisher.publish(client, 100, rows)
+    with pytest.raises(InvalidRow, match=r"row 115 of the task: .*exceeds max_message_bytes"):
         await publisher.finish(client)
     assert await publisher.abandon() == 0
     assert publisher.written() == ((STREAM, 0, 0, 14, 15),)
     assert len(await stored(client)) == 15
+
+
+async def test_every_in_sync_replica_is_asked_to_have_a_row(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    refused = broker.faults.drop(
+        "PublishAsync", times=None, when=lambda request: request.ack_policy != AckPolicy.ALL
+    )
+    publisher = a_publisher(patience=2)
+    await publisher.publish(client, 0, some_rows(10))
+    await publisher.finish(client)
+    assert refused.applied == 0
 
 
 async def test_a_stream_that_is_gone_is_named(client: Client) -> None:

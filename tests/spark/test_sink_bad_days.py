@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import liftbridge_aio
-from liftbridge_aio.spark.write_report import WriteReport, count_repeats
+from liftbridge_aio.spark.write_report import WriteReport, write_report
 from spark.broker_thread import BrokerThread
 from spark.conftest import QUICK_JVM
 from spark.halting_query import ROWS, SMALL_BATCHES, Halt, row_number, start_query
@@ -29,12 +29,12 @@ BOUND: Final = 100.0
 @pytest.fixture
 def small_batches(spark: SparkSession) -> Iterator[SparkSession]:
     """The session, in which rows reach the sink a few at a time."""
-    before = {name: spark.conf.get(name) for name in SMALL_BATCHES}
+    before = {name: str(spark.conf.get(name)) for name in SMALL_BATCHES}
     for name, value in SMALL_BATCHES.items():
         spark.conf.set(name, value)
     yield spark
     for name, value in before.items():
-        spark.conf.set(name, value or "10000")
+        spark.conf.set(name, value)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -49,7 +49,7 @@ def check_all_rows(log: LogClient, stream: str) -> WriteReport:
     """Check that every row is there, and that each repeat was counted; return what was counted."""
     messages = log.read_all(stream)
     assert {row_number(message.value) for message in messages} == set(range(ROWS))
-    report = log.run(lambda client: count_repeats(client, stream))
+    report = log.run(lambda client: write_report(client, stream))
     assert (report.rows, report.gaps, report.unmarked) == (ROWS, 0, 0)
     assert report.repeats == len(messages) - ROWS
     return report

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liftbridge_aio.partitioner import by_key
-from liftbridge_aio.spark.write_report import count_repeats
+from liftbridge_aio.spark.write_report import write_report
 from spark.broker_thread import BrokerThread
 from spark.conftest import EVERY_SERVER
 from spark.log_client import LogClient
@@ -103,7 +103,7 @@ def test_an_identity_on_request_tells_rows_from_repeats(
     log.create(stream_name, partitions=2)
     frame = spark.range(0, 30, numPartitions=2).selectExpr("cast(id as string) as value")
     write(frame, spark_broker, stream_name, includeWriteId="true")
-    report = log.run(lambda client: count_repeats(client, stream_name))
+    report = log.run(lambda client: write_report(client, stream_name))
     assert (report.rows, report.repeats, report.gaps, report.unmarked) == (30, 0, 0, 0)
     (batch,) = report.batches
     assert batch.attempts == 2
