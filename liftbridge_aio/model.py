@@ -220,10 +220,21 @@ class Ack(_Unread):
     if not TYPE_CHECKING:  # as for messages
 
         def __getattr__(self, name: str) -> object:
-            if name in _READ_LATER:
-                for later, value in zip(_READ_LATER, self._read(self._unread), strict=True):
-                    setattr(self, later, value)
+            if name in _READ_LATER and self._unread:
+                rest = dict(zip(_READ_LATER, self._read(self._unread), strict=True))
+                self._unread = b""
+                for later, value in rest.items():
+                    if not _is_set(self, later):
+                        setattr(self, later, value)
             return object.__getattribute__(self, name)
+
+
+def _is_set(value: object, field: str) -> bool:
+    try:
+        object.__getattribute__(value, field)
+    except AttributeError:
+        return False
+    return True
 
 
 _OK: Final = AckError.OK

@@ -143,11 +143,15 @@ class PublishLanes:
     def acked(self, messages: list[PendingPublish], acks: list[Ack]) -> None:
         """Take acks that say OK, each with its message."""
         self.outcomes.succeed(messages, acks)
-        for lane in {pending.lane for pending in messages}:
-            if lane.state is not _OPEN or lane.queue or lane.returned:
-                for pending in messages:
-                    if pending.lane is lane:
-                        self._proven(lane, pending)
+        held_up = {
+            lane
+            for lane in {pending.lane for pending in messages}
+            if lane.state is not _OPEN or lane.queue or lane.returned
+        }
+        if held_up:
+            for pending in messages:
+                if pending.lane in held_up:
+                    self._proven(pending.lane, pending)
 
     def ack_failed(self, pending: PendingPublish, ack: Ack) -> None:
         """Take an ack that says that a message could not be stored."""
@@ -285,6 +289,13 @@ class PublishLanes:
         for lane in self.known.values():
             if lane.session is session:
                 self._begin_again(lane, returned.get(lane, deque()))
+
+    def let_go(self) -> None:
+        """Let go of sessions, for good: futures that users keep hold lanes."""
+        for lane in self.known.values():
+            lane.session = lane.head = None
+            lane.queue.clear()
+            lane.returned.clear()
 
     def _begin_again(self, lane: PublishLane, returned: deque[PendingPublish]) -> None:
         lane.session = self._best_session(lane)

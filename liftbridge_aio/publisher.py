@@ -130,6 +130,7 @@ class Publisher:
         if self._closed:
             text = "the client is closed"
             raise ClientClosed(text)
+        self._thread = get_ident()  # whoever runs the loop of the client may have moved it
         now = self._loop.time()
         ack_policy = checked_policy(ack_policy)
         check_message(stream, value, key, headers, partition, ack_policy, expected_offset)
@@ -254,6 +255,7 @@ class Publisher:
             self._lanes.enqueue(pending)
         except BaseException:
             self._outcomes.forget(pending)
+            pending.cancel()  # whoever finds it in a queue passes over it
             raise
 
     def _deadlines(
@@ -400,6 +402,7 @@ class Publisher:
             logger.debug("a session broke while the client was closing: %s", failure)
         finally:
             self._fail_the_rest()
+            self._lanes.let_go()
 
     def _fail_the_rest(self) -> None:
         for pending in list(self._unsettled.values()):

@@ -324,6 +324,12 @@ def test_an_unread_ack_makes_no_difference(use: Callable[[Ack], Ack]) -> None:
     assert repr(unread_ack([])) == repr(READ_ACK)
 
 
+def test_what_is_given_to_an_unread_ack_stays() -> None:
+    ack = unread_ack([])
+    ack.commit_timestamp = 7
+    assert (ack.reception_timestamp, ack.commit_timestamp) == (5, 7)
+
+
 def test_acks_have_no_other_attributes() -> None:
     with pytest.raises(AttributeError, match="no attribute 'offsets'"):
         unread_ack([]).offsets  # type: ignore[attr-defined]  # noqa: B018 - a slip of the pen

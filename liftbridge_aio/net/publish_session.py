@@ -247,14 +247,16 @@ class PublishSession:
         room = min(_BATCH_MESSAGES, _MAX_WRITTEN_AHEAD - self.in_flight)
         while outbox and len(batch) < room and size < _BATCH_BYTES:
             item = outbox[0]
+            if isinstance(item, PendingPublish) and item.done():
+                # Not counted: a batch is empty only where nothing may be written.
+                del outbox[0]
+                self._tell_taken_back(item)
+                continue
             size += len(item.frame)
             if size > limit:
                 break
             del outbox[0]
             if isinstance(item, PendingPublish):
-                if item.done():
-                    self._tell_taken_back(item)
-                    continue
                 item.ack_by = now + item.ack_timeout
                 item.session = self
                 if item.policy is _NO_ACK:

@@ -163,8 +163,17 @@ def _answer(response: Any) -> Ack | PublishRefusal:
 
 
 def _rest_of_ack(data: bytes) -> AckRest:
-    """Read what `ack_rows` left: it has seen that the bytes can be read."""
-    ack = _ack(WirePublishResponse.FromString(data).ack)
+    """Read what `ack_rows` left.
+
+    Raises:
+        MalformedData: never for what servers send. `ack_rows` has read the bytes together with
+            those of others, and bytes can be made up that only then look like acks.
+    """
+    try:
+        ack = _ack(WirePublishResponse.FromString(data).ack)
+    except PARSE_ERRORS as error:
+        text = f"an ack of {len(data)} bytes cannot be read"
+        raise MalformedData(text) from error
     return (
         ack.partition_subject,
         ack.msg_subject,

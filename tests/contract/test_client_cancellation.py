@@ -284,3 +284,18 @@ async def test_all_of_it_works_on_uvloop(server: Server, stream_name: str) -> No
             return runner.run(scenario())
 
     assert await asyncio.to_thread(run) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("sizes", [[300_000], [100] * 4000], ids=["one large", "many small"])
+async def test_messages_that_were_taken_back_hold_up_no_others(
+    client: Client, stream_name: str, sizes: list[int]
+) -> None:
+    await client.create_stream(stream_name)
+    await client.publish(stream_name, b"first")
+    taken_back = [await client.publish_async(stream_name, bytes(size)) for size in sizes]
+    # Nothing has let the writer go on meanwhile, so some of them are not written.
+    for future in taken_back:
+        future.cancel()
+    async with asyncio.timeout(BOUND):
+        for number in range(3):
+            await client.publish(stream_name, b"%d" % number)

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -273,3 +274,18 @@ def test_quiet_in_development_mode(code: str) -> None:
     """No warning, no unclosed socket, no exception that nobody retrieved."""
     done = run_python(code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+async def test_a_future_that_is_kept_does_not_keep_the_client(
+    server: Server, stream_name: str
+) -> None:
+    async with Client(server.address) as client:
+        await client.create_stream(stream_name)
+        future = await client.publish_async(stream_name, b"1")
+        await future
+        assert client._parts is not None
+        (session,) = map(weakref.ref, client._parts.publisher._lanes.sessions)
+    del client
+    gc.collect()
+    assert future.done()
+    assert session() is None
