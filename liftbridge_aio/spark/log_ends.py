@@ -143,14 +143,19 @@ async def offsets_at(
     return await _for_each(ends, offset_at)
 
 
-async def average_bytes(client: Client, starts: Mapping[StreamPartition, int]) -> float:
-    """Find out how large messages are about, from the first few behind some positions.
+async def average_bytes(
+    client: Client,
+    starts: Mapping[StreamPartition, int],
+    ends: Mapping[StreamPartition, int],
+) -> float:
+    """Find out how large messages are about, from the first few between some positions.
 
     Cancelling abandons the readings.
 
     Args:
         client: connected.
         starts: positions behind which there are messages.
+        ends: where each of these partitions ends.
 
     Returns:
         Bytes of a key and a value; 0 where there was no message.
@@ -160,8 +165,7 @@ async def average_bytes(client: Client, starts: Mapping[StreamPartition, int]) -
     """
 
     async def sample(place: StreamPartition) -> list[Message]:
-        end = starts[place] + _SAMPLE
-        return await first_messages(client, place, starts[place], end, _SAMPLE)
+        return await first_messages(client, place, starts[place], ends[place], _SAMPLE)
 
     samples = await _for_each(list(starts)[:_SAMPLED], sample)
     sizes = [

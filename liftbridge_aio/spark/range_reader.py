@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("liftbridge_aio.spark")
 
-_SUSPICIOUS: Final = 5.0
+_SUSPICIOUS: Final = 2.0
 """Seconds without a message after which it is asked whether there will be one."""
 
 

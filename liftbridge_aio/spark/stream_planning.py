@@ -188,7 +188,7 @@ async def _offsets_of(
     behind = {
         place: begin.get(place, 0) for place, end in available.items() if begin.get(place, 0) < end
     }
-    return offsets_within(size, await average_bytes(client, behind))
+    return offsets_within(size, await average_bytes(client, behind, available))
 
 
 def _tell(findings: Sequence[Finding], options: ReadOptions, *, streaming: bool = True) -> None:

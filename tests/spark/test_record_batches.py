@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice, pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,7 +99,7 @@ def test_chunks_are_full_and_never_too_large(
     for chunk in cut:
         size = sum(size_of(one, headers=headers) for one in chunk)
         assert len(chunk) == 1 or (len(chunk) <= most_rows and size <= most_bytes)
-    for chunk, following in zip(cut[:full], cut[1:], strict=False):
+    for chunk, following in islice(pairwise(cut), full):
         more = sum(size_of(one, headers=headers) for one in [*chunk, following[0]])
         assert len(chunk) == most_rows or more > most_bytes
     assert chunks.rest() == []
