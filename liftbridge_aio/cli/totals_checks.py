@@ -60,7 +60,7 @@ def check_followed(stored: Sequence[Place], followed: Sequence[Place]) -> Check:
     """The subscriber got what the stream of totals holds, in its order."""
     held = list(stored) == list(followed)
     return Check(
-        "the subscriber got every total that is stored, in order, while the pipeline ran",
+        "the subscriber got every stored total, in order, while it ran",
         held,
         "" if held else f"{len(stored):,} are stored, {len(followed):,} came",
     )

@@ -141,7 +141,8 @@ class TotalsScenario:
                 both.create_task(self._publish(client))
                 both.create_task(self._follow(client))
             await spark.call(lambda _: self._counter.update(query))
-            self._tell(f"all totals are there: {self._state()}")
+            self._tell(self._state())
+            self._tell("all totals are there")
 
     async def _publish(self, client: Client) -> None:
         """Publish minute after minute, each acked before the next, so that none can be late."""
@@ -158,7 +159,7 @@ class TotalsScenario:
         # The last windows are over when something newer comes. Its own window stays open.
         evening = _event("", 0, OPENING + timedelta(days=1))
         await client.publish(SALES, evening.value, evening.key)
-        self._tell(f"all sales are published, and one event that ends the day: {self._state()}")
+        self._tell("all sales are published, and one event that ends the day")
 
     def _sale(self, minute: int, chance: random.Random) -> Record:
         shop = chance.choice(SHOPS)
@@ -209,9 +210,8 @@ class TotalsScenario:
     def _state(self) -> str:
         progress = self._counter.total
         return (
-            f"{self._published:,} published, {progress.rows_read:,} read by Spark in"
-            f" {progress.batches} batches, {self._report.counted:,} in"
-            f" {len(self._followed)} totals"
+            f"{self._published:,} published, {progress.rows_read:,} read in {progress.batches}"
+            f" batches, {self._report.counted:,} in {len(self._followed)} totals"
         )
 
 

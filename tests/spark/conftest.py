@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -80,6 +81,9 @@ def _local_session(folder: Path) -> Iterator[SparkSession]:
     from liftbridge_aio.spark.local_session import local_session  # noqa: PLC0415
 
     archive = _class_data_archive()
+    for left in BIN.glob("spark-*.part"):  # of runs that were cut off
+        if time.time() - left.stat().st_mtime > JVM_STOP_TIMEOUT:
+            left.unlink(missing_ok=True)
     part = archive.with_suffix(f".{os.getpid()}.part")
     made = archive.exists()
     classes = f"-XX:SharedArchiveFile={archive}" if made else f"-XX:ArchiveClassesAtExit={part}"
