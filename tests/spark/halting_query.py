@@ -20,9 +20,9 @@ _BEFORE_THE_HALT: Final = 6
 _PADDING: Final = 2000
 _BOUND: Final = 100.0
 
-Halt = Literal["wait", "raise", "kill", "never"]
+Halt = Literal["wait", "raise", "kill", "lose", "never"]
 """What the first attempt of the task does in the middle: wait for the file `go`, then go on, raise,
-or end its worker process with SIGKILL."""
+or end its worker process or the whole executor with SIGKILL."""
 
 
 def start_query(
@@ -77,6 +77,9 @@ def _halting(go: str, halt: Halt) -> Callable[[Iterator[pa.RecordBatch]], Iterat
                     time.sleep(0.02)
                 if halt == "kill":
                     os.kill(os.getpid(), signal.SIGKILL)
+                if halt == "lose":  # workers are forked by a daemon, which the executor started
+                    with open(f"/proc/{os.getppid()}/stat") as stat:  # noqa: PTH123
+                        os.kill(int(stat.read().rsplit(") ", 1)[1].split()[1]), signal.SIGKILL)
                 if halt == "raise":
                     raise RuntimeError("a task that fails after it published")
             yield batch

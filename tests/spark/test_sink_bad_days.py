@@ -16,6 +16,7 @@ import pytest
 import liftbridge_aio
 from liftbridge_aio.spark.write_report import WriteReport, write_report
 from spark.broker_thread import BrokerThread
+from spark.conftest import KIND
 from spark.halting_query import ROWS, SMALL_BATCHES, Halt, row_number, start_query
 from spark.log_client import LogClient
 
@@ -60,7 +61,12 @@ def check_all_rows(log: LogClient, stream: str) -> WriteReport:
     return report
 
 
-@pytest.mark.parametrize("halt", ["raise", "kill"])
+OWN_EXECUTORS: Final = pytest.mark.skipif(
+    KIND not in {"cluster", "standalone"}, reason="the executor is the driver here"
+)
+
+
+@pytest.mark.parametrize("halt", ["raise", "kill", pytest.param("lose", marks=OWN_EXECUTORS)])
 def test_a_task_that_fails_after_it_published_is_repeated_and_its_repeats_are_counted(
     small_batches: SparkSession,
     spark_broker: str,
