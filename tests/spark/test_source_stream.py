@@ -1,0 +1,296 @@
+"""`spark.readStream.format("liftbridge")`: on a real Spark, and called as Spark calls it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from liftbridge_aio.spark.connection import close_connections
+from spark.conftest import EVERY_SERVER
+from spark.log_client import LogClient
+from spark.micro_batches import MicroBatches, flat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+EARLIEST = {"startingOffsets": "earliest"}
+
+
+@pytest.fixture(autouse=True)
+def _no_connections_left() -> Iterator[None]:
+    yield
+    close_connections()
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last)]
+
+
+class Collected:
+    """The rows of each micro-batch of queries that write to it."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, list[int]]] = []
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        values = sorted(int(bytes(row.value)) for row in frame.select("value").collect())
+        self.batches.append((batch, values))
+
+    @property
+    def values(self) -> list[int]:
+        return sorted(value for _, values in self.batches for value in values)
+
+
+def start(
+    spark: SparkSession,
+    sink: Collected,
+    checkpoint: str,
+    trigger: dict[str, Any],
+    **options: str,
+) -> StreamingQuery:
+    frame = spark.readStream.format("liftbridge").options(**options).load()
+    writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
+    return writer.trigger(**trigger).start()
+
+
+NOW = {"availableNow": True}
+
+
+@EVERY_SERVER
+def test_a_query_reads_what_is_there_in_limited_batches_and_goes_on_later(
+    spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str, checkpoint: str
+) -> None:
+    log.create(stream_name, partitions=2)
+    log.publish(stream_name, numbers(0, 30), partition=0)
+    log.publish(stream_name, numbers(30, 90), partition=1)
+    sink = Collected()
+    options = {"servers": spark_broker, "stream": stream_name, "maxOffsetsPerTrigger": "40"}
+    query = start(spark, sink, checkpoint, NOW, **options, **EARLIEST)
+    query.awaitTermination()
+    assert [len(values) for _, values in sink.batches] == [40, 40, 10]
+    assert sink.values == list(range(90))
+    progress = [one for one in query.recentProgress if one.numInputRows]
+    assert [one.numInputRows for one in progress] == [40, 40, 10]
+    ends = [json.loads(one.sources[0].endOffset)[stream_name] for one in progress]
+    latest = [json.loads(one.sources[0].latestOffset)[stream_name] for one in progress]
+    lag = [
+        there["0"] + there["1"] - end["0"] - end["1"]
+        for there, end in zip(latest, ends, strict=True)
+    ]
+    assert lag == [50, 10, 0]
+
+    log.publish(stream_name, numbers(90, 95), partition=0)
+    start(spark, sink, checkpoint, NOW, **options, **EARLIEST).awaitTermination()
+    assert sink.batches[3:] == [(3, list(range(90, 95)))]
+
+
+def test_a_batch_that_was_cut_short_is_read_again_with_the_same_rows(
+    spark: SparkSession,
+    spark_broker: str,
+    log: LogClient,
+    stream_name: str,
+    checkpoint: str,
+    forget_last_commit: Callable[[], int],
+) -> None:
+    log.create(stream_name, partitions=2)
+    log.publish(stream_name, numbers(0, 10), partition=0)
+    sink = Collected()
+    options = {"servers": spark_broker, "stream": stream_name, **EARLIEST}
+    start(spark, sink, checkpoint, NOW, **options).awaitTermination()
+    assert forget_last_commit() == 0
+    log.publish(stream_name, numbers(10, 20), partition=1)
+    start(spark, sink, checkpoint, NOW, **options).awaitTermination()
+    assert sink.batches == [
+        (0, list(range(10))),
+        (0, list(range(10))),
+        (1, list(range(10, 20))),
+    ]
+
+
+def test_a_query_that_goes_on_reads_what_is_published_meanwhile(
+    spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str, checkpoint: str
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, numbers(-5, 0))  # before it starts: by default it begins at the end
+    sink = Collected()
+    options = {"servers": spark_broker, "stream": stream_name}
+    query = start(spark, sink, checkpoint, {"processingTime": "0 seconds"}, **options)
+    try:
+        wait(lambda: bool(query.recentProgress) or query.exception() is not None)
+        for number in range(3):
+            log.publish(stream_name, numbers(10 * number, 10 * number + 10))
+            expected = list(range(10 * number + 10))
+            wait(lambda expected=expected: sink.values == expected)  # type: ignore[misc]
+    finally:
+        query.stop()
+
+
+def test_spark_tells_which_stream_was_deleted_under_a_query(
+    spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str, checkpoint: str
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, numbers(0, 3))
+    sink = Collected()
+    options = {"servers": spark_broker, "stream": stream_name, **EARLIEST}
+    query = start(spark, sink, checkpoint, {"processingTime": "0 seconds"}, **options)
+    wait(lambda: sink.values == [0, 1, 2])
+    log.delete(stream_name)
+    with pytest.raises(Exception, match=r"\[LIFTBRIDGE_STREAM_MISSING\]") as caught:
+        query.awaitTermination(60)
+    text = str(caught.value)
+    assert f"stream='{stream_name}', partition=0, offset=3" in text
+    assert "checkpointLocation" in text
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "the query never did what the test waits for"
+        time.sleep(0.02)
+
+
+# Called as Spark calls it
+
+
+@EVERY_SERVER
+def test_batches_have_every_row_once_and_in_the_limit(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name, partitions=3)
+    for partition, count in enumerate((50, 5, 0)):
+        log.publish(stream_name, numbers(0, count), partition=partition)
+    query = MicroBatches(spark_broker, stream=stream_name, maxOffsetsPerTrigger="7", **EARLIEST)
+    batches = query.run()
+    assert [len(batch) for batch in batches] == [7] * 7 + [6]
+    rows = sorted(row for batch in batches for row in batch)
+    assert [(partition, offset) for _, partition, offset, _ in rows] == [
+        (partition, offset) for partition, count in ((0, 50), (1, 5)) for offset in range(count)
+    ]
+    assert query.where() == {stream_name: {"0": 50, "1": 5, "2": 0}}
+    assert query.run() == []
+
+
+def test_a_query_that_runs_once_has_no_limit(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, numbers(0, 50))
+    query = MicroBatches(
+        spark_broker,
+        stream=stream_name,
+        maxOffsetsPerTrigger="7",
+        maxBytesPerTrigger="10",
+        **EARLIEST,
+    )
+    assert [len(batch) for batch in query.run(once=True)] == [50]
+
+
+def test_a_limit_in_bytes_goes_by_the_size_of_what_comes_next(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, [b"v" * 1000] * 100 + [b"v" * 10] * 1000)
+    query = MicroBatches(spark_broker, stream=stream_name, maxBytesPerTrigger="20000", **EARLIEST)
+    batches = query.run()
+    assert [len(batch) for batch in batches[:2]] == [20, 20]
+    assert sum(len(batch) for batch in batches) == 1100
+    assert len(batches[-1]) > 500
+    # The limit is a soft one where sizes change.
+    assert all(sum(len(row[3]) for row in batch) < 40_000 for batch in batches)
+    both = MicroBatches(
+        spark_broker,
+        stream=stream_name,
+        maxBytesPerTrigger="20000",
+        maxOffsetsPerTrigger="15",
+        **EARLIEST,
+    )
+    assert len(both.run()[0]) == 15
+
+
+def test_a_message_above_the_limit_in_bytes_goes_alone(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, [b"v" * 1000] * 3)
+    query = MicroBatches(spark_broker, stream=stream_name, maxBytesPerTrigger="10", **EARLIEST)
+    assert [len(batch) for batch in query.run()] == [1, 1, 1]
+
+
+@EVERY_SERVER
+def test_what_is_published_after_the_start_is_for_the_next_run(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name, partitions=2)
+    log.publish(stream_name, numbers(0, 5), partition=0)
+    query = MicroBatches(spark_broker, stream=stream_name, maxOffsetsPerTrigger="2", **EARLIEST)
+    query.reader.prepareForTriggerAvailableNow()
+    log.publish(stream_name, numbers(5, 9), partition=0)
+    log.publish(stream_name, numbers(0, 3), partition=1)
+    assert flat(query.run()) == [(stream_name, 0, n, b"%d" % n) for n in range(5)]
+    query.restart()
+    rest = flat(query.available_now())
+    assert len(rest) == 4 + 3
+    assert query.where() == {stream_name: {"0": 9, "1": 3}}
+
+
+@EVERY_SERVER
+def test_streams_that_fit_a_pattern_join_a_running_query_from_their_beginning(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    first = log.create(f"{stream_name}-1")
+    log.publish(first, numbers(0, 2))
+    query = MicroBatches(spark_broker, subscribePattern=f"{re.escape(stream_name)}-[0-9]")
+    assert query.run() == []  # begins at the end
+    second = log.create(f"{stream_name}-2")
+    log.publish(second, numbers(0, 3))
+    log.create(f"{stream_name}-x")
+    assert [row[:3] for row in flat(query.run())] == [(second, 0, n) for n in range(3)]
+    assert query.where() == {first: {"0": 2}, second: {"0": 3}}
+
+
+def test_a_start_is_an_offset_a_time_or_an_edge(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, numbers(0, 6))
+    by_offset = {"startingOffsets": json.dumps({stream_name: {"0": 4}})}
+    by_time = {"startingTimestamp": "0"}
+    for options, expected in (({}, 6), (EARLIEST, 0), (by_offset, 4), (by_time, 0)):
+        query = MicroBatches(spark_broker, stream=stream_name, **options)
+        assert [row[2] for row in flat(query.run())] == list(range(expected, 6))
+
+
+def test_tasks_are_split_and_the_rows_stay_the_same(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, numbers(0, 20))
+    query = MicroBatches(spark_broker, stream=stream_name, **EARLIEST)
+    [whole] = query.run()
+    query.restart(minPartitions="6")
+    begin, end = (json.loads(text) for text in query.offsets)
+    assert len(query.reader.partitions(begin, end)) == 6
+    assert query.read_last() == whole
+
+
+def test_lag_is_known_once_a_batch_was_planned(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, numbers(0, 20))
+    query = MicroBatches(spark_broker, stream=stream_name, maxOffsetsPerTrigger="5", **EARLIEST)
+    assert query.reader.reportLatestOffset() is None
+    begin = query.reader.initialOffset()
+    end = query.reader.latestOffset(begin, query.reader.getDefaultReadLimit())
+    report = query.reader.reportLatestOffset()
+    assert (end[stream_name]["0"], report and report[stream_name]["0"]) == (5, 20)
