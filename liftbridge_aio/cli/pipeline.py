@@ -152,6 +152,7 @@ async def archive(
             say(f"archiving to {plan.folder}")
             async with _stopped_at_the_end(spark, query):
                 ended = await _attend(spark, query, counter, stop)
+            await spark.call(lambda _: counter.update(query))
     done = counter.total
     if as_json:
         write_json(
