@@ -46,6 +46,7 @@ WRITE_NAMES: Final = (
     "ackPolicy",
     "maxInFlight",
     "publishTimeout",
+    "includeWriteId",
 )
 CLIENT_PREFIX: Final = "liftbridge."
 

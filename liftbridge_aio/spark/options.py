@@ -229,6 +229,8 @@ class WriteOptions:
     """Messages of one task that wait for their acks at once, at most."""
     publish_timeout: float = _PUBLISH_TIMEOUT
     """Seconds that a message may wait for room in the window and for a link."""
+    include_write_id: bool = False
+    """Whether each row gets headers by which its repeats are known; see `write_id`."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> Self:  # noqa: ARG003 - so far both take the same
@@ -245,6 +247,7 @@ class WriteOptions:
             ack_policy=one_of(options, "ackPolicy", _ACK_POLICIES, default=AckPolicy.ALL),
             max_in_flight=whole_number(options, "maxInFlight", default=_MAX_IN_FLIGHT),
             publish_timeout=seconds_above_zero(options, "publishTimeout", default=_PUBLISH_TIMEOUT),
+            include_write_id=switch(options, "includeWriteId", default=False),
         )
 
 

@@ -83,7 +83,7 @@ class TaskWrite:
             raise
 
     def _publish(self, rows: Rows) -> None:
-        if getattr(self._options, "include_write_id", False):
+        if self._options.include_write_id:
             add_headers(rows, self._attempt.headers(rows.first, len(rows)))
         new = self._placement.streams(rows) - self._partition_counts.keys()
 

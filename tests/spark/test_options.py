@@ -428,13 +428,18 @@ def write(**options: str) -> WriteOptions:
 
 def test_every_option_of_a_write_is_understood() -> None:
     assert write(
-        stream="totals", ackPolicy="Leader", maxInFlight="100", publishTimeout="5"
+        stream="totals",
+        ackPolicy="Leader",
+        maxInFlight="100",
+        publishTimeout="5",
+        includeWriteId="true",
     ) == WriteOptions(
         connection=ConnectionOptions(("one",)),
         stream="totals",
         ack_policy=AckPolicy.LEADER,
         max_in_flight=100,
         publish_timeout=5.0,
+        include_write_id=True,
     )
 
 
