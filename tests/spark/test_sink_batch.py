@@ -153,10 +153,6 @@ BAD_ROWS = {
         ["if(id = 5, repeat('x', 2000000), 'v') as value"],
         r"row 5 of the task: .*\[stream='{stream}', partition=0\]: .*liftbridge\.maxMessageBytes",
     ),
-    "no such partition": (
-        ["'v' as value", "cast(id as int) as partition"],
-        r"\[LIFTBRIDGE_INVALID_ROW\] row 1 of the task names partition 1 of a stream that has 1",
-    ),
 }
 
 

@@ -53,14 +53,14 @@ def test_a_query_goes_on_where_it_ended(
     spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str, checkpoint: str
 ) -> None:
     orders, totals = log.create(stream_name, 2), log.create(f"{stream_name}-totals", 2)
-    for first in (0, 50):
-        rows = range(first, first + 50)
-        for row in rows:
-            log.publish(orders, [b"%d" % row], partition=row % 2)
-        frame = source(spark, spark_broker, orders, maxOffsetsPerTrigger="20")
+    for first in (0, 20):
+        for partition in (0, 1):
+            rows = range(first + 10 * partition, first + 10 * (partition + 1))
+            log.publish(orders, [b"%d" % row for row in rows], partition=partition)
+        frame = source(spark, spark_broker, orders, maxOffsetsPerTrigger="10")
         run(frame, spark_broker, totals, checkpoint)
         arrived = Counter(int(message.value) for message in log.read_all(totals))
-        assert arrived == Counter(range(first + 50))
+        assert arrived == Counter(range(first + 20))
 
 
 def test_a_batch_that_runs_again_repeats_its_rows_and_no_others(
