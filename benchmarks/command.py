@@ -30,6 +30,9 @@ from .peers.environments import EnvironmentUnavailable
 from .programs import Command, FillFailed
 from .provenance import provenance
 from .rounds import Bench, ServerEnded
+from .spark.command import FAILURES as SPARK_FAILURES
+from .spark.command import NAMES as SPARK_NAMES
+from .spark.command import SparkBenchmarks
 from .summary import OURS, REFERENCE, CaseSummary
 from .table import small, with_spread
 from .terminal import Terminal
@@ -47,6 +50,7 @@ _FAILURES: Final = (
     ServerDidNotStart,
     ServerEnded,
     ServerUnavailable,
+    *SPARK_FAILURES,
 )
 """What keeps anything from being measured; the text of each says why."""
 
@@ -88,6 +92,8 @@ def _run(words: Sequence[str]) -> int:
         for name, measure in results.benchmarks().items():
             if flags.name in {name, _ALL}:
                 measure()
+        if flags.name in SPARK_NAMES:
+            SparkBenchmarks(flags, terminal, results.figures).run(flags.name)
     finally:
         # What was measured before something failed, or before Ctrl-C, took its time.
         if results.cases or results.figures:

@@ -21,6 +21,11 @@ NAMES: Final = {
     "codec": "of our client: encoding, decoding and splitting of frames alone",
     "import": "of our client: how long importing it takes",
     "all": "all of these",
+    "spark-read": "Spark reading a stream, beside our client alone and a source that does nothing",
+    "spark-write": "Spark writing to a stream, in the same way",
+    "spark-microbatch": "Spark's micro-batches: many rows, and next to none",
+    "spark-memory": "memory of Spark's Python workers over a long stream",
+    "spark": "all of those with Spark",
 }
 """The benchmarks."""
 

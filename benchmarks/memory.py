@@ -126,7 +126,7 @@ def memory_row(held: Held) -> tuple[str, ...]:
     )
 
 
-def mebibytes(count: int) -> str:
+def mebibytes(count: float) -> str:
     """Bytes as people read them."""
     return f"{count / _MIB:.1f} MiB"
 

@@ -66,7 +66,7 @@ def running(server: str, nodes: int) -> Iterator[RunningServer]:
             binary = build_server() if server == REAL else Path(server).resolve()
             opened = _cluster(binary, folder) if nodes > 1 else _single(binary, folder)
         with opened as addresses:
-            yield RunningServer(addresses, _processes_in(folder))
+            yield RunningServer(addresses, processes_in(folder))
 
 
 @contextmanager
@@ -112,7 +112,7 @@ async def _wait_until_ready(addresses: tuple[str, ...]) -> None:
             await client.aclose()
 
 
-def _processes_in(folder: Path) -> tuple[int, ...]:
+def processes_in(folder: Path) -> tuple[int, ...]:
     """The processes that run in a folder: servers do, and whoever guards them does not."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):

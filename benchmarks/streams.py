@@ -29,6 +29,35 @@ def delete_stream(addresses: Sequence[str], name: str) -> None:
     asyncio.run(_delete(addresses, name))
 
 
+def fill_stream(
+    addresses: Sequence[str], name: str, partitions: int, messages: int, size: int
+) -> None:
+    """Publish messages to all partitions in turn, neither more nor less."""
+    asyncio.run(_fill(addresses, name, partitions, messages, bytes(size)))
+
+
+def count_messages(addresses: Sequence[str], name: str, partitions: int) -> int:
+    """Count the messages of a stream that has lost none."""
+    return asyncio.run(_count(addresses, name, partitions))
+
+
+async def _fill(
+    addresses: Sequence[str], name: str, partitions: int, messages: int, value: bytes
+) -> None:
+    async with Client(*addresses, options=_OPTIONS) as client:
+        for number in range(messages):
+            await client.publish_async(name, value, partition=number % partitions)
+        await client.flush()
+
+
+async def _count(addresses: Sequence[str], name: str, partitions: int) -> int:
+    async with Client(*addresses, options=_OPTIONS) as client:
+        states = [
+            await client.fetch_partition_metadata(name, number) for number in range(partitions)
+        ]
+    return sum(state.newest_offset + 1 for state in states)
+
+
 async def _create(
     addresses: Sequence[str], name: str, partitions: int, replication_factor: int
 ) -> str:

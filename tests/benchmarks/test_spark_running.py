@@ -1,0 +1,57 @@
+"""Spark is measured end to end, with next to no rows, on the embedded broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.spark.samples import CLIENT, NOTHING, OURS
+
+ROOT = Path(__file__).resolve().parents[2]
+BOUND = 170.0
+
+
+def run(*words: str, bound: float = BOUND) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", *words],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=bound,
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(BOUND + 10)
+def test_every_benchmark_with_spark_comes_to_its_end() -> None:
+    done = run(
+        *("spark", "--server", "embedded", "--quick", "--rounds", "1", "--partitions", "2"),
+        *("--messages", "240", "--output", "json"),
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    [read], [write] = results["spark_read"], results["spark_write"]
+    for found in (read, write):
+        assert [each["name"] for each in found["contenders"]] == [CLIENT, OURS, NOTHING]
+        assert all(each["runs"][0]["rows_per_second"] > 0 for each in found["contenders"])
+    to_nothing, to_stream = results["spark_microbatch"]
+    assert to_nothing["share"]["median"] > 0
+    assert to_stream["share"]["median"] > 0
+    assert [set(each["milliseconds"]) for each in results["spark_microbatch_floors"]] == [
+        {OURS, NOTHING}
+    ] * 2
+    [memory] = results["spark_memory"]
+    assert memory["rows"] == 240
+    assert memory["total_bytes"]["median"] > 0
+
+
+def test_what_is_not_known_beside_spark_is_told() -> None:
+    done = run("spark-read", "--peers", "ours", "--server", "embedded", bound=30)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there is nothing 'ours' beside Spark")
