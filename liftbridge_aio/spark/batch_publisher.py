@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -30,9 +30,7 @@ from liftbridge_aio.model import Ack, AckPolicy
 from liftbridge_aio.publish_check import SERVER_OVERHEAD_BYTES
 
 from .errors import InvalidRow, SparkSourceError, StreamMissing, WriteFailed
-
-OutgoingRow = tuple[str, bytes, bytes | None, Mapping[str, bytes] | None, int]
-"""Stream, value, key, headers and partition, in the order in which the client takes them."""
+from .row_placement import OutgoingRow
 
 _MOST_AT_ONCE: Final = 1024
 """Rows that are handed to the client before it gets to send and to take acks."""

@@ -11,8 +11,10 @@ from itertools import repeat
 from zlib import crc32
 
 from .arrow_rows import Rows
-from .batch_publisher import OutgoingRow
 from .errors import InvalidRow
+
+OutgoingRow = tuple[str, bytes, bytes | None, Mapping[str, bytes] | None, int]
+"""Stream, value, key, headers and partition, in the order in which the client takes them."""
 
 
 class RowPlacement:

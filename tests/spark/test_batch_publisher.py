@@ -10,8 +10,9 @@ import pytest
 from liftbridge_aio import AckPolicy, Client, ClientOptions, Message, StartAt, StopAt
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.retry import Backoff
-from liftbridge_aio.spark.batch_publisher import BatchPublisher, OutgoingRow
+from liftbridge_aio.spark.batch_publisher import BatchPublisher
 from liftbridge_aio.spark.errors import InvalidRow, StreamMissing, WriteFailed
+from liftbridge_aio.spark.row_placement import OutgoingRow
 
 STREAM = "totals"
 QUICK = ClientOptions(not_found_timeout=0.2, backoff=Backoff(0.01, 0.05))
