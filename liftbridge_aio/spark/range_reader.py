@@ -30,7 +30,7 @@ from .log_ends import log_states, oldest_offsets
 from .offsets import OffsetRange
 from .options import ReadOptions
 from .read_failures import read_failure
-from .record_batches import Chunks, record_batch
+from .record_batches import Chunk, Chunks, record_batch
 from .schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def read_range(task: ReadTask, options: ReadOptions) -> Iterator[pa.RecordBatch]
     reading = RangeReading(task, options)
     chunks = connection.iterate(reading.chunks, None, options.read_timeout)
     try:
-        for messages in chunks:
-            yield record_batch(messages, schema)
+        for chunk in chunks:
+            yield record_batch(chunk, schema)
     except LiftbridgeError as error:
         place, servers = task.wanted.place, options.connection.servers
         failure = read_failure(error, servers, place, reading.rest.start)
@@ -94,14 +94,14 @@ class RangeReading:
         self._task = task
         self._options = options
 
-    async def chunks(self, client: Client) -> AsyncGenerator[list[Message], None]:
-        """Read the range in lists that fit into record batches. Cancelling ends the reading.
+    async def chunks(self, client: Client) -> AsyncGenerator[Chunk, None]:
+        """Read the range, taken apart for record batches. Cancelling ends the reading.
 
         Raises:
             LiftbridgeError: it could not be read, or not all of it.
         """
         wanted, options = self._task.wanted, self._options
-        chunks = Chunks(options.arrow_batch_rows, headers=options.columns.headers)
+        chunks = Chunks(*wanted.place, options.columns, options.arrow_batch_rows)
         reading = client.subscribe(
             *wanted.place,
             StartAt.offset(wanted.start),
@@ -129,8 +129,8 @@ class RangeReading:
         else:
             if self.rest.count and (finding := await self._missing(client)):
                 self._tell(finding)
-        if chunk := chunks.rest():
-            yield chunk
+        if rest := chunks.rest():
+            yield rest
 
     def _same_stream(self, client: Client) -> bool:
         """Tell whether the offsets are still those of the stream that was asked about.

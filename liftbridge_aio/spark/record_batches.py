@@ -2,15 +2,21 @@
 
 What a row holds depends on its message alone: headers come sorted by name, because servers send
 them in any order, and without the two that servers write into every message.
+
+Messages are taken apart as they come. Kept until a record batch is full, thousands of objects would
+be looked at by the garbage collector again and again; lists of bytes and numbers are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio.model import RESERVED_HEADERS, Message
 
+from .options import ExtraColumns
 from .schema import headers_type
 
 if TYPE_CHECKING:
@@ -21,117 +27,150 @@ MOST_BYTES: Final = 8 * 2**20
 
 _NS_PER_US: Final = 1000
 
+Header = tuple[str, bytes]
 
-def record_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
-    """Make a record batch of messages of one partition.
 
-    A key without bytes is null: servers do not tell the two apart. So are headers where there are
-    none.
+@dataclass(slots=True)
+class Chunk:
+    """Messages of one partition, taken apart: what becomes a record batch."""
+
+    stream: str
+    partition: int
+    keys: list[bytes | None] = field(default_factory=list)
+    """A key without bytes is None: servers do not tell the two apart."""
+    values: list[bytes] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+    """Unix nanoseconds."""
+    headers: list[list[Header]] = field(default_factory=list)
+    """Only where they are wanted, as are the subjects."""
+    subjects: list[str] = field(default_factory=list)
+    size: int = 0
+    """Bytes of keys, values and headers."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class Chunks:
+    """Takes messages of one partition apart, into chunks that make record batches.
 
     Args:
-        messages: at least one; all of one stream and partition.
-        schema: made by `schema.arrow_schema`.
+        stream: what they belong to.
+        partition: same.
+        columns: what is wanted of them beside what all rows have.
+        most_rows: messages in a chunk, at most.
+        most_bytes: bytes in a chunk, at most, unless its only message is larger.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        partition: int,
+        columns: ExtraColumns,
+        most_rows: int,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._place = stream, partition
+        self._columns = columns
+        self._most_rows = most_rows
+        self._most_bytes = most_bytes
+        self._chunk = Chunk(stream, partition)
+
+    def add(self, messages: list[Message]) -> Iterator[Chunk]:
+        """Take messages in; yield each chunk that is full."""
+        while messages:
+            fitting = messages[: self._most_rows - len(self._chunk)]
+            headers = [_headers(each.headers) for each in fitting] if self._columns.headers else []
+            sizes = _sizes(fitting, headers)
+            total = sum(sizes)
+            if self._chunk.size + total > self._most_bytes:
+                room = self._most_bytes - self._chunk.size
+                count = sum(1 for size in accumulate(sizes) if size <= room)
+                if not len(self._chunk):
+                    count = max(count, 1)
+                fitting, total = fitting[:count], sum(sizes[:count])
+            self._take(fitting, headers[: len(fitting)], total)
+            messages = messages[len(fitting) :]
+            if messages or len(self._chunk) == self._most_rows:
+                yield self._cut()
+
+    def rest(self) -> Chunk | None:
+        """Return what is left; None where nothing is."""
+        return self._cut() if len(self._chunk) else None
+
+    def _take(self, messages: list[Message], headers: list[list[Header]], size: int) -> None:
+        chunk = self._chunk
+        chunk.keys += [message.key or None for message in messages]
+        chunk.values += [message.value for message in messages]
+        chunk.offsets += [message.offset for message in messages]
+        chunk.timestamps += [message.timestamp for message in messages]
+        chunk.headers += headers
+        if self._columns.subject:
+            chunk.subjects += [message.subject for message in messages]
+        chunk.size += size
+
+    def _cut(self) -> Chunk:
+        chunk, self._chunk = self._chunk, Chunk(*self._place)
+        return chunk
+
+
+def _headers(headers: Mapping[str, bytes]) -> list[Header]:
+    return sorted(header for header in headers.items() if header[0] not in RESERVED_HEADERS)
+
+
+def _sizes(messages: list[Message], headers: list[list[Header]]) -> list[int]:
+    sizes = [len(message.value) + len(message.key) for message in messages]
+    if headers:
+        return [
+            size + sum(len(name) + len(value) for name, value in own)
+            for size, own in zip(sizes, headers, strict=True)
+        ]
+    return sizes
+
+
+def record_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
+    """Make a record batch of a chunk.
+
+    Args:
+        chunk: at least one message.
+        schema: made by `schema.arrow_schema` for the columns that the chunk has.
     """
     import pyarrow as pa  # noqa: PLC0415 - the extra [spark], and used on executors only
 
     names = frozenset(schema.names)
-    count = len(messages)
-    timestamps = [message.timestamp for message in messages]
+    count = len(chunk)
+    microseconds = [timestamp // _NS_PER_US for timestamp in chunk.timestamps]
     columns = {
-        "key": pa.array([message.key or None for message in messages], pa.binary()),
-        "value": pa.array([message.value for message in messages], pa.binary()),
-        "topic": pa.repeat(pa.scalar(messages[0].stream, pa.string()), count),
-        "partition": pa.repeat(pa.scalar(messages[0].partition, pa.int32()), count),
-        "offset": pa.array([message.offset for message in messages], pa.int64()),
-        "timestamp": pa.array(
-            [timestamp // _NS_PER_US for timestamp in timestamps],
-            pa.timestamp("us", tz="UTC"),
-        ),
+        "key": pa.array(chunk.keys, pa.binary()),
+        "value": pa.array(chunk.values, pa.binary()),
+        "topic": pa.repeat(pa.scalar(chunk.stream, pa.string()), count),
+        "partition": pa.repeat(pa.scalar(chunk.partition, pa.int32()), count),
+        "offset": pa.array(chunk.offsets, pa.int64()),
+        "timestamp": pa.array(microseconds, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
     }
     if "headers" in names:
-        columns["headers"] = _headers(messages)
+        columns["headers"] = _headers_array(chunk.headers)
     if "subject" in names:
-        columns["subject"] = pa.array([message.subject for message in messages], pa.string())
+        columns["subject"] = pa.array(chunk.subjects, pa.string())
     if "timestampNanos" in names:
-        columns["timestampNanos"] = pa.array(timestamps, pa.int64())
+        columns["timestampNanos"] = pa.array(chunk.timestamps, pa.int64())
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def size_of(message: Message, *, headers: bool) -> int:
-    """Tell how many bytes a message takes in a record batch, about."""
-    size = len(message.key) + len(message.value)
-    if headers:
-        size += sum(len(name) + len(value) for name, value in message.headers.items())
-    return size
-
-
-class Chunks:
-    """Cuts what comes into chunks for record batches, by rows and by bytes.
-
-    Args:
-        most_rows: messages in a chunk, at most.
-        most_bytes: bytes in a chunk, at most, unless its only message is larger.
-        headers: whether headers count.
-    """
-
-    def __init__(self, most_rows: int, *, most_bytes: int = MOST_BYTES, headers: bool) -> None:
-        self._most_rows = most_rows
-        self._most_bytes = most_bytes
-        self._headers = headers
-        self._messages: list[Message] = []
-        self._bytes = 0
-
-    @property
-    def room(self) -> int:
-        """How many more messages fit into the chunk, if they are small."""
-        return self._most_rows - len(self._messages)
-
-    def add(self, messages: list[Message]) -> Iterator[list[Message]]:
-        """Take messages in; yield each chunk that is full."""
-        size = self._size(messages)
-        if len(messages) < self.room and self._bytes + size < self._most_bytes:
-            self._messages += messages
-            self._bytes += size
-            return
-        for message in messages:
-            size = size_of(message, headers=self._headers)
-            if self._messages and self._bytes + size > self._most_bytes:
-                yield self._cut()
-            self._messages.append(message)
-            self._bytes += size
-            if not self.room:
-                yield self._cut()
-
-    def rest(self) -> list[Message]:
-        """Return what is left; empty where nothing is."""
-        return self._cut()
-
-    def _size(self, messages: list[Message]) -> int:
-        if self._headers:
-            return sum(size_of(message, headers=True) for message in messages)
-        return sum([len(message.value) + len(message.key) for message in messages])
-
-    def _cut(self) -> list[Message]:
-        chunk, self._messages, self._bytes = self._messages, [], 0
-        return chunk
-
-
-def _headers(messages: Sequence[Message]) -> pa.Array[Any]:
+def _headers_array(headers: list[list[Header]]) -> pa.Array[Any]:
+    """Make the column of headers; null where a message has none."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    names: list[str] = []
-    values: list[bytes] = []
-    ends: list[int | None] = []
-    for message in messages:
-        before = len(names)
-        for name, value in sorted(message.headers.items()):
-            if name not in RESERVED_HEADERS:
-                names.append(name)
-                values.append(value)
-        ends.append(before if len(names) > before else None)
+    ends = list(accumulate((len(own) for own in headers), initial=0))
+    starts = [begin if own else None for begin, own in zip(ends, headers, strict=False)]
+    flat = [header for own in headers for header in own]
     kind = headers_type()
-    flat = pa.StructArray.from_arrays(
-        [pa.array(names, pa.string()), pa.array(values, pa.binary())],
+    structs = pa.StructArray.from_arrays(
+        [
+            pa.array([name for name, _ in flat], pa.string()),
+            pa.array([value for _, value in flat], pa.binary()),
+        ],
         fields=list(kind.value_type),
     )
-    return pa.ListArray.from_arrays(pa.array([*ends, len(names)], pa.int32()), flat, type=kind)
+    return pa.ListArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), structs, type=kind)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import islice, pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -10,10 +12,13 @@ from hypothesis import strategies as st
 
 from liftbridge_aio import Message
 from liftbridge_aio.spark.options import ExtraColumns
-from liftbridge_aio.spark.record_batches import Chunks, record_batch, size_of
+from liftbridge_aio.spark.record_batches import Chunk, Chunks, record_batch
 from liftbridge_aio.spark.schema import arrow_schema, spark_schema, spark_types
 
-pa = pytest.importorskip("pyarrow")
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+pytest.importorskip("pyarrow")
 
 ALL_COLUMNS = ExtraColumns(headers=True, subject=True, timestamp_nanos=True)
 
@@ -24,18 +29,27 @@ def message(
     return Message("s", 3, offset, key, value, 1_700_000_000_123_456_789, headers or {}, "s.3")
 
 
+def batch(messages: list[Message], columns: ExtraColumns) -> RecordBatch:
+    chunks = Chunks("s", 3, columns, 100)
+    assert list(chunks.add(messages)) == []
+    chunk = chunks.rest()
+    assert chunk is not None
+    made = record_batch(chunk, arrow_schema(columns))
+    made.validate(full=True)
+    return made
+
+
 def test_rows_hold_what_messages_hold() -> None:
     headers = {"b": b"2", "subject": b"s.3", "a": b"\xff", "reply": b""}
-    schema = arrow_schema(ALL_COLUMNS)
-    rows = record_batch([message(7, headers=headers), message(9, b"", b"")], schema)
-    first, second = rows.to_pylist()
+    messages = [message(7, headers=headers), message(9, b"", b""), message(10, headers={"c": b""})]
+    first, second, third = batch(messages, ALL_COLUMNS).to_pylist()
     assert (first["key"], first["value"], first["offset"]) == (b"k", b"v", 7)
     assert (first["topic"], first["partition"], first["subject"]) == ("s", 3, "s.3")
     assert first["headers"] == [{"key": "a", "value": b"\xff"}, {"key": "b", "value": b"2"}]
     assert first["timestampNanos"] == 1_700_000_000_123_456_789
-    assert first["timestamp"].timestamp() == pytest.approx(1_700_000_000.123456, abs=1e-7)
-    assert first["timestamp"].microsecond == 123456
+    assert first["timestamp"] == datetime(2023, 11, 14, 22, 13, 20, 123456, tzinfo=UTC)
     assert (second["key"], second["value"], second["headers"]) == (None, b"", None)
+    assert (third["offset"], third["headers"]) == (10, [{"key": "c", "value": b""}])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +84,7 @@ def test_arrow_and_spark_are_told_the_same_columns(columns: ExtraColumns) -> Non
     )
     expected = conversion.to_arrow_schema(told, timezone="UTC")
     assert arrow_schema(columns).equals(expected)  # as Spark itself looks at it
-    record_batch([message(0, headers={"a": b""})], arrow_schema(columns)).validate(full=True)
+    assert batch([message(0, headers={"a": b""})], columns).schema.equals(expected)
 
 
 @given(
@@ -82,8 +96,8 @@ def test_arrow_and_spark_are_told_the_same_columns(columns: ExtraColumns) -> Non
 def test_chunks_are_full_and_never_too_large(
     sizes: list[list[int]], most_rows: int, most_bytes: int, headers: bool
 ) -> None:
-    chunks = Chunks(most_rows, most_bytes=most_bytes, headers=headers)
-    cut: list[list[Message]] = []
+    chunks = Chunks("s", 3, ExtraColumns(headers=headers), most_rows, most_bytes)
+    cut: list[Chunk] = []
     taken: list[Message] = []
     for group in sizes:
         messages = [
@@ -95,11 +109,19 @@ def test_chunks_are_full_and_never_too_large(
     full = len(cut)
     if rest := chunks.rest():
         cut.append(rest)
-    assert [one for chunk in cut for one in chunk] == taken
+    assert [offset for chunk in cut for offset in chunk.offsets] == list(range(len(taken)))
+    assert [value for chunk in cut for value in chunk.values] == [one.value for one in taken]
+
+    def size_of(offset: int) -> int:
+        size = len(taken[offset].value)
+        return size + 2 if headers and size % 2 else size
+
     for chunk in cut:
-        size = sum(size_of(one, headers=headers) for one in chunk)
-        assert len(chunk) == 1 or (len(chunk) <= most_rows and size <= most_bytes)
+        assert chunk.size == sum(map(size_of, chunk.offsets))
+        assert len(chunk) == 1 or (len(chunk) <= most_rows and chunk.size <= most_bytes)
+        assert len(chunk.keys) == len(chunk.timestamps) == len(chunk)
+        assert len(chunk.headers) == (len(chunk) if headers else 0)
     for chunk, following in islice(pairwise(cut), full):
-        more = sum(size_of(one, headers=headers) for one in [*chunk, following[0]])
+        more = chunk.size + size_of(following.offsets[0])
         assert len(chunk) == most_rows or more > most_bytes
-    assert chunks.rest() == []
+    assert chunks.rest() is None
