@@ -228,7 +228,7 @@ class WriteOptions:
     max_in_flight: int = _MAX_IN_FLIGHT
     """Messages of one task that wait for their acks at once, at most."""
     publish_timeout: float = _PUBLISH_TIMEOUT
-    """Seconds that a message may wait for room in the window and for a link."""
+    """Seconds that a task waits without any ack, or for a server at its start, before it fails."""
     include_write_id: bool = False
     """Whether each row gets headers by which its repeats are known; see `write_id`."""
 
