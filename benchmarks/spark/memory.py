@@ -16,7 +16,7 @@ from .contest import Bench
 BATCHES: Final = 100
 MOST_GROWTH: Final = 8 * 2**20
 """Bytes that a worker may have more at the end than when it was warm."""
-_QUICK_BATCHES: Final = 5
+_QUICK_BATCHES: Final = 3
 _TIMEOUT: Final = 600.0
 
 

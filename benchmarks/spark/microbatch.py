@@ -15,7 +15,7 @@ from .samples import KAFKA, NOTHING, OURS, Comparison, Sample
 BATCHES: Final = 12
 TINY_ROWS: Final = 10
 TINY_BATCHES: Final = 20
-_QUICK_BATCHES: Final = 3
+_QUICK_BATCHES: Final = 2
 _WARM_BATCHES: Final = 2
 """Batches at the start of a query that do not count."""
 

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.spark.samples import CLIENT, NOTHING, OURS
 
 ROOT = Path(__file__).resolve().parents[2]
-BOUND = 170.0
+BOUND = 400.0  # seconds; some forty where nothing else runs
 
 
 def run(*words: str, bound: float = BOUND) -> subprocess.CompletedProcess[str]:
