@@ -174,6 +174,8 @@ def test_what_retention_removed_is_loss(spark_broker: str, log: LogClient, aged:
     assert text.startswith("[LIFTBRIDGE_DATA_LOSS] offsets 4 to 6 were removed")
     assert f"stream={aged!r}, partition=0, offset=4" in text
     assert "failOnDataLoss=false" in text
+    with pytest.raises(DataLoss, match="offsets 2 to 5 were removed"):
+        offsets(task(log, aged, 2, 6), how)
     assert offsets(task(log, aged, 7, 10), how) == [7, 8, 9]
 
 

@@ -245,12 +245,14 @@ def test_a_server_that_is_away_between_batches_is_waited_for(
 ) -> None:
     with LogClient(own_broker.address) as log:
         query = started(own_broker.address, log, stream_name)
-        log.publish(stream_name, numbers(4, 9))
+        log.publish(stream_name, numbers(4, 6))
+        query.restart(**{"liftbridge.callTimeout": "0.2", "readTimeout": "20"})
+        assert values(query.run()) == numbers(4, 6)
+        log.publish(stream_name, numbers(6, 9))
     own_broker.stop()
-    back = threading.Timer(0.7, own_broker.start)
+    back = threading.Timer(1.5, own_broker.start)  # a call alone would not wait for so long
     back.start()
-    query.restart(readTimeout="20")
-    assert values(query.run()) == numbers(4, 9)
+    assert values(query.run()) == numbers(6, 9)
     back.join()
 
 
