@@ -207,7 +207,7 @@ class BatchPublisher:
             chunk = self._chunks[0]
             await self._outcomes(chunk)
             failures = _failures(chunk)
-            if self._count_acks(chunk):
+            if self._count_acks(chunk, whole=not failures):
                 self._acks_came()
             if not failures:
                 self._chunks.popleft()
@@ -235,11 +235,16 @@ class BatchPublisher:
                     await future
                     self._acks_came()
 
-    def _count_acks(self, chunk: _Chunk) -> int:
-        """Take the acks of a chunk into the account, once, and say how many there are."""
+    def _count_acks(self, chunk: _Chunk, *, whole: bool = False) -> int:
+        """Take the acks of a chunk into the account, once, and say how many there are.
+
+        Args:
+            chunk: whose.
+            whole: whether every row of it is known to be acked.
+        """
         spans, acked = self._spans, 0
         for row, future in zip(chunk.rows, chunk.sent, strict=False):
-            if not future.done() or _failure(future) is not None:
+            if not whole and (not future.done() or _failure(future) is not None):
                 continue
             ack = future.result()
             if ack is None:  # only without an ack policy, which sinks do not have

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 8 * 2**20
 """Bytes of keys, values and headers in one record batch, about; a message above goes alone."""
 
-_NS_PER_US: Final = 1000
-
 Header = tuple[str, bytes]
 
 
@@ -140,14 +138,14 @@ def record_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
 
     names = frozenset(schema.names)
     count = len(chunk)
-    microseconds = [timestamp // _NS_PER_US for timestamp in chunk.timestamps]
+    nanoseconds = pa.array(chunk.timestamps, pa.int64()).cast(pa.timestamp("ns", tz="UTC"))
     columns = {
         "key": pa.array(chunk.keys, pa.binary()),
         "value": pa.array(chunk.values, pa.binary()),
         "topic": pa.repeat(pa.scalar(chunk.stream, pa.string()), count),
         "partition": pa.repeat(pa.scalar(chunk.partition, pa.int32()), count),
         "offset": pa.array(chunk.offsets, pa.int64()),
-        "timestamp": pa.array(microseconds, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        "timestamp": nanoseconds.cast(pa.timestamp("us", tz="UTC"), safe=False),
     }
     if "headers" in names:
         columns["headers"] = _headers_array(chunk.headers)
