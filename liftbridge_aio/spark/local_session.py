@@ -5,6 +5,7 @@ For the pipelines of the command line and for tests; programs that have a sessio
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import subprocess
@@ -32,6 +33,8 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 _LOG_TAIL: Final = 2000
+
+logger = logging.getLogger("liftbridge_aio.spark")
 
 # Spark puts its own sources on PYTHONPATH as a zip without bytecode, which each worker process
 # would compile anew: seconds of work. The installed package is the same and is compiled.
@@ -101,6 +104,7 @@ def local_session(
         gateway = _launch(everything, variables, log)
         try:
             session = _connect(gateway, everything, variables)
+            _log_what_accumulators_say(session)
             try:
                 register(session)
                 yield session
@@ -167,6 +171,19 @@ def _connect(
     with _environment(variables):
         conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
         return SparkSession(SparkContext(gateway=gateway, conf=conf))
+
+
+def _log_what_accumulators_say(session: SparkSession) -> None:
+    """Keep tracebacks of pyspark's accumulator server off the terminal.
+
+    It prints one whenever Java closes their connection first, which at the end it may.
+    """
+    server: Any = session.sparkContext._accumulatorServer  # noqa: SLF001
+
+    def log_error(request: object, client_address: object) -> None:  # noqa: ARG001 - socketserver's face
+        logger.debug("pyspark's accumulator server lost Java", exc_info=True)  # noqa: LOG014 - it is called by one
+
+    server.handle_error = log_error
 
 
 def _end(gateway: Any, timeout: float) -> None:
