@@ -95,7 +95,9 @@ def spark_matrix(session: nox.Session, kind: str) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure this client beside others on one server; arguments go to the benchmarks."""
-    session.install(".", *group("bench"), *go())
+    with_spark = any(argument.startswith("spark") for argument in session.posargs)
+    package = [".[spark]", *java()] if with_spark else ["."]
+    session.install(*package, *group("bench"), *go())
     session.run("python", "-m", "benchmarks", *(session.posargs or ["all"]))
 
 

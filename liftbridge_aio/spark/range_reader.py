@@ -7,10 +7,8 @@ it is read, by whom or in which pieces. So a replayed batch has the same rows.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -42,9 +40,6 @@ logger = logging.getLogger("liftbridge_aio.spark")
 
 _SUSPICIOUS: Final = 2.0
 """Seconds without a message after which it is asked whether there will be one."""
-_OBJECTS: Final = 20_000
-"""New objects after which the garbage collector looks at them; the default of hundreds takes a
-tenth of the time of reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +70,14 @@ def read_range(task: ReadTask, options: ReadOptions) -> Iterator[pa.RecordBatch]
     reading = RangeReading(task, options)
     chunks = connection.iterate(reading.chunks, None, options.read_timeout)
     try:
-        with _seldom_collected():
-            for chunk in chunks:
-                yield record_batch(chunk, schema)
+        for chunk in chunks:
+            yield record_batch(chunk, schema)
     except LiftbridgeError as error:
         place, servers = task.wanted.place, options.connection.servers
         failure = read_failure(error, servers, place, reading.rest.start)
         raise failure from failure.__cause__
     finally:
         chunks.close()
-
-
-@contextmanager
-def _seldom_collected() -> Iterator[None]:
-    """Let the garbage collector look less often: reading makes no cycles, and many objects."""
-    before = gc.get_threshold()
-    gc.set_threshold(max(_OBJECTS, before[0]), *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 class RangeReading:

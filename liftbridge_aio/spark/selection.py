@@ -86,7 +86,7 @@ def _all_of(stream: str, counts: Mapping[str, int]) -> list[StreamPartition]:
 
 
 def existing(selection: Selection, counts: Mapping[str, int]) -> Selection:
-    """Leave out what does not exist (any more), for a query that accepts losses."""
+    """Leave out what does not exist (any more)."""
     match selection:
         case Streams(names):
             return Streams(tuple(name for name in names if name in counts))

@@ -27,7 +27,7 @@ from .log_ends import Survey, average_bytes, log_states, survey
 from .offsets import OffsetRange, Offsets, StreamPartition
 from .options import ReadOptions
 from .resolved_offsets import resolve
-from .selection import Assigned, Pattern, Selection, Streams
+from .selection import existing
 
 logger = logging.getLogger("liftbridge_aio.spark")
 
@@ -77,7 +77,8 @@ async def newest_position(client: Client, options: ReadOptions) -> Offsets:
         LiftbridgeError: the servers could not be asked.
     """
     found = await survey(client, options.selection)
-    states = await log_states(client, _present(options.selection, found.counts))
+    places = existing(options.selection, found.counts).partitions(found.counts)
+    states = await log_states(client, places)
     return Offsets({place: state.end for place, state in states.items()}, found.created)
 
 
@@ -140,20 +141,9 @@ async def planned_ranges(
     return [one for one in left if one.count > 0]
 
 
-def _present(selection: Selection, counts: Mapping[str, int]) -> list[StreamPartition]:
-    """List the selected partitions that exist, whatever else is named."""
-    match selection:
-        case Pattern():
-            return selection.partitions(counts)
-        case Assigned(places=places):
-            return [place for place in places if place.partition < counts.get(place.stream, 0)]
-        case Streams(names=names):
-            return Streams(tuple(name for name in names if name in counts)).partitions(counts)
-
-
 def _still_selected(options: ReadOptions, start: Offsets, found: Survey) -> list[StreamPartition]:
     selection = options.selection
-    places = _present(selection, found.counts)
+    places = existing(selection, found.counts).partitions(found.counts)
     _tell(judge_streams(start, found.counts, places), options)
     return selection.partitions(found.counts) if options.fail_on_data_loss else places
 
