@@ -19,7 +19,7 @@ from liftbridge_aio.errors import UsageError
 from .arguments import DURATION_HELP, BadArgument, parse_duration
 from .connection import DEFAULT_CONNECTION, AsJson, Connection
 from .findings import print_checks, print_figures
-from .output import say, write_json, write_line
+from .output import say, write_json, write_line, write_table
 from .running import CLIENT, TABLES, in_event_loop
 from .stop_signals import stop_signals
 
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from .console import Console
     from .totals_scenario import TotalsReport
 
-app = App(name="pipeline", help="Run pipelines on Spark, which is started and ended with them.")
+app = App(
+    name="pipeline",
+    help="Run pipelines on Spark, which is started and ended with them; look at what they wrote.",
+)
 
 _INTERRUPTED: Final = 130
 _LOOK_EVERY: Final = 0.3
@@ -161,6 +164,37 @@ async def archive(
     else:
         write_line(f"{done.rows_read} messages in {done.batches} batches to {plan.folder}")
     return 0 if ended or follow else _INTERRUPTED
+
+
+@app.command
+@in_event_loop(*CLIENT, *TABLES)
+async def repeats(
+    streams: Annotated[tuple[str, ...], Parameter(help="Streams that Spark writes to.")],
+    /,
+    *,
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> None:
+    """Count the rows that streams hold more than once, because Spark ran a batch or a task again.
+
+    It knows rows by the headers that the sink gives them with its option includeWriteId; messages
+    without are counted apart. Name together what one query writes to: rows of a task that are
+    nowhere there, though later ones are, count as gaps. Streams are read from their beginning to
+    their end of now; Spark is not needed.
+    """
+    from liftbridge_aio.spark.write_report import write_report  # noqa: PLC0415 (help must not wait)
+
+    async with connection.client() as client:
+        report = await write_report(client, *streams)
+    if as_json:
+        counts = {"rows": report.rows, "repeats": report.repeats, "gaps": report.gaps}
+        batches = [batch._asdict() for batch in report.batches]
+        write_json({"streams": streams, **counts, "unmarked": report.unmarked, "batches": batches})
+        return
+    if report.uneven:
+        columns = ("Query", "Batch", "Rows", "Repeats", "Gaps", "Attempts")
+        write_table("Batches with repeats or gaps", columns, report.uneven)
+    write_line(report.summary)
 
 
 def _archive_plan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from cli.conftest import COMMAND, Run, Start, environment
+from liftbridge_aio import Client, Record
 from liftbridge_aio.cli.totals_checks import (
     Place,
     Total,
@@ -24,6 +26,7 @@ from liftbridge_aio.cli.totals_checks import (
     check_read,
     check_sum,
 )
+from liftbridge_aio.spark.write_id import TaskAttempt
 
 NINE = Place("2026-03-02T09:00+00:00", "Accra")
 TEN = Place("2026-03-02T10:00+00:00", "Accra")
@@ -81,6 +84,76 @@ def test_events_that_spark_missed_or_found_too_late_are_noticed() -> None:
     assert check_read(5, 5, 0).held
     assert not check_read(5, 4, 0).held
     assert not check_read(5, 5, 1).held
+
+
+@pytest.fixture
+def written_twice(broker_address: str, stream: str) -> tuple[str, str]:
+    """Two streams that a query wrote to, in the second batch of which a task ran twice."""
+    names = (f"{stream}-eu", f"{stream}-us")
+    first, failed, again = (TaskAttempt("0ffee", n, 0, 0, name) for n, name in enumerate("xyz"))
+    second = TaskAttempt("0ffee", failed.batch, 0, 1, again.id)
+    written = [*first.headers(0, 4), *failed.headers(0, 3), *second.headers(0, 5)]
+
+    async def publish() -> None:
+        async with Client(broker_address) as client:
+            for name in names:
+                await client.create_stream(name)
+            for row, headers in enumerate(written):
+                to = names[row >= 4 and headers["spark-write-id"].endswith(b"/1")]
+                await client.publish_many(to, [Record(b"v", headers=headers)])
+            await client.publish_many(names[0], [Record(b"of somebody else")])
+
+    asyncio.run(publish())
+    return names
+
+
+def test_repeats_are_counted_over_all_streams_that_a_query_writes_to(
+    run: Run, written_twice: tuple[str, str]
+) -> None:
+    report = json.loads(run("pipeline", "repeats", *written_twice, "--json").out)
+    batches = report.pop("batches")
+    streams = list(written_twice)
+    counts = {"rows": 9, "repeats": 3, "gaps": 0, "unmarked": 1}
+    assert report == {"streams": streams, **counts}
+    assert [list(batch.values()) for batch in batches] == [
+        ["0ffee", 0, 4, 0, 0, 1],
+        ["0ffee", 1, 5, 3, 0, 2],
+    ]
+    alone = json.loads(run("pipeline", "repeats", written_twice[0], "--json").out)
+    assert (alone["repeats"], alone["gaps"]) == (2, 1)  # the row that the other stream has
+
+
+def test_repeats_are_shown_by_batch(run: Run, written_twice: tuple[str, str]) -> None:
+    *table, summary = run("pipeline", "repeats", *written_twice).out.splitlines()
+    assert summary == "9 rows, 3 repeats, 0 gaps, 1 messages without an identity"
+    rows = [re.findall(r"\w+", line) for line in table if "0ffee" in line]
+    assert rows == [["0ffee", "1", "5", "3", "0", "2"]]
+
+
+def test_a_stream_whose_repeats_cannot_be_counted_is_named(run: Run, stream: str) -> None:
+    assert f"stream='{stream}'" in run("pipeline", "repeats", stream, code=1).err
+
+
+def test_repeats_are_counted_without_pyspark(
+    written_twice: tuple[str, str], tmp_path: Path, broker_address: str
+) -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['pyspark'] = sys.modules['pyarrow'] = None\n"
+        "from liftbridge_aio.cli import main\n"
+        f"sys.exit(main(['pipeline', 'repeats', '{written_twice[0]}']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        cwd=tmp_path,
+        env=environment(broker_address),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 repeats" in done.stdout
 
 
 def test_an_archive_needs_to_know_what_to_keep(run: Run, tmp_path: Path) -> None:

@@ -25,7 +25,12 @@ def test_an_identity_says_query_batch_task_and_row() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 5), st.integers(0, 4)),
+        st.tuples(
+            st.integers(0, 2),
+            st.integers(0, 2),
+            st.integers(0, 5) | st.integers(4090, 4100),  # a block ends at 4096
+            st.integers(0, 9),
+        ),
         max_size=12,
     )
 )
@@ -75,3 +80,11 @@ def test_messages_of_others_are_counted_apart() -> None:
         assert not counter.add(headers)
     assert counter.report().unmarked == 3
     assert counter.report().rows == 0
+
+
+def test_the_number_of_a_row_that_somebody_made_up_takes_no_memory() -> None:
+    counter = RepeatCounter()
+    assert not counter.add({WRITE_ID_HEADER: b"q/0/0/%d" % 10**15})
+    assert counter.add({WRITE_ID_HEADER: b"q/0/0/%d" % 10**15})
+    report = counter.report()
+    assert (report.rows, report.repeats, report.gaps) == (1, 1, 10**15)
