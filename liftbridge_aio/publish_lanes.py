@@ -20,9 +20,10 @@ from .errors import (
     PublishTimeout,
     StreamNotFound,
 )
-from .model import Ack, AckPolicy
+from .model import Ack
 from .net.connection import Connection
-from .net.pending_publish import PendingPublish, PublishLane, PublishLaneState
+from .net.pending_publish import PendingPublish, PublishLane, PublishLaneState, PublishTerms
+from .net.publish_batches import lanes_of
 from .net.publish_session import PublishSession, SessionState
 from .publish_outcomes import PublishOutcomes
 from .publish_status import PublishCode, publish_error, stream_unknown
@@ -38,9 +39,16 @@ _OPEN: Final = PublishLaneState.OPEN
 class PublishLanes:
     """Hands messages to sessions, and takes what sessions tell (`SessionOwner`)."""
 
-    def __init__(self, connection: Connection, window: PublishWindow) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        window: PublishWindow,
+        plain: tuple[PublishTerms, ...],
+    ) -> None:
+        """Begin without lanes; `plain` holds the terms of plain messages, by ack policy."""
         self.outcomes = PublishOutcomes(window, connection.reporter)
         self._connection = connection
+        self._plain = plain
         self._loop = asyncio.get_running_loop()
         self._sessions: dict[str, PublishSession] = {}
         self.known: dict[tuple[str, int], PublishLane] = {}
@@ -60,8 +68,10 @@ class PublishLanes:
         """The lane of a partition."""
         lane = self.known.get((stream, partition))
         if lane is None:
-            heads = tuple(publish_head(stream, partition, policy) for policy in AckPolicy)
-            lane = self.known[stream, partition] = PublishLane(stream, partition, heads)
+            plain = tuple(
+                (publish_head(stream, partition, terms.policy), terms) for terms in self._plain
+            )
+            lane = self.known[stream, partition] = PublishLane(stream, partition, plain)
         return lane
 
     def enqueue(self, pending: PendingPublish) -> None:
@@ -119,7 +129,7 @@ class PublishLanes:
         return lane.session or self._choose_session(lane)
 
     def _send_head(self, lane: PublishLane, pending: PendingPublish) -> None:
-        if pending.policy is not AckPolicy.NONE:
+        if pending.terms.acked:
             # Without an ack nothing would be proven.
             lane.head = pending
             lane.state = PublishLaneState.PROVING
@@ -145,7 +155,7 @@ class PublishLanes:
         self.outcomes.succeed(messages, acks)
         held_up = {
             lane
-            for lane in {pending.lane for pending in messages}
+            for lane in lanes_of(messages)
             if lane.state is not _OPEN or lane.queue or lane.returned
         }
         if held_up:
@@ -311,7 +321,7 @@ class PublishLanes:
         """Fail the messages whose time is up, and forget those that were given up."""
         for pending in list(self.unsettled.values()):
             if pending.session is not None:
-                if now >= min(pending.ack_by, pending.settle_by):
+                if now >= pending.answer_by:
                     text = "no ack came in time; the leader may be gone or the partition read-only"
                     self._expired(pending, AckTimeout(text))
             elif now >= pending.send_by or pending.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import InvalidStateError
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from .errors import LiftbridgeError, PublishError
 from .model import Ack
 from .net.pending_publish import PendingPublish
+from .net.publish_batches import forget_ids, lanes_of, size_of
 from .net.reporter import Reporter
 from .publish_window import PublishWindow
 from .telemetry import PublishFailed
@@ -49,15 +51,17 @@ class PublishOutcomes:
 
     def succeed(self, messages: Sequence[PendingPublish], acks: Sequence[Ack]) -> None:
         """Settle messages, which must be open, each with its ack."""
-        unsettled = self.unsettled
-        size = 0
+        forget_ids(self.unsettled, messages)
+        for lane, settled in lanes_of(messages).items():
+            lane.unsettled -= settled
+        size = size_of(messages)
         for pending, ack in zip(messages, acks, strict=True):
-            del unsettled[pending.correlation_id]
-            pending.lane.unsettled -= 1
-            size += len(pending.frame)
             pending.frame = b""
-            if not pending.done():
+            pending.session = None
+            try:
                 pending.set_result(ack)
+            except InvalidStateError:
+                continue  # cancelled: nobody wants to know
         self.acked += len(acks)
         self._window.leave(size, len(messages))
         if self._published is not None:
@@ -77,11 +81,11 @@ class PublishOutcomes:
         self.forget(pending)
         if pending.done():
             return
-        error.at(pending.lane.stream, pending.lane.partition, pending.expected_offset)
+        error.at(pending.lane.stream, pending.lane.partition, pending.terms.expected_offset)
         if isinstance(error, PublishError):
             error.correlation_id = pending.correlation_id
         pending.set_exception(error)
-        if not pending.quiet:
+        if not pending.terms.quiet:
             self.report(error, pending.correlation_id)
             self.remember(pending)
 

@@ -24,22 +24,26 @@ class PublishWindow:
 
     def __init__(self, max_messages: int, max_bytes: int) -> None:
         self.messages = 0
-        self.bytes = 0
         self.waiting = 0
         """How many wait for room."""
         self._max_messages = max_messages
         self._max_bytes = max_bytes
+        self._free_bytes = max_bytes
         self._waiters: deque[_Waiter] = deque()
+
+    @property
+    def bytes(self) -> int:
+        """What the messages take that are in flight."""
+        return self._max_bytes - self._free_bytes
 
     def try_enter(self, size: int) -> bool:
         """Take room for a message of `size` bytes if there is some and nobody waits before."""
-        messages, total = self.messages, self.bytes + size
-        if self.waiting or (
-            messages and (messages >= self._max_messages or total > self._max_bytes)
-        ):
+        messages = self.messages
+        free = self._free_bytes - size
+        if self.waiting or (messages and (messages >= self._max_messages or free < 0)):
             return False
         self.messages = messages + 1
-        self.bytes = total
+        self._free_bytes = free
         return True
 
     async def enter(self, size: int) -> None:
@@ -63,13 +67,13 @@ class PublishWindow:
     def leave(self, size: int, messages: int = 1) -> None:
         """Give the room of messages of `size` bytes in all back, and admit who waits for it."""
         self.messages -= messages
-        self.bytes -= size
+        self._free_bytes += size
         if self._waiters:
             self._admit()
 
     def _fits(self, size: int) -> bool:
         return not self.messages or (
-            self.messages < self._max_messages and self.bytes + size <= self._max_bytes
+            self.messages < self._max_messages and size <= self._free_bytes
         )
 
     def _admit(self) -> None:
@@ -84,7 +88,7 @@ class PublishWindow:
 
     def _let_in(self, waiter: _Waiter) -> None:
         self.messages += 1
-        self.bytes += waiter.size
+        self._free_bytes -= waiter.size
         waiter.admitted.set_result(None)
 
     def queue(self) -> tuple[asyncio.Future[None], ...]:

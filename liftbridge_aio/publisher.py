@@ -23,7 +23,7 @@ from .errors import (
 )
 from .model import Ack, AckPolicy, Partitioner
 from .net.connection import Connection
-from .net.pending_publish import PendingPublish, PublishLane, PublishLaneState
+from .net.pending_publish import PendingPublish, PublishLane, PublishLaneState, PublishTerms
 from .options import ClientOptions, Duration, timer_seconds
 from .partitioner import by_key
 from .publish_check import SERVER_OVERHEAD_BYTES, check_message, check_size, checked_policy
@@ -67,11 +67,16 @@ class Publisher:
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._window = PublishWindow(options.max_in_flight, options.max_in_flight_bytes)
-        self._lanes = PublishLanes(connection, self._window)
+        self._ack_timeout = timer_seconds(options.ack_timeout)
+        plain = tuple(
+            PublishTerms(policy, self._ack_timeout, self._ack_timeout) for policy in AckPolicy
+        )
+        self._lanes = PublishLanes(connection, self._window, plain)
+        self._known = self._lanes.known
         self._outcomes = self._lanes.outcomes
         self._unsettled = self._outcomes.unsettled
         self._partitioner = options.partitioner
-        self._ack_timeout = timer_seconds(options.ack_timeout)
+        self._usual_partition = 0 if options.partitioner is None else None
         self._publish_timeout = timer_seconds(options.publish_timeout)
         self._surely_sendable = options.max_message_bytes - SERVER_OVERHEAD_BYTES
         self._id_prefix = f"{secrets.token_hex(6)}-"
@@ -134,7 +139,8 @@ class Publisher:
         now = self._loop.time()
         ack_policy = checked_policy(ack_policy)
         check_message(stream, value, key, headers, partition, ack_policy, expected_offset)
-        patience, send_by, settle_by = self._deadlines(now, ack_timeout, timeout)
+        patience, latest_write, settle_timeout = self._timeouts(ack_timeout, timeout)
+        send_by = now + latest_write
         if partition is None:
             partition = await self.partition_of(
                 stream,
@@ -166,23 +172,13 @@ class Publisher:
         size = len(frame)
         if not self._window.try_enter(size):
             await self._enter_window(size, send_by, lane)
-        pending = PendingPublish.of(
-            self._loop,
-            lane,
-            correlation_id,
-            frame,
-            ack_policy,
-            patience,
-            send_by,
-            settle_by,
-            expected_offset,
-            quiet,
-        )
+        terms = PublishTerms(ack_policy, patience, settle_timeout, expected_offset, quiet)
+        pending = PendingPublish.of(self._loop, lane, terms, correlation_id, frame, send_by)
         if correlation_id in self._unsettled:
             self._window.leave(size)
             text = f"a message with correlation id {correlation_id!r} is in flight"
             raise DuplicateCorrelationId(text, stream=stream, partition=lane.partition)
-        self._register(pending, patience if timeout is None else min(patience, settle_by - now))
+        self._register(pending, patience if timeout is None else min(patience, latest_write))
         return pending
 
     def submit_plain(
@@ -199,51 +195,44 @@ class Publisher:
         # Asking for the running loop costs a system call before Python 3.12.
         if get_ident() != self._thread or not loop.is_running():
             return None
-        if partition is None and self._partitioner is None:
-            partition = 0
-        if (
-            type(value) is not bytes
-            or type(stream) is not str
-            or type(partition) is not int
-            or type(ack_policy) is not AckPolicy
-            or self._closed
-        ):
+        if partition is None:
+            partition = self._usual_partition
+        elif type(partition) is not int:
             return None
-        # Stream and partition were checked when the first message went there.
-        lane = self._lanes.known.get((stream, partition))
-        if lane is None:
+        if type(value) is not bytes or type(ack_policy) is not AckPolicy:
             return None
+        try:
+            # Stream and partition were checked when the first message went there.
+            lane = self._known[stream, partition]  # type: ignore[index] # None is not found
+        except (KeyError, TypeError):
+            return None
+        head, terms = lane.plain[ack_policy]
         self._id_count = count = self._id_count + 1
         correlation_id = f"{self._id_prefix}{count}"
-        frame = frame_publish_request(lane.heads[ack_policy], value, correlation_id)
+        frame = frame_publish_request(head, value, correlation_id)
         size = len(frame)
         if size > self._surely_sendable or not self._window.try_enter(size):
             return None
         pending = PendingPublish(loop=loop)  # as `PendingPublish.of` does it, without the call
         pending.lane = lane
+        pending.terms = terms
         pending.correlation_id = correlation_id
         pending.frame = frame
-        pending.policy = ack_policy
-        pending.ack_timeout = patience = self._ack_timeout
-        pending.send_by = send_by = loop.time() + self._publish_timeout
-        pending.settle_by = send_by + patience
-        pending.expected_offset = None
-        pending.quiet = False
+        pending.send_by = loop.time() + self._publish_timeout
         pending.session = None
-        pending.ack_by = 0.0
         session = lane.session
         if (
             lane.unsettled
             and lane.state is _OPEN
             and session is not None
-            and patience >= self._shortest_wait
+            and self._ack_timeout >= self._shortest_wait
         ):
             # As `_register`, where there is nothing to decide.
             self._unsettled[correlation_id] = pending
             lane.unsettled += 1
             session.submit(pending)
         else:
-            self._register(pending, patience)
+            self._register(pending, self._ack_timeout)
         return pending
 
     def _register(self, pending: PendingPublish, wait: float) -> None:
@@ -258,18 +247,16 @@ class Publisher:
             pending.cancel()  # whoever finds it in a queue passes over it
             raise
 
-    def _deadlines(
-        self, now: float, ack_timeout: Duration | None, timeout: Duration | None
+    def _timeouts(
+        self, ack_timeout: Duration | None, timeout: Duration | None
     ) -> tuple[float, float, float]:
-        """Seconds from the write to the ack, and loop times for the write and for everything."""
+        """Seconds from the write to the ack, to the latest write, and from then to the end."""
         patience = (
             self._ack_timeout if ack_timeout is None else timer_seconds(ack_timeout, "ack_timeout")
         )
         if timeout is None:
-            send_by = now + self._publish_timeout
-            return patience, send_by, send_by + patience
-        settle_by = now + timer_seconds(timeout, "timeout")
-        return patience, settle_by, settle_by
+            return patience, self._publish_timeout, patience
+        return patience, timer_seconds(timeout, "timeout"), 0.0
 
     def seconds_for(self, timeout: Duration | None, ack_timeout: Duration | None) -> float:
         """Return the seconds that a publish may take as a whole."""
@@ -390,6 +377,7 @@ class Publisher:
         Cancelling stops the waiting; the rest is failed all the same.
         """
         self._closed = True
+        self._known = {}  # so that `submit_plain` need not look whether it is closed
         try:
             async with asyncio.timeout(timeout):
                 await self._settle_all()

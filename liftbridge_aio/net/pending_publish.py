@@ -25,14 +25,33 @@ class PublishLaneState(enum.Enum):
     """The broker knows the partition: messages flow."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishTerms:
+    """What one message may share with others: how it is acked, and how long it may take."""
+
+    policy: AckPolicy
+    ack_timeout: float
+    """Seconds from the write to the ack."""
+    settle_timeout: float
+    """Seconds from the latest write to the latest end, whatever happens."""
+    expected_offset: int | None = None
+    quiet: bool = False
+    """Somebody else reports its failure, if it is the last word."""
+
+    @property
+    def acked(self) -> bool:
+        """Whether the server answers."""
+        return self.policy is not AckPolicy.NONE
+
+
 @dataclass(slots=True, eq=False)
 class PublishLane:
     """The way of one partition's messages through one session, in order."""
 
     stream: str
     partition: int
-    heads: tuple[bytes, ...]
-    """What its plain messages begin with, by ack policy; see `publish_head`."""
+    plain: tuple[tuple[bytes, PublishTerms], ...]
+    """By ack policy, what its plain messages begin with (`publish_head`), and their terms."""
     session: PublishSession | None = None
     state: PublishLaneState = PublishLaneState.UNPROVEN
     unsettled: int = 0
@@ -55,63 +74,49 @@ class PendingPublish(asyncio.Future[Ack | None]):
     """
 
     __slots__ = (
-        "ack_by",
-        "ack_timeout",
         "correlation_id",
-        "expected_offset",
         "frame",
         "lane",
-        "policy",
-        "quiet",
         "send_by",
         "session",
-        "settle_by",
+        "terms",
+        "written_at",
     )
 
     lane: PublishLane
+    terms: PublishTerms
     correlation_id: str
     frame: bytes
     """The request as it goes out, with the prefix of gRPC; empty once the message is settled."""
-    policy: AckPolicy
-    ack_timeout: float
-    """Seconds from the write."""
     send_by: float
     """Loop time until which it must be written."""
-    settle_by: float
-    """Loop time until which it must be settled, whatever happens."""
-    expected_offset: int | None
-    quiet: bool
-    """Somebody else reports its failure, if it is the last word."""
     session: PublishSession | None
     """The session over which it was written, if it was."""
-    ack_by: float
-    """Loop time until which the ack must come; set by the write."""
+    written_at: float
+    """The loop time of that, where there is a session."""
 
     @classmethod
     def of(
         cls,
         loop: asyncio.AbstractEventLoop,
         lane: PublishLane,
+        terms: PublishTerms,
         correlation_id: str,
         frame: bytes,
-        policy: AckPolicy,
-        ack_timeout: float,
         send_by: float,
-        settle_by: float,
-        expected_offset: int | None,
-        quiet: bool,
     ) -> PendingPublish:
         """Make one that is not written yet."""
         pending = cls(loop=loop)
         pending.lane = lane
+        pending.terms = terms
         pending.correlation_id = correlation_id
         pending.frame = frame
-        pending.policy = policy
-        pending.ack_timeout = ack_timeout
         pending.send_by = send_by
-        pending.settle_by = settle_by
-        pending.expected_offset = expected_offset
-        pending.quiet = quiet
         pending.session = None
-        pending.ack_by = 0.0
         return pending
+
+    @property
+    def answer_by(self) -> float:
+        """Loop time until which the answer must come to what is written."""
+        terms = self.terms
+        return min(self.written_at + terms.ack_timeout, self.send_by + terms.settle_timeout)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
-from .pending_publish import PendingPublish
+from liftbridge_aio.model import AckPolicy
+
+from .pending_publish import PendingPublish, PublishTerms
 
 _UNACKED_REMEMBERED: Final = 4096
 """How many messages with ack policy NONE are remembered, to name them when an error comes."""
@@ -22,6 +25,8 @@ class Barrier:
     passed: asyncio.Future[None]
     unacked_before: int = 0
     """Messages with ack policy NONE that were written before it."""
+    terms: ClassVar[PublishTerms] = PublishTerms(AckPolicy.NONE, math.inf, math.inf)
+    """Those of a message that is not acked, as it is not: it is refused."""
 
 
 @dataclass(slots=True)

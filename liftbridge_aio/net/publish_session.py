@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-import math
 import secrets
-from collections import deque
-from typing import Final, NoReturn
+from collections.abc import Sequence
+from typing import Final, NoReturn, cast
 
 import anyio
 
@@ -22,6 +21,7 @@ from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.telemetry import Retried
 from liftbridge_aio.wire.codec import (
     PublishRefusal,
+    decode_acks,
     decode_publish_responses,
     encode_publish_request,
 )
@@ -32,13 +32,12 @@ from .connection import Connection
 from .lane_exchange import LaneExchange
 from .link import Purpose, StreamExchange
 from .pending_publish import PendingPublish
+from .publish_batches import are_usual, count_that_fit, messages_of
 from .publish_proof import Barrier, Unacked
 from .session_owner import SessionOwner
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
-# Looked at for every message, and enums are slow to look into.
-_NO_ACK: Final = AckPolicy.NONE
 _OK: Final = AckError.OK
 _BATCH_MESSAGES: Final = 512
 _BATCH_BYTES: Final = 256 * 1024
@@ -69,7 +68,7 @@ class PublishSession:
     def __init__(self, address: str, connection: Connection, owner: SessionOwner) -> None:
         self.address = address
         self.state = SessionState.IDLE
-        self.outbox: deque[PendingPublish | Barrier] = deque()
+        self.outbox: list[PendingPublish | Barrier] = []
         self.in_flight = 0
         """Messages that are written and not answered."""
         self.stray_answers = 0
@@ -239,35 +238,28 @@ class PublishSession:
             max_bytes: the most that may be taken, prefixes included; None for a batch that may
                 have to wait.
         """
-        now = self._loop.time()
         batch: list[PendingPublish | Barrier] = []
-        outbox = self.outbox
-        limit = math.inf if max_bytes is None else max_bytes
-        size = written = 0
         room = min(_BATCH_MESSAGES, _MAX_WRITTEN_AHEAD - self.in_flight)
-        while outbox and len(batch) < room and size < _BATCH_BYTES:
-            item = outbox[0]
-            if isinstance(item, PendingPublish) and item.done():
-                # Not counted: a batch is empty only where nothing may be written.
-                del outbox[0]
-                self._tell_taken_back(item)
-                continue
-            size += len(item.frame)
-            if size > limit:
+        while room > 0 and not batch:
+            batch = self.outbox[:room]
+            del batch[count_that_fit(batch, _BATCH_BYTES, max_bytes) :]
+            if not batch:
                 break
-            del outbox[0]
-            if isinstance(item, PendingPublish):
-                item.ack_by = now + item.ack_timeout
-                item.session = self
-                if item.policy is _NO_ACK:
-                    self._sending.append(item)
-                else:
-                    written += 1
-            elif not self._mark(item):
-                continue
-            batch.append(item)
-        self.in_flight += written
+            del self.outbox[: len(batch)]
+            batch = self._marked(batch, self._loop.time())
         return batch
+
+    def _marked(
+        self, items: list[PendingPublish | Barrier], now: float
+    ) -> list[PendingPublish | Barrier]:
+        """Mark as written what is left to be written: some may have been given up."""
+        if are_usual(items):
+            for item in cast("list[PendingPublish]", items):  # a barrier is not acked
+                item.session = self
+                item.written_at = now
+            self.in_flight += len(items)
+            return items
+        return [item for item in items if self._mark(item, now)]
 
     def _tell_taken_back(self, pending: PendingPublish) -> None:
         # The owner may submit others, which must not be written before the batch is.
@@ -277,9 +269,20 @@ class PublishSession:
         finally:
             self._taking = False
 
-    def _mark(self, barrier: Barrier) -> bool:
-        barrier.unacked_before = self._unacked.written + len(self._sending)
-        return barrier.correlation_id in self._barriers
+    def _mark(self, item: PendingPublish | Barrier, now: float) -> bool:
+        if isinstance(item, Barrier):
+            item.unacked_before = self._unacked.written + len(self._sending)
+            return item.correlation_id in self._barriers
+        if item.done():
+            self._tell_taken_back(item)
+            return False
+        item.session = self
+        item.written_at = now
+        if item.terms.acked:
+            self.in_flight += 1
+        else:
+            self._sending.append(item)
+        return True
 
     def _settle_unacked(self) -> None:
         """Settle what was written with ack policy NONE."""
@@ -290,12 +293,12 @@ class PublishSession:
 
     def _not_written(self, rest: list[PendingPublish | Barrier]) -> None:
         """Put back what the connection broke before: it is certainly not stored."""
-        for item in reversed(rest):
+        for item in rest:
             if isinstance(item, PendingPublish):
                 item.session = None
-                if item.policy is not _NO_ACK:
+                if item.terms.acked:
                     self.in_flight -= 1
-            self.outbox.appendleft(item)
+        self.outbox[:0] = rest
         self._sending = [item for item in self._sending if item.session is self]
 
     # What comes from the server (`Receiver`)
@@ -308,12 +311,24 @@ class PublishSession:
     def received(self, messages: list[bytes]) -> None:
         """Match answers with what waits for them."""
         self._attempts = 0
-        unsettled = self._unsettled
+        acks = decode_acks(messages)
+        acked = None if acks is None else messages_of(acks, self._unsettled, self)
         try:
-            answers = decode_publish_responses(messages)
+            if acks is None:
+                self._take_answers(decode_publish_responses(messages))
+            elif acked is None:
+                self._take_answers(acks)
+            else:
+                self._acked(acked, acks)
         except MalformedData as error:
             self.ended(CallFailure(Code.INTERNAL, str(error), Reach.UNKNOWN))
             return
+        self._go_on()
+        if self._exchange is not None:
+            self._exchange.drained(sum(map(len, messages)) + PREFIX_BYTES * len(messages))
+
+    def _take_answers(self, answers: Sequence[Ack | PublishRefusal]) -> None:
+        unsettled = self._unsettled
         owner = self._owner
         acked: list[PendingPublish] = []
         acks: list[Ack] = []
@@ -333,13 +348,10 @@ class PublishSession:
                 self._left(pending)
                 owner.ack_failed(pending, answer)
             else:
-                pending.session = None
+                pending.session = None  # a second ack is unexpected
                 acked.append(pending)
                 acks.append(answer)
         self._acked(acked, acks)
-        self._go_on()
-        if self._exchange is not None:
-            self._exchange.drained(sum(map(len, messages)) + PREFIX_BYTES * len(messages))
 
     def _acked(
         self, messages: list[PendingPublish], acks: list[Ack]
@@ -351,7 +363,7 @@ class PublishSession:
 
     def _left(self, pending: PendingPublish) -> None:
         pending.session = None
-        if pending.policy is not _NO_ACK:
+        if pending.terms.acked:
             self.in_flight -= 1
 
     def ended(self, failure: CallFailure) -> None:

@@ -130,16 +130,24 @@ def decode_publish_response(data: bytes) -> Ack | PublishRefusal:
         raise MalformedData(text) from error
 
 
-def decode_publish_responses(datas: Sequence[bytes]) -> Sequence[Ack | PublishRefusal]:
-    """Read many PublishResponses.
+def decode_acks(datas: Sequence[bytes]) -> list[Ack] | None:
+    """Read many PublishResponses that all hold acks that say OK.
+
+    Returns:
+        None where they have to be read one by one, by `decode_publish_responses`.
+    """
+    if len(datas) < _MIN_ACKS_IN_COLUMNS:
+        return None
+    rows = ack_rows(datas)
+    return None if rows is None else Ack.received(rows, _rest_of_ack)
+
+
+def decode_publish_responses(datas: Sequence[bytes]) -> list[Ack | PublishRefusal]:
+    """Read PublishResponses of any kind.
 
     Raises:
         MalformedData: one of them is no PublishResponse; the text says which.
     """
-    if len(datas) >= _MIN_ACKS_IN_COLUMNS:
-        rows = ack_rows(datas)
-        if rows is not None:
-            return Ack.received(rows, _rest_of_ack)
     answers: list[Ack | PublishRefusal] = []
     for data in datas:
         try:

@@ -12,6 +12,7 @@ from liftbridge_aio.model import Ack, Message
 from liftbridge_aio.wire import columns
 from liftbridge_aio.wire.codec import (
     PublishRefusal,
+    decode_acks,
     decode_message,
     decode_messages,
     decode_publish_response,
@@ -72,6 +73,12 @@ def one_by_one(datas: Sequence[bytes]) -> list[Message]:
 
 def replies_one_by_one(datas: Sequence[bytes]) -> list[Ack | PublishRefusal]:
     return [decode_publish_response(data) for data in datas]
+
+
+def decode_answers(datas: Sequence[bytes]) -> Sequence[Ack | PublishRefusal]:
+    """Read answers as a session does."""
+    acks = decode_acks(datas)
+    return decode_publish_responses(datas) if acks is None else acks
 
 
 # Messages
@@ -219,7 +226,7 @@ def test_headers_belong_to_their_message(count: int, size: int) -> None:
 @pytest.mark.parametrize("policy", [0, 1, 9])
 def test_answers_are_read_as_one_by_one(count: int, policy: int) -> None:
     datas = [ack(offset, b"id%d" % offset, policy=policy) for offset in range(5, 5 + count)]
-    replies = decode_publish_responses(datas)
+    replies = decode_answers(datas)
     assert replies == replies_one_by_one(datas)
     assert [reply.correlation_id for reply in replies] == [f"id{n}" for n in range(5, 5 + count)]
 
@@ -233,7 +240,7 @@ def test_answers_of_all_kinds_keep_their_order() -> None:
         bytes_field(1, bytes_field(6, b"nack") + number_field(10, 1)),
         bytes_field(1, b"") + bytes_field(3, b"empty"),
     ]
-    replies = decode_publish_responses(datas)
+    replies = decode_answers(datas)
     assert replies == replies_one_by_one(datas)
     refusals = [reply for reply in replies[SOME:] if isinstance(reply, PublishRefusal)]
     assert [refusal.code for refusal in refusals] == [0, 5]
@@ -247,9 +254,9 @@ def test_random_answers_among_plain_ones(strange: list[bytes], place: int) -> No
         expected = replies_one_by_one(datas)
     except MalformedData:
         with pytest.raises(MalformedData, match="neither"):
-            decode_publish_responses(datas)
+            decode_answers(datas)
     else:
-        assert decode_publish_responses(datas) == expected
+        assert decode_answers(datas) == expected
 
 
 @given(st.integers(0, SOME - 1), st.data())
@@ -261,6 +268,6 @@ def test_an_answer_cut_off_among_others_is_named(place: int, draws: st.DataObjec
         expected = replies_one_by_one(datas)
     except MalformedData:
         with pytest.raises(MalformedData, match=rf"response {place} of {SOME}"):
-            decode_publish_responses(datas)
+            decode_answers(datas)
     else:
-        assert decode_publish_responses(datas) == expected
+        assert decode_answers(datas) == expected
