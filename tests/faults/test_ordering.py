@@ -99,9 +99,12 @@ async def test_a_short_ack_timeout_does_not_count_before_the_stream_is_known(
     options: Options, proxy: FaultProxy, direct: Client, stream_name: str
 ) -> None:
     """Messages that were refused are certainly not stored: their outcome is not unknown."""
-    async with Client(proxy.address, options=options(ack_timeout=0.2)) as client:
+    patience = 1.0
+    async with Client(proxy.address, options=options(ack_timeout=patience)) as client:
         futures = [await client.publish_async(stream_name, b"%d" % n) for n in range(100)]
-        await eventually(lambda: refusals(client, stream_name) >= 30)
+        now = asyncio.get_running_loop().time
+        began = now()
+        await eventually(lambda: now() > began + patience and refusals(client, stream_name) >= 30)
         await direct.create_stream(stream_name)
         assert len((await outcomes_of(futures, BOUND)).acked) == 100
         assert await numbers(direct, stream_name) == list(range(100))
