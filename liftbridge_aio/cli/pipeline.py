@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from cyclopts import App, Parameter, validators
 
 from liftbridge_aio.errors import UsageError
+from liftbridge_aio.options import ClientOptions
 
 from .arguments import DURATION_HELP, BadArgument, parse_duration
 from .connection import DEFAULT_CONNECTION, AsJson, Connection
@@ -128,6 +129,15 @@ async def archive(
     max_messages: Annotated[
         int, Parameter(validator=_AT_LEAST_ONE, help="The most messages that one batch takes.")
     ] = 500_000,
+    option: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            show_default=False,
+            help="name=value, an option of Spark's source, such as failOnDataLoss=false; may be"
+            " repeated.",
+        ),
+    ] = (),
     master: Master = "local[*]",
     as_json: AsJson = False,
     connection: Connection = DEFAULT_CONNECTION,
@@ -139,15 +149,15 @@ async def archive(
     cleanly after the batch under way is given up. With --follow that is the way to end it.
     """
     _check_installed()
-    plan = _archive_plan(streams, pattern, to, start, max_messages, connection)
+    plan = _archive_plan(streams, pattern, to, start, max_messages, option, connection)
     trigger = f"{max(1, round(parse_duration(every) * 1000))} milliseconds" if follow else None
     with stop_signals() as stop, _own_folder() as folder:
         # help must not wait for these
-        from liftbridge_aio.spark.archive import check_folder, start_archive  # noqa: PLC0415
+        from liftbridge_aio.spark.archive import check_plan, start_archive  # noqa: PLC0415
         from liftbridge_aio.spark.query_progress import ProgressCounter  # noqa: PLC0415
         from liftbridge_aio.spark.session_thread import SessionThread  # noqa: PLC0415
 
-        check_folder(plan.folder)
+        check_plan(plan)
         counter = ProgressCounter()
         say("starting Spark")
         async with SessionThread("archive", folder, master=master) as spark:
@@ -203,6 +213,7 @@ def _archive_plan(
     to: Path,
     start: str,
     max_messages: int,
+    option: tuple[str, ...],
     connection: Connection,
 ) -> ArchivePlan:
     from liftbridge_aio.spark.archive import ArchivePlan  # noqa: PLC0415 (help must not wait)
@@ -210,10 +221,13 @@ def _archive_plan(
     if bool(streams) == bool(pattern):
         message = "name the streams to archive, or a --pattern for their names"
         raise BadArgument(message)
-    connection.client()  # says what is wrong with the flags, in their own words
-    options = {}
-    if connection.timeout is not None:
-        options["liftbridge.call_timeout"] = str(parse_duration(connection.timeout))
+    options = _client_settings(connection.client().options)
+    for pair in option:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            message = f"{pair!r} is no option; write name=value"
+            raise BadArgument(message)
+        options[name] = value
     return ArchivePlan(
         servers=connection.servers,
         streams=streams,
@@ -223,6 +237,17 @@ def _archive_plan(
         max_messages=max_messages,
         options=options,
     )
+
+
+def _client_settings(options: ClientOptions) -> dict[str, str]:
+    """Hand on what flags and the environment say of the client, as options of Spark's source."""
+    default = ClientOptions()
+    settings = {}
+    for field in fields(ClientOptions):
+        value = getattr(options, field.name)
+        if value != getattr(default, field.name):
+            settings[f"liftbridge.{field.name}"] = str(value).lower()
+    return settings
 
 
 @asynccontextmanager

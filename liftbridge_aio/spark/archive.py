@@ -1,6 +1,7 @@
 """An archive: streams copied to Parquet files, for as long as one likes and from where it was left.
 
-Files lie in `stream=…/date=…/batch=N/`, the date being that of the message in UTC. Spark notes the
+Files lie in `stream=…/date=…/batch=N/`, the date being that of the message in UTC, whatever the
+time zone of the session. Spark notes the
 range of a batch before it runs it, so a batch that runs again after a crash has the same messages;
 it replaces its folders, and nothing is there twice. Where the archive stands is kept in its folder
 `_checkpoint`, which Spark and others pass over when they read Parquet.
@@ -8,6 +9,7 @@ it replaces its folders, and nothing is there twice. Where the archive stands is
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +17,36 @@ from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio.errors import UsageError
 
+from .errors import InvalidOption
+from .option_table import (
+    COLUMN_NAMES,
+    CONNECTION_NAMES,
+    ENDING_NAMES,
+    SELECTION_NAMES,
+    STARTING_NAMES,
+)
+from .options import ReadOptions
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT: Final = "_checkpoint"
 PARTITION_COLUMNS: Final = ("stream", "date", "batch")
+
+_STAGING: Final = ".spark-staging-*"
+"""Where Spark keeps the files of a batch until all of them are written."""
+_LIMIT_NAME: Final = "maxOffsetsPerTrigger"
+_OWN_NAMES: Final = (
+    *CONNECTION_NAMES,
+    *SELECTION_NAMES,
+    *STARTING_NAMES,
+    *ENDING_NAMES,
+    *COLUMN_NAMES,
+    _LIMIT_NAME,
+)
+"""Options of the source that a plan has words of its own for, or that make what an archive is."""
+_DATE: Final = f"date_from_unix_date(cast(timestampNanos div {86_400 * 10**9} as int))"
 
 
 class ArchiveBroken(UsageError):
@@ -38,7 +64,7 @@ class ArchivePlan:
         folder: where the archive is, or will be.
         start: `earliest` or `latest`: where a new archive begins; an old one goes on where it was.
         max_messages: the most that one batch takes.
-        options: further options of the source.
+        options: further options of the source, such as `failOnDataLoss`.
     """
 
     servers: str
@@ -48,6 +74,18 @@ class ArchivePlan:
     start: str = "earliest"
     max_messages: int = 500_000
     options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse options of the source that the rest of the plan makes.
+
+        Raises:
+            InvalidOption: there is one.
+        """
+        own = {name.lower() for name in _OWN_NAMES}
+        for name in self.options:
+            if name.lower() in own:
+                text = f"an archive sets the option {name} itself"
+                raise InvalidOption(text)
 
 
 def start_archive(
@@ -64,21 +102,14 @@ def start_archive(
     Raises:
         ArchiveBroken: the folder holds files of an archive whose checkpoint is gone: batches would
             be numbered anew and replace them.
+        InvalidOption: a name, the pattern or an option makes no sense.
+        OSError: the folder cannot be made.
     """
-    check_folder(plan.folder)
-    which = ("subscribePattern", plan.pattern) if plan.pattern else ("subscribe", _names(plan))
-    messages = (
-        spark.readStream.format("liftbridge")
-        .options(**plan.options)
-        .option("servers", plan.servers)
-        .option(*which)
-        .option("startingOffsets", plan.start)
-        .option("maxOffsetsPerTrigger", plan.max_messages)
-        .option("includeHeaders", "true")
-        .option("includeSubject", "true")
-        .option("includeTimestampNanos", "true")
-        .load()
-    )
+    check_plan(plan)
+    plan.folder.mkdir(parents=True, exist_ok=True)  # Spark's error would be a page of Java
+    for left in plan.folder.glob(_STAGING):  # of batches that were cut off
+        shutil.rmtree(left, ignore_errors=True)
+    messages = spark.readStream.format("liftbridge").options(**source_options(plan)).load()
     folder = str(plan.folder)
     writer = (
         messages.writeStream.foreachBatch(lambda batch, number: write_batch(batch, number, folder))
@@ -88,6 +119,19 @@ def start_archive(
     if every is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=every).start()
+
+
+def source_options(plan: ArchivePlan) -> dict[str, str]:
+    """Return the options with which the source reads what a plan archives."""
+    which = ("subscribePattern", plan.pattern) if plan.pattern else ("subscribe", _names(plan))
+    return {
+        **plan.options,
+        "servers": plan.servers,
+        which[0]: which[1],
+        "startingOffsets": plan.start,
+        _LIMIT_NAME: str(plan.max_messages),
+        **dict.fromkeys(COLUMN_NAMES, "true"),
+    }
 
 
 def write_batch(batch: DataFrame, number: int, folder: str) -> None:
@@ -102,7 +146,8 @@ def write_batch(batch: DataFrame, number: int, folder: str) -> None:
 
     rows = (
         batch.withColumnRenamed("topic", "stream")
-        .withColumn("date", f.to_date("timestamp"))
+        # By number: the date of a timestamp would be that of the session's time zone.
+        .withColumn("date", f.expr(_DATE))
         .withColumn("batch", f.lit(number))
         # Spark sorts by folder in any case; this way files keep the order of the log.
         .sortWithinPartitions(*PARTITION_COLUMNS, "partition", "offset")
@@ -115,14 +160,28 @@ def write_batch(batch: DataFrame, number: int, folder: str) -> None:
     )
 
 
+def check_plan(plan: ArchivePlan) -> None:
+    """Check what can be known before Spark runs and a server is asked.
+
+    Raises:
+        ArchiveBroken: see `start_archive`.
+        InvalidOption: see `start_archive`.
+    """
+    check_folder(plan.folder)
+    ReadOptions.parse(source_options(plan), streaming=True)
+
+
 def check_folder(folder: Path) -> None:
     """Check that an archive can begin, or go on, in a folder.
 
     Raises:
         ArchiveBroken: see `start_archive`.
     """
-    if (folder / CHECKPOINT / "offsets").is_dir():
+    if next((folder / CHECKPOINT / "offsets").glob("[0-9]*"), None) is not None:
         return
+    if folder.exists() and not folder.is_dir():
+        text = f"{folder} is no folder"
+        raise ArchiveBroken(text)
     files = next(folder.glob("stream=*"), None)
     if files is not None:
         text = (

@@ -17,6 +17,8 @@ import pytest
 
 from cli.conftest import COMMAND, Run, Start, environment
 from liftbridge_aio import Client, Record
+from liftbridge_aio.cli.connection import Connection
+from liftbridge_aio.cli.pipeline import _archive_plan
 from liftbridge_aio.cli.totals_checks import (
     Place,
     Total,
@@ -26,6 +28,8 @@ from liftbridge_aio.cli.totals_checks import (
     check_read,
     check_sum,
 )
+from liftbridge_aio.spark.archive import source_options
+from liftbridge_aio.spark.options import ReadOptions
 from liftbridge_aio.spark.write_id import TaskAttempt
 
 NINE = Place("2026-03-02T09:00+00:00", "Accra")
@@ -167,6 +171,39 @@ def test_an_archive_whose_checkpoint_is_gone_is_left_alone(run: Run, tmp_path: P
     (tmp_path / "stream=orders").mkdir()
     ended = run("pipeline", "archive", "orders", "--to", str(tmp_path), code=1)
     assert "without its folder _checkpoint" in ended.err
+
+
+def test_what_an_archive_cannot_do_is_said_before_spark_starts(run: Run, tmp_path: Path) -> None:
+    def refused(*words: str) -> str:
+        ended = run("pipeline", "archive", *words, "--to", str(tmp_path / "archive"), code=2)
+        assert "starting Spark" not in ended.err
+        return ended.err
+
+    assert "no regular expression" in refused("--pattern", "[")
+    assert "write name=value" in refused("orders", "--option", "failOnDataLoss")
+    assert "did you mean failOnDataLoss?" in refused("orders", "--option", "failOnDataLos=false")
+    assert "sets the option stream itself" in refused("orders", "--option", "stream=sales")
+    assert not (tmp_path / "archive").exists()
+
+
+def test_an_archive_talks_to_the_servers_as_flags_and_environment_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LIFTBRIDGE_MAX_RECEIVE_BYTES", "1000000")
+    monkeypatch.setenv("LIFTBRIDGE_DATA_LANE", "0")
+    plan = _archive_plan(
+        ("orders",),
+        None,
+        Path("archive"),
+        "earliest",
+        1000,
+        ("readTimeout=5",),
+        Connection(servers="a:1", timeout="3s"),
+    )
+    client = ReadOptions.parse(source_options(plan), streaming=True).connection.client_options()
+    assert client.max_receive_bytes == 1_000_000
+    assert (client.data_lane, client.call_timeout) == (False, 3.0)
+    assert plan.options["readTimeout"] == "5"
 
 
 def test_without_pyspark_the_command_says_what_to_install(tmp_path: Path) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 
+import liftbridge_aio
 from liftbridge_aio import Record
 from liftbridge_aio.spark.archive import (
     CHECKPOINT,
@@ -17,12 +23,17 @@ from liftbridge_aio.spark.archive import (
     ArchivePlan,
     check_folder,
     start_archive,
+    write_batch,
 )
+from liftbridge_aio.spark.errors import InvalidOption
+from spark.broker_thread import BrokerThread
+from spark.conftest import QUICK_JVM
 from spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ARCHIVE = (sys.executable, "-m", "liftbridge_aio", "pipeline", "archive")
 STOP = 60
 """Seconds after which a query has failed."""
 
@@ -36,13 +47,19 @@ def archive(tmp_path: Path) -> Path:
 def run(spark: SparkSession, log: LogClient, archive: Path) -> Callable[..., None]:
     """Archives streams up to now."""
 
-    def run(*streams: str, pattern: str | None = None, max_messages: int = 500_000) -> None:
+    def run(
+        *streams: str,
+        pattern: str | None = None,
+        max_messages: int = 500_000,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
         plan = ArchivePlan(
             servers=log.address,
             streams=streams,
             pattern=pattern,
             folder=archive,
             max_messages=max_messages,
+            options=options or {},
         )
         query = start_archive(spark, plan)
         assert query.awaitTermination(STOP)
@@ -115,10 +132,71 @@ def test_a_batch_that_runs_again_replaces_what_it_wrote(
     commits = archive / CHECKPOINT / "commits"
     for file in (commits / "1", commits / ".1.crc"):  # as if it had ended before it noted this
         file.unlink(missing_ok=True)
+    [second] = archive.glob("stream=*/date=*/batch=1")
+    [written] = second.glob("*.parquet")
+    written.with_name("part-of-it.parquet").write_bytes(written.read_bytes()[:100])
+    (archive / ".spark-staging-1" / "stream=s").mkdir(parents=True)
     log.publish(stream_name, [b"x"] * 7)
+    assert cut_off(archive) == {1}
     run(stream_name)
     assert offsets(archive) == each_once(stream_name, 27)
     assert batches(archive) == {0, 1, 2}
+    assert not list(archive.glob(".spark-staging-*"))
+
+
+def cut_off(archive: Path) -> set[int]:
+    """The batches that Spark began and did not end."""
+    begun, ended = (
+        {int(file.name) for file in (archive / CHECKPOINT / name).glob("[0-9]*")}
+        for name in ("offsets", "commits")
+    )
+    return begun - ended
+
+
+BY_HAND = pytest.mark.skipif(
+    "LIFTBRIDGE_BY_HAND" not in os.environ,
+    reason="starts Spark twice; run it by hand with LIFTBRIDGE_BY_HAND=1",
+)
+KILLED = {
+    "rows_are_written": ".spark-staging-*/**/*.parquet",
+    "folders_are_replaced": "stream=*/date=*/batch=1",
+}
+"""What is there when it happens, of the second batch."""
+
+
+@BY_HAND
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("there", KILLED.values(), ids=KILLED)
+def test_an_archive_killed_in_the_middle_of_a_batch_holds_each_message_once(
+    own_broker: BrokerThread, archive: Path, there: str
+) -> None:
+    names = [f"orders-{number:02}" for number in range(40)]
+    with LogClient(own_broker.address) as log:
+        for name in names:
+            log.create(name, partitions=2)
+            for partition in (0, 1):
+                log.publish(name, [b"x"] * 30, partition=partition)
+    flags = ("--to", str(archive), "--servers", own_broker.address, "--max-messages", "800")
+    command = [*ARCHIVE, *names, *flags, "--master", "local[1]"]
+    root = str(Path(liftbridge_aio.__file__).parent.parent)
+    variables = {**os.environ, "PYTHONPATH": root, "JAVA_TOOL_OPTIONS": QUICK_JVM}
+    process = subprocess.Popen(
+        command, env=variables, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        second = archive / CHECKPOINT / "offsets" / "1"
+        while not (second.exists() and next(archive.glob(there), None)):
+            assert process.poll() is None
+            time.sleep(0.001)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # its Java process too
+        process.wait(STOP)
+    assert cut_off(archive) == {1}
+    subprocess.run(command, env=variables, check=True, timeout=200)
+    assert offsets(archive) == sum((each_once(name, 30, 30) for name in names), Counter())
+    assert batches(archive) == {0, 1, 2}
+    assert not list(archive.glob(".spark-staging-*"))
 
 
 def test_streams_of_a_pattern_lie_side_by_side(
@@ -137,4 +215,40 @@ def test_an_archive_without_its_checkpoint_is_not_begun_anew(archive: Path) -> N
     with pytest.raises(ArchiveBroken, match=f"stream=orders, without its folder {CHECKPOINT}"):
         check_folder(archive)
     (archive / CHECKPOINT / "offsets").mkdir(parents=True)
+    with pytest.raises(ArchiveBroken, match="stream=orders"):
+        check_folder(archive)
+    (archive / CHECKPOINT / "offsets" / "0").touch()
     check_folder(archive)
+
+
+def test_a_file_is_no_archive(archive: Path) -> None:
+    archive.touch()
+    with pytest.raises(ArchiveBroken, match="is no folder"):
+        check_folder(archive)
+
+
+def test_an_option_that_the_archive_sets_itself_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="an archive sets the option StartingOffsets itself"):
+        ArchivePlan(
+            servers="a:1", streams=("s",), folder=Path("a"), options={"StartingOffsets": "latest"}
+        )
+
+
+def test_dates_are_those_of_utc_whatever_the_time_zone_of_the_session(
+    spark: SparkSession, archive: Path
+) -> None:
+    midnight = 1_767_225_600 * 10**9  # 2026-01-01T00:00:00Z
+    times = [midnight - 1, midnight, midnight + 86_400 * 10**9 - 1]
+    rows = [("s", nanos, nanos // 1000, 0, number) for number, nanos in enumerate(times)]
+    frame = spark.createDataFrame(
+        rows, "topic string, timestampNanos bigint, micros bigint, partition int, offset bigint"
+    ).selectExpr("*", "timestamp_micros(micros) as timestamp")
+    for zone in ("Pacific/Auckland", "America/Los_Angeles"):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            write_batch(frame, 0, str(archive))
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+        dates = Counter(file.parts[-3] for file in archive.glob("stream=s/*/batch=0/*.parquet"))
+        assert set(dates) == {"date=2025-12-31", "date=2026-01-01"}
+        assert offsets(archive) == each_once("s", 3)
