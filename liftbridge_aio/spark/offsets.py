@@ -24,6 +24,8 @@ EARLIEST_OFFSET: Final = -2
 
 _CREATED: Final = "created"
 """Stands beside the numbers of a stream's partitions."""
+BEGAN: Final = "began"
+"""The same; see `first_batch`."""
 
 
 class StreamPartition(NamedTuple):
@@ -218,7 +220,7 @@ def _flat_offsets(nested: Any, *, lowest: int | None = 0) -> dict[StreamPartitio
         if not stream:
             raise ValueError("a stream has no name")
         for written, offset in _entries(partitions, f"stream {stream!r}"):
-            if written == _CREATED:
+            if written in {_CREATED, BEGAN}:
                 continue
             place = StreamPartition(stream, _partition_number(written, stream))
             if place in flat:

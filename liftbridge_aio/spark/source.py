@@ -30,6 +30,7 @@ from pyspark.sql.types import StructType
 from .batch_planning import plan_batch
 from .driver import ask
 from .errors import InvalidColumns
+from .first_batch import end_of_first_batch, start_of_batch
 from .offsets import OffsetRange, Offsets
 from .options import ExtraColumns, ReadOptions, WriteOptions
 from .range_reader import ReadTask, read_range
@@ -135,21 +136,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._initial: Offsets | None = None
         self._target: Offsets | None = None
         self._available: Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Find out where a new query starts."""
+        """Find out where a new query starts; Spark asks twice, and gets the same answer."""
         options = self._options
-        return ask(options, lambda client: initial_position(client, options)).to_dict()
+        if self._initial is None:
+            self._initial = ask(options, lambda client: initial_position(client, options))
+        return self._initial.to_dict()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Find out where the next micro-batch ends; `start` itself where there is nothing new."""
         options, target, limits = self._options, self._target, self._limits(limit)
         position = Offsets.from_checkpoint(start)
-        step = ask(options, lambda client: next_step(client, options, position, limits, target))
+        step = ask(
+            options, lambda client: next_step(client, options, position, limits, target), position
+        )
         self._available = step.available
-        return start if step.end == position else step.end.to_dict()
+        if step.end == position:
+            return start
+        if position == self._initial:
+            return end_of_first_batch(position, step.end)
+        return step.end.to_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of a micro-batch: offsets, else bytes, else none."""
@@ -172,8 +182,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Make tasks of a micro-batch."""
         options = self._options
-        begin, stop = Offsets.from_checkpoint(start), Offsets.from_checkpoint(end)
-        ranges = ask(options, lambda client: planned_ranges(client, options, begin, stop))
+        begin, stop = start_of_batch(start, end), Offsets.from_checkpoint(end)
+        ranges = ask(options, lambda client: planned_ranges(client, options, begin, stop), begin)
         return _tasks(options, ranges, stop.created, streaming=True)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -209,7 +219,9 @@ def _tasks(
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
-    return [InputPartition(ReadTask(piece, created[piece.stream], streaming)) for piece in pieces]
+    return [
+        InputPartition(ReadTask(piece, created.get(piece.stream, 0), streaming)) for piece in pieces
+    ]
 
 
 def _read(partition: InputPartition, options: ReadOptions) -> Iterator[pa.RecordBatch]:

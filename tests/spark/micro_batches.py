@@ -33,7 +33,8 @@ class MicroBatches:
     """
 
     def __init__(self, servers: str, **options: str) -> None:
-        self.options = {"servers": servers, **options}
+        # What is not there shall be missed soon.
+        self.options = {"servers": servers, "liftbridge.notFoundTimeout": "0.2", **options}
         self.offsets: list[str] = []
         """The checkpoint: where it began, and where each batch ended."""
         self.reader = self._made()
@@ -75,10 +76,10 @@ class MicroBatches:
         return sorted(rows)
 
     def where(self) -> Mapping[str, Any]:
-        """Where it stands: the offsets by stream and partition, without creation times."""
+        """Where it stands: the offsets by stream and partition, and nothing else."""
         nested = json.loads(self.offsets[-1])
         return {
-            stream: {number: offset for number, offset in parts.items() if number != "created"}
+            stream: {number: offset for number, offset in parts.items() if number.isdecimal()}
             for stream, parts in nested.items()
         }
 
