@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from liftbridge_aio.client import Client
+from liftbridge_aio.errors import NotFound
 from liftbridge_aio.model import Message, StartAt, StopAt
+from liftbridge_aio.options import timer_seconds
 
 from .data_loss import LogState
 from .offsets import StreamPartition
@@ -21,6 +23,9 @@ T = TypeVar("T")
 
 _AT_ONCE: Final = 64
 """Partitions that are asked about at the same time."""
+_BETWEEN_LOOKS: Final = 0.1
+"""Seconds between two looks for a stream that should be there. A server that was started again
+answers before it remembers its streams: v1.9.0 knows none for about two seconds."""
 _SILENCE: Final = 3.0
 """Seconds without a message after which a log that should have one counts as emptied: servers do
 not say so, and send the first message of any other within milliseconds."""
@@ -40,26 +45,40 @@ class Survey:
     """When each was created, in Unix nanoseconds: tells a stream from a later one of its name."""
 
 
-async def survey(client: Client, selection: Selection, known: Iterable[str] = ()) -> Survey:
+async def survey(
+    client: Client, selection: Selection, known: Collection[str] | None = None
+) -> Survey:
     """Ask which of the selected streams exist. Cancelling abandons the call.
+
+    Streams that should exist are asked for again for `not_found_timeout` seconds.
 
     Args:
         client: connected.
         selection: what is read; a pattern asks about every stream there is.
-        known: streams to ask about beside.
+        known: streams that exist as far as anybody knows, to ask about beside. None: nobody knows,
+            so those that the selection names should exist, and any stream at all for a pattern.
 
     Raises:
         LiftbridgeError: no server answered.
     """
     match selection:
         case Pattern():
-            names = None
-        case Streams(names=selected):
-            names = sorted({*selected, *known})
+            named = None
+        case Streams(names=streams):
+            named = frozenset(streams)
         case Assigned(places=places):
-            names = sorted({*known, *(place.stream for place in places)})
-    streams = (await client.fetch_metadata(names)).streams
-    asked = streams if names is None else {name: streams[name] for name in names if name in streams}
+            named = frozenset(place.stream for place in places)
+    names = None if named is None else sorted(named.union(known or ()))
+    expected = named if known is None else frozenset(known)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timer_seconds(client.options.not_found_timeout)
+    while True:
+        found = (await client.fetch_metadata(names)).streams
+        complete = bool(found) if expected is None else expected <= found.keys()
+        if complete or loop.time() >= deadline:
+            break
+        await asyncio.sleep(_BETWEEN_LOOKS)
+    asked = found if names is None else {name: found[name] for name in names if name in found}
     return Survey(
         {name: len(info.partitions) for name, info in asked.items()},
         {name: info.creation_timestamp for name, info in asked.items()},
@@ -74,12 +93,22 @@ async def log_states(
     Where the logs begin is not asked: `earliest` is 0.
 
     Raises:
-        LiftbridgeError: a leader could not be reached, or knows no such partition.
+        NotFound: a server said for `not_found_timeout` seconds that there is no such partition.
+        LiftbridgeError: a leader could not be reached.
     """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timer_seconds(client.options.not_found_timeout)
 
     async def state_of(place: StreamPartition) -> LogState:
-        state = await client.fetch_partition_metadata(*place)
-        return LogState(0, state.high_watermark + 1, state.newest_offset + 1)
+        while True:
+            try:
+                state = await client.fetch_partition_metadata(*place)
+            except NotFound:
+                if loop.time() >= deadline:
+                    raise
+                await asyncio.sleep(_BETWEEN_LOOKS)
+            else:
+                return LogState(0, state.high_watermark + 1, state.newest_offset + 1)
 
     return await _for_each(places, state_of)
 
@@ -216,9 +245,7 @@ async def first_messages(
         except TimeoutError:
             if not silence.expired():
                 raise
-            await client.fetch_partition_metadata(
-                *place
-            )  # raises where the silence is the leader's
+            await log_states(client, [place])  # raises where the silence is the leader's
     return found[:most]
 
 

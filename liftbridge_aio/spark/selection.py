@@ -96,3 +96,14 @@ def existing(selection: Selection, counts: Mapping[str, int]) -> Selection:
             )
         case Pattern():
             return selection
+
+
+def described(selection: Selection) -> str:
+    """Name what is read, for messages."""
+    match selection:
+        case Streams(names):
+            return ", ".join(names)
+        case Assigned(places):
+            return ", ".join(map(str, places))
+        case Pattern(regex):
+            return f"streams like {regex!r}"

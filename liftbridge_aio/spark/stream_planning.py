@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from liftbridge_aio.client import Client
 
@@ -16,7 +16,6 @@ from .admission import admit, offsets_within, stricter
 from .data_loss import (
     Finding,
     LogState,
-    Loss,
     judge_position,
     judge_range,
     judge_streams,
@@ -107,7 +106,7 @@ async def next_step(
     found = await survey(client, options.selection, start.streams)
     places = _still_selected(options, start, found)
     states = await log_states(client, places)
-    begin = _begin(options, start, found, states)
+    begin = goes_on_at(options, start, found, states)
     available = Offsets({place: state.end for place, state in states.items()}, found.created)
     limit = stricter(limits.offsets, await _offsets_of(client, limits.size, begin, available))
     end = admit(begin, available, max_offsets=limit, target=target)
@@ -130,7 +129,7 @@ async def planned_ranges(
     ranges = start.ranges_to(end)
     if not ranges:
         return ranges
-    found = await survey(client, options.selection, end.streams)
+    found = await survey(client, options.selection, {one.stream for one in ranges})
     _tell(judge_streams(end.only(one.place for one in ranges), found.counts), options)
     there = [one for one in ranges if one.partition < found.counts.get(one.stream, 0)]
     anew = end.recreated(found.created)
@@ -148,24 +147,26 @@ def _still_selected(options: ReadOptions, start: Offsets, found: Survey) -> list
     return selection.partitions(found.counts) if options.fail_on_data_loss else places
 
 
-def _begin(
+def goes_on_at(
     options: ReadOptions,
     start: Offsets,
     found: Survey,
     states: Mapping[StreamPartition, LogState],
 ) -> Offsets:
-    """Say where reading goes on: at `start`, unless what was there is gone and that is accepted."""
+    """Say where reading goes on: at `start`, unless what was there is gone and that is accepted.
+
+    Partitions without a state are left out: they are gone, too.
+
+    Raises:
+        DataLoss: a stream was created again, or its log ends before `start`, and that must not be.
+    """
     begin = start.only(states)
     anew = begin.recreated(found.created)
-    findings: list[Finding] = []
-    for place, position in begin.items():
-        state = states[place]
-        finding = judge_position(place, position, state, recreated=place.stream in anew)
-        if finding is not None and finding.loss is Loss.SHORTER:
-            # Offsets behind the end come again, for messages that nobody has read.
-            finding = replace(finding, resume_at=state.end)
-        if finding is not None:
-            findings.append(finding)
+    judged = [
+        judge_position(place, position, states[place], recreated=place.stream in anew)
+        for place, position in begin.items()
+    ]
+    findings = [finding for finding in judged if finding]
     _tell(findings, options)
     return begin.changed({finding.place: finding.resume_at or 0 for finding in findings})
 

@@ -37,7 +37,7 @@ def test_a_survey_finds_what_is_selected(log: LogClient, stream_name: str) -> No
         assert {name: everything.counts[name] for name in names} == names
         partly = await survey(client, Assigned((StreamPartition(f"{stream_name}-b", 0),)), names)
         assert partly == found
-        lacking = await survey(client, Streams((f"{stream_name}-a", f"{stream_name}-c")))
+        lacking = await survey(client, Streams((f"{stream_name}-a", f"{stream_name}-c")), ())
         assert lacking.counts == {f"{stream_name}-a": 2}
         with pytest.raises(StreamMissing, match=f"{stream_name}-c"):
             Streams((f"{stream_name}-c",)).partitions(lacking.counts)

@@ -228,7 +228,7 @@ def test_offsets_that_the_log_does_not_have_are_refused(spark_broker: str, fille
 
 def test_a_stream_that_does_not_exist_is_named(spark_broker: str, stream_name: str) -> None:
     with pytest.raises(StreamMissing, match=stream_name) as caught:
-        ranges(spark_broker, stream=stream_name)
+        ranges(spark_broker, stream=stream_name, **{"liftbridge.notFoundTimeout": "0.2"})
     assert "create it first" in str(caught.value)
 
 

@@ -141,7 +141,8 @@ def test_spark_tells_which_stream_was_deleted_under_a_query(
     log.create(stream_name)
     log.publish(stream_name, numbers(0, 3))
     sink = Collected()
-    options = {"servers": spark_broker, "stream": stream_name, **EARLIEST}
+    soon = {"liftbridge.notFoundTimeout": "0.2"}
+    options = {"servers": spark_broker, "stream": stream_name, **soon, **EARLIEST}
     query = start(spark, sink, checkpoint, {"processingTime": "0 seconds"}, **options)
     wait(lambda: sink.values == [0, 1, 2])
     log.delete(stream_name)

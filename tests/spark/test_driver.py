@@ -1,0 +1,142 @@
+"""How the driver asks servers: with patience, and with texts that say what it was about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from liftbridge_aio import Client, ClientOptions
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.spark.connection import close_connections
+from liftbridge_aio.spark.data_loss import LogState
+from liftbridge_aio.spark.driver import ask
+from liftbridge_aio.spark.errors import DataLoss, ServersUnreachable, StreamMissing
+from liftbridge_aio.spark.log_ends import Survey, log_states, survey
+from liftbridge_aio.spark.offsets import Offsets, StreamPartition
+from liftbridge_aio.spark.options import ReadOptions
+from liftbridge_aio.spark.selection import Assigned, Pattern, Selection, Streams
+from liftbridge_aio.spark.stream_planning import goes_on_at
+from servers.ports import free_ports
+from spark.log_client import LogClient
+
+
+@pytest.fixture(autouse=True)
+def _no_connections_left() -> Iterator[None]:
+    yield
+    close_connections()
+
+
+def options(servers: str, **given: str) -> ReadOptions:
+    return ReadOptions.parse({"servers": servers, **given}, streaming=True)
+
+
+# Streams that a server does not know yet, as after its start
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[EmbeddedBroker]:
+    async with EmbeddedBroker(cursors_partitions=0) as one:  # no stream of its own
+        yield one
+
+
+@pytest.fixture
+async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
+    async with Client(broker.address, options=ClientOptions(not_found_timeout=20)) as one:
+        yield one
+
+
+@pytest.mark.parametrize("kind", ["stream", "pattern", "partition", "known"])
+async def test_a_stream_that_the_server_does_not_know_yet_is_waited_for(
+    broker: EmbeddedBroker, client: Client, stream_name: str, kind: str
+) -> None:
+    selections: dict[str, Selection] = {
+        "stream": Streams((stream_name,)),
+        "pattern": Pattern(".*"),
+        "partition": Assigned((StreamPartition(stream_name, 0),)),
+        "known": Pattern("another"),
+    }
+    known = [stream_name] if kind == "known" else None
+    looks = broker.faults.delay("FetchMetadata", 0, times=None)
+    async with asyncio.TaskGroup() as tasks:
+        looking = tasks.create_task(survey(client, selections[kind], known))
+        await looks.wait(2)
+        await client.create_stream(stream_name)
+    assert looking.result().counts[stream_name] == 1
+
+
+async def test_a_partition_that_its_leader_does_not_know_yet_is_waited_for(
+    broker: EmbeddedBroker, client: Client, stream_name: str
+) -> None:
+    place = StreamPartition(stream_name, 0)
+    looks = broker.faults.delay("FetchMetadata", 0, times=None)
+    async with asyncio.TaskGroup() as tasks:
+        looking = tasks.create_task(log_states(client, [place]))
+        await looks.wait(2)
+        await client.create_stream(stream_name)
+    assert looking.result() == {place: LogState(0, 0, 0)}
+
+
+async def test_a_stream_that_nobody_misses_is_not_waited_for(
+    client: Client, stream_name: str
+) -> None:
+    async with asyncio.timeout(10):
+        assert (await survey(client, Streams((stream_name,)), ())).counts == {}
+
+
+def test_a_partition_that_stays_unknown_is_told_with_the_place(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name)
+    place = StreamPartition(stream_name, 4)
+    how = options(spark_broker, stream=stream_name, **{"liftbridge.notFoundTimeout": "0.1"})
+    with pytest.raises(StreamMissing) as caught:
+        ask(how, lambda client: log_states(client, [place]), Offsets({place: 7}))
+    assert f"stream={stream_name!r}, partition=4, offset=7" in str(caught.value)
+
+
+# Servers that are away
+
+
+def test_a_server_that_is_away_is_told_with_what_it_was_asked_about() -> None:
+    servers = f"127.0.0.1:{free_ports(1)[0]}"
+    quick = {"liftbridge.callTimeout": "0.2", "readTimeout": "0.2"}
+
+    def text(position: Offsets | None, **selected: str) -> str:
+        with pytest.raises(ServersUnreachable) as caught:
+            ask(
+                options(servers, **quick, **selected),
+                lambda client: client.fetch_metadata(),
+                position,
+            )
+        return str(caught.value)
+
+    assert "what to read of orders, totals)" in text(None, subscribe="orders,totals")
+    assert "what to read of streams like 'or.*')" in text(None, subscribePattern="or.*")
+    assert "what to read of orders/2)" in text(None, assign='{"orders":[2]}')
+    position = Offsets({("orders", number): 10 * number for number in range(5)})
+    told = text(position, stream="orders")
+    assert (
+        "orders/0 from offset 0, orders/1 from offset 10, orders/2 from offset 20 and 2 more"
+        in (told)
+    )
+    assert servers in told
+    assert "readTimeout" in told
+
+
+# Logs that became shorter
+
+
+def test_a_query_goes_on_behind_what_a_shorter_log_has_stored() -> None:
+    """What is stored and not committed yet may have been read: a new leader does not know."""
+    place = StreamPartition("orders", 0)
+    start, found = Offsets({place: 10}), Survey({"orders": 1}, {})
+    strict = options("h:1", stream="orders")
+    lenient = options("h:1", stream="orders", failOnDataLoss="false")
+    shorter = {place: LogState(0, 5, 7)}
+    with pytest.raises(DataLoss, match="goes on at offset 7"):
+        goes_on_at(strict, start, found, shorter)
+    assert goes_on_at(lenient, start, found, shorter) == Offsets({place: 7})
+    for lagging in (LogState(0, 5, 10), LogState(0, 5, 12)):
+        assert goes_on_at(strict, start, found, {place: lagging}) == start
