@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, fields
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from liftbridge_aio.spark.archive import ArchivePlan
+    from liftbridge_aio.spark.process_warnings import WarningsInLog
     from liftbridge_aio.spark.query_progress import ProgressCounter
     from liftbridge_aio.spark.session_thread import SessionThread
 
@@ -153,19 +155,22 @@ async def archive(
     trigger = f"{max(1, round(parse_duration(every) * 1000))} milliseconds" if follow else None
     with stop_signals() as stop, _own_folder() as folder:
         # help must not wait for these
-        from liftbridge_aio.spark.archive import check_plan, start_archive  # noqa: PLC0415
+        from liftbridge_aio.spark.archive import start_archive  # noqa: PLC0415
+        from liftbridge_aio.spark.process_warnings import WarningsInLog  # noqa: PLC0415
         from liftbridge_aio.spark.query_progress import ProgressCounter  # noqa: PLC0415
         from liftbridge_aio.spark.session_thread import SessionThread  # noqa: PLC0415
 
-        check_plan(plan)
+        _check(plan)
         counter = ProgressCounter()
+        warnings_told = WarningsInLog(folder / "spark.log")
         say("starting Spark")
         async with SessionThread("archive", folder, master=master) as spark:
             query = await spark.call(lambda session: start_archive(session, plan, every=trigger))
             say(f"archiving to {plan.folder}")
             async with _stopped_at_the_end(spark, query):
-                ended = await _attend(spark, query, counter, stop)
+                ended = await _attend(spark, query, counter, warnings_told, stop)
             await spark.call(lambda _: counter.update(query))
+        _warn(warnings_told)
     done = counter.total
     if as_json:
         write_json(
@@ -239,6 +244,24 @@ def _archive_plan(
     )
 
 
+def _check(plan: ArchivePlan) -> None:
+    """Say what is wrong with a plan before Spark is started."""
+    from liftbridge_aio.spark.archive import check_plan  # noqa: PLC0415 (help must not wait)
+    from liftbridge_aio.spark.option_table import UnknownOption  # noqa: PLC0415
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnknownOption)  # on this command line it is a mistake
+        try:
+            check_plan(plan)
+        except UnknownOption as unknown:
+            raise BadArgument(str(unknown)) from None
+
+
+def _warn(found: WarningsInLog) -> None:
+    for text in found.new():
+        say(f"warning: {text}")
+
+
 def _client_settings(options: ClientOptions) -> dict[str, str]:
     """Hand on what flags and the environment say of the client, as options of Spark's source."""
     default = ClientOptions()
@@ -259,7 +282,11 @@ async def _stopped_at_the_end(spark: SessionThread, query: StreamingQuery) -> As
 
 
 async def _attend(
-    spark: SessionThread, query: StreamingQuery, counter: ProgressCounter, stop: asyncio.Event
+    spark: SessionThread,
+    query: StreamingQuery,
+    counter: ProgressCounter,
+    warnings_told: WarningsInLog,
+    stop: asyncio.Event,
 ) -> bool:
     """Wait for the end of a query or for `stop`, and tell how far it is; whether it ended."""
     told = time.monotonic()
@@ -267,6 +294,7 @@ async def _attend(
     while not stop.is_set():
         active: bool = await spark.call(lambda _: query.isActive)
         await spark.call(lambda _: counter.update(query))
+        _warn(warnings_told)
         if not active:
             return True
         rows = counter.total.rows_read

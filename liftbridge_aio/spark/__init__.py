@@ -13,11 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .errors import SparkSourceError
+from .process_warnings import tell_unheard_warnings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["SparkSourceError", "register"]
+
+tell_unheard_warnings()  # here, as every process of Spark that runs anything of ours imports this
 
 
 def register(spark: SparkSession) -> None:

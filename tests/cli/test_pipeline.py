@@ -182,6 +182,7 @@ def test_what_an_archive_cannot_do_is_said_before_spark_starts(run: Run, tmp_pat
     assert "no regular expression" in refused("--pattern", "[")
     assert "write name=value" in refused("orders", "--option", "failOnDataLoss")
     assert "did you mean failOnDataLoss?" in refused("orders", "--option", "failOnDataLos=false")
+    assert "does not know the option depth" in refused("orders", "--option", "depth=3")
     assert "sets the option stream itself" in refused("orders", "--option", "stream=sales")
     assert not (tmp_path / "archive").exists()
 
