@@ -23,9 +23,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from .batch_publisher import PartitionWritten
-from .errors import InvalidOption
+from .errors import InvalidOption, SparkSourceError
 from .options import WriteOptions
-from .row_columns import row_columns
+from .row_columns import RowColumns, row_columns
 from .task_write import TaskWrite
 from .write_id import TaskAttempt
 
@@ -71,14 +71,14 @@ class BatchSink(DataSourceArrowWriter):
             error.hint = "use mode('append')"
             raise error
         self._options = options
-        self._columns = row_columns(schema.fields, stream=options.stream)
+        self._columns = _columns(schema, options)
         self._job = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish the rows of a task; returns once each of them is acked."""
         context = _task_context()
         attempt = _attempt(context, query=self._job, batch=0)
-        return _write(iterator, TaskWrite(attempt, self._options, self._columns), attempt)
+        return _write(iterator, attempt, self._options, self._columns)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Tell what was written: the rows are visible since they were published."""
@@ -100,7 +100,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:  # noqa: ARG002 - a log keeps the older results too
         self._options = options
-        self._columns = row_columns(schema.fields, stream=options.stream)
+        self._columns = _columns(schema, options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish the rows of a task; returns once each of them is acked."""
@@ -110,7 +110,7 @@ class StreamSink(DataSourceStreamArrowWriter):
             query=context.getLocalProperty("sql.streaming.queryId") or "",
             batch=int(context.getLocalProperty("streaming.sql.batchId") or -1),
         )
-        return _write(iterator, TaskWrite(attempt, self._options, self._columns), attempt)
+        return _write(iterator, attempt, self._options, self._columns)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Settle a batch whose tasks have all written their rows; Spark may call it again.
@@ -146,8 +146,25 @@ def _attempt(context: TaskContext, *, query: str, batch: int) -> TaskAttempt:
     )
 
 
-def _write(batches: Iterator[pa.RecordBatch], task: TaskWrite, attempt: TaskAttempt) -> TaskWritten:
-    task.publish_all(batches)
+def _columns(schema: StructType, options: WriteOptions) -> RowColumns:
+    try:
+        return row_columns(schema.fields, stream=options.stream)
+    except SparkSourceError as error:
+        raise error.at(options.stream) from None
+
+
+def _write(
+    batches: Iterator[pa.RecordBatch],
+    attempt: TaskAttempt,
+    options: WriteOptions,
+    columns: RowColumns,
+) -> TaskWritten:
+    task = TaskWrite(attempt, options, columns)
+    try:
+        task.publish_all(batches)
+    except SparkSourceError as error:
+        error.at(options.stream)  # what is wrong may be found before a row is placed
+        raise
     return TaskWritten(attempt, task.written(), task.sent_again)
 
 

@@ -144,7 +144,12 @@ def test_mode_overwrite_is_refused(spark: SparkSession, spark_broker: str) -> No
         writer.mode("overwrite").save()
 
 
+ONE_HEADER = "named_struct('key', 'h', 'value', cast('1' as binary))"
 BAD_ROWS = {
+    "a header twice": (
+        ["'v' as value", f"array({ONE_HEADER}, {ONE_HEADER}) as headers"],
+        r"row 0 of the task has the header 'h' twice.*\[stream='{stream}'\]",
+    ),
     "no value": (
         ["if(id = 5, null, 'v') as value"],
         r"\[LIFTBRIDGE_INVALID_ROW\] row 5 of the task has no value \[stream='{stream}', part",

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import LongType, StringType, StructType
 
 from liftbridge_aio.spark.batch_publisher import PartitionWritten
 from liftbridge_aio.spark.connection import close_connections
-from liftbridge_aio.spark.errors import InvalidRow, StreamMissing
+from liftbridge_aio.spark.errors import InvalidColumns, InvalidRow, StreamMissing
 from liftbridge_aio.spark.options import WriteOptions
 from liftbridge_aio.spark.row_columns import RowColumns
 from liftbridge_aio.spark.sink import BatchSink, StreamSink, TaskWritten
@@ -125,3 +125,10 @@ def test_a_missing_stream_is_named(log: LogClient) -> None:
     quick = options(log.address, **{"liftbridge.not_found_timeout": "0.3"})
     with pytest.raises(StreamMissing, match=r"no such stream \[stream='totals'\]: create it"):
         TaskWrite(attempt(), quick, RowColumns(value=0)).publish_all(iter([batch("a")]))
+
+
+def test_what_is_wrong_with_the_columns_names_the_stream() -> None:
+    numbers = StructType().add("value", LongType())
+    for sink in (StreamSink, BatchSink):
+        with pytest.raises(InvalidColumns, match=r"value is bigint.*\[stream='totals'\]"):
+            sink(options("127.0.0.1:1"), numbers, overwrite=False)
