@@ -11,9 +11,10 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from .errors import LiftbridgeError, MalformedData, StreamReset, SubscriptionError
 from .feed import Feed, held_by
 from .model import Message
-from .position import ENDING, Placed, Position, ReversePosition, Verdict
+from .position import ENDING, Position, ReversePosition, Verdict
 from .raw_message import RawMessage
 from .wire.codec import decode_message, decode_messages, message_place
+from .wire.column_batch import ColumnBatch, decode_columns
 
 logger = logging.getLogger("liftbridge_aio.subscription")
 
@@ -24,6 +25,13 @@ _BATCH_BYTES: Final = 2**18
 _DECODED_BYTES: Final = 600
 """What a decoded message costs beside its bytes, about."""
 _JUDGED_AT_ONCE: Final = 1000
+
+
+class Placed(Protocol):
+    """Anything with a place in a log."""
+
+    offset: int
+    timestamp: int
 
 
 class Ends(Protocol):
@@ -131,6 +139,25 @@ class Intake:
                 return wanted
         return []
 
+    def take_columns(self, most: int) -> ColumnBatch | None:
+        """Take up to `most` of the messages that wait, as columns; None where none is wanted."""
+        self._undo()
+        feed = self._feed
+        while feed.waiting:
+            judged = feed.judged
+            data = feed.take(min(most, judged) if judged else most)
+            found, broken = decode_columns(data)
+            sifted = _ALL if judged else self._sift_places(found.offsets, found.timestamps)
+            wanted = found if sifted.kept is None else found.select(sifted.kept)
+            feed.used_up(data)
+            if wanted.offsets:
+                self._taken += len(wanted)
+                self._last = wanted.offsets[-1]
+            self._end(sifted, broken, keep=0, after=self._last)
+            if wanted.offsets:
+                return wanted
+        return None
+
     def judge_some(self) -> bool:
         """Judge some of what waits without decoding it; tell whether there is more of it."""
         feed = self._feed
@@ -221,7 +248,14 @@ class Intake:
     def _sift(self, messages: Sequence[Placed], *, judged: bool) -> _Sifted:
         if judged or not messages:
             return _ALL
-        verdicts = self.position.judge_all(messages)
+        return self._sift_places(
+            [message.offset for message in messages], [message.timestamp for message in messages]
+        )
+
+    def _sift_places(self, offsets: list[int], timestamps: list[int]) -> _Sifted:
+        if not offsets:
+            return _ALL
+        verdicts = self.position.judge_all(offsets, timestamps)
         if verdicts is None:
             self._ends.delivered()
             return _ALL
@@ -232,7 +266,7 @@ class Intake:
         last = verdicts[-1]
         if last is Verdict.RESET:
             text = "another message stands at an offset that was delivered before"
-            reset = StreamReset(text, offset=messages[len(verdicts) - 1].offset)
+            reset = StreamReset(text, offset=offsets[len(verdicts) - 1])
             return _Sifted(kept, reset)
         return _Sifted(kept, stopped=last in ENDING)
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import enum
 from array import array
-from collections.abc import Sequence
 from operator import gt, lt
-from typing import Final, Protocol
+from typing import Final
 
 _REMEMBERED: Final = 1024
 """How many timestamps of delivered messages are kept to recognise a repeat; a power of two."""
@@ -32,13 +31,6 @@ class Verdict(enum.Enum):
     """Beyond the stop position: end without it."""
     RESET = "reset"
     """Another message than the one that was delivered from this offset."""
-
-
-class Placed(Protocol):
-    """Anything with a place in a log."""
-
-    offset: int
-    timestamp: int
 
 
 ENDING: Final = frozenset({Verdict.DELIVER_LAST, Verdict.STOP, Verdict.RESET})
@@ -156,28 +148,28 @@ class Position:
         self._remembered.add(offset, timestamp)
         return Verdict.DELIVER_LAST if offset == stop else Verdict.DELIVER
 
-    def judge_all(self, messages: Sequence[Placed]) -> list[Verdict] | None:
-        """Decide about the next messages from the server and move on.
+    def judge_all(self, offsets: list[int], timestamps: list[int]) -> list[Verdict] | None:
+        """Decide about the next messages from the server, by their places, and move on.
 
         Returns:
             None where all of them are to be delivered and more may come; else the verdicts, up to
             and including the first that ends the reading.
         """
-        if not messages:
+        if not offsets:
             return None
-        offsets = [message.offset for message in messages]
-        timestamps = [message.timestamp for message in messages]
         stop, stop_timestamp = self.stop_offset, self.stop_timestamp
         if (
             offsets[0] > self._floor
             and all(map(lt, offsets, offsets[1:]))
-            and (stop is None or offsets[-1] < stop)
+            and (stop is None or offsets[-1] <= stop)
             and (stop_timestamp is None or max(timestamps) <= stop_timestamp)
         ):
             self._floor = self.last = offsets[-1]
             self._remembered.add_all(offsets, timestamps)
-            return None
-        return _one_by_one(self, messages)
+            if offsets[-1] != stop:
+                return None
+            return [Verdict.DELIVER] * (len(offsets) - 1) + [Verdict.DELIVER_LAST]
+        return _one_by_one(self, offsets, timestamps)
 
 
 class ReversePosition:
@@ -233,34 +225,33 @@ class ReversePosition:
         self._ceiling = self.last = offset
         return Verdict.DELIVER_LAST if offset in {0, stop} else Verdict.DELIVER
 
-    def judge_all(self, messages: Sequence[Placed]) -> list[Verdict] | None:
-        """Decide about the next messages from the server and move on.
+    def judge_all(self, offsets: list[int], timestamps: list[int]) -> list[Verdict] | None:
+        """Decide about the next messages from the server, by their places, and move on.
 
         Returns:
             None where all of them are to be delivered and more may come; else the verdicts, up to
             and including the first that ends the reading.
         """
-        if not messages:
+        if not offsets:
             return None
-        offsets = [message.offset for message in messages]
         oldest = self.stop_timestamp
         if (
             offsets[0] < self._ceiling
             and all(map(gt, offsets, offsets[1:]))
             and offsets[-1] > (self.stop_offset or 0)
-            and (oldest is None or min(message.timestamp for message in messages) >= oldest)
+            and (oldest is None or min(timestamps) >= oldest)
         ):
             self._ceiling = self.last = offsets[-1]
             return None
-        return _one_by_one(self, messages)
+        return _one_by_one(self, offsets, timestamps)
 
 
 def _one_by_one(
-    position: Position | ReversePosition, messages: Sequence[Placed]
+    position: Position | ReversePosition, offsets: list[int], timestamps: list[int]
 ) -> list[Verdict] | None:
     verdicts: list[Verdict] = []
-    for message in messages:
-        verdict = position.judge(message.offset, message.timestamp)
+    for offset, timestamp in zip(offsets, timestamps, strict=True):
+        verdict = position.judge(offset, timestamp)
         verdicts.append(verdict)
         if verdict in ENDING:
             return verdicts

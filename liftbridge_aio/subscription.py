@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .net.connection import Connection
     from .read_budget import ReadBudget
     from .reading_plan import ReadingPlan
+    from .wire.column_batch import ColumnBatch
 
 
 class SubscriptionState(enum.Enum):
@@ -261,6 +262,32 @@ class Subscription:
             messages = self._intake.take_raw(most, self.stream, self.partition)
             if messages:
                 return messages
+
+    async def read_columns(self, most: int, wait: float = 0.0) -> ColumnBatch | None:
+        """Read the next messages as columns, for those who make tables of them.
+
+        As with a list of `batches`, which this may take turns with. A hook's `delivered` is not
+        told of these messages. Cancelling loses none of them.
+
+        Args:
+            most: messages, at most; at least 1.
+            wait: seconds to wait for more than one.
+
+        Returns:
+            At least one message; None after an orderly end.
+
+        Raises:
+            ConcurrentRead: another task is waiting already.
+            LiftbridgeError: any other end. Each error is raised once.
+        """
+        try:
+            while True:
+                await self._gather(most, wait)
+                columns = self._intake.take_columns(most)
+                if columns is not None:
+                    return columns
+        except StopAsyncIteration:
+            return None
 
     async def _gather(self, most: int, wait: float) -> None:
         """Wait for a message, then for more."""

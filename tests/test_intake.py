@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sized
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -184,6 +186,18 @@ class Reading(RuleBasedStateMachine):
             assert message.timestamp == message.decode().timestamp
             self.check(message.decode())
 
+    @rule(most=st.integers(1, 60))
+    def take_columns(self, most: int) -> None:
+        columns = self.rig.intake.take_columns(most)
+        if columns is None:
+            return
+        assert 0 < len(columns) <= most
+        assert columns.data == [encoded(offset) for offset in columns.offsets]
+        for data, value in zip(columns.data, columns.values, strict=True):
+            message = decode_message(data)
+            assert value == message.value
+            self.check(message)
+
     def check(self, message: Message) -> None:
         assert message == decode_message(encoded(message.offset))
         self.read.append(message.offset)
@@ -248,12 +262,17 @@ def test_credit_comes_back_when_a_batch_is_used_up_and_not_before() -> None:
     assert rig.credit == sum(len(each) + 5 for each in data)
 
 
-@pytest.mark.parametrize("raw", [False, True])
-def test_a_batch_that_is_handed_out_is_used_up(raw: bool) -> None:
+@pytest.mark.parametrize("form", ["decoded", "raw", "columns"])
+def test_a_batch_that_is_handed_out_is_used_up(form: str) -> None:
     rig = Rig()
     data = [encoded(offset) for offset in range(300)]
     rig.feed.put(data)
-    taken = rig.intake.take_raw(250, "s", 0) if raw else rig.intake.take(250)
+    taken: Sized | None
+    if form == "columns":
+        taken = rig.intake.take_columns(250)
+    else:
+        taken = rig.intake.take_raw(250, "s", 0) if form == "raw" else rig.intake.take(250)
+    assert taken is not None
     assert len(taken) == 250
     assert rig.credit == sum(len(each) + 5 for each in data[:250])
 

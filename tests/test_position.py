@@ -268,6 +268,10 @@ def straight(start: int, count: int) -> list[Place]:
     return [Place(offset, 10 * offset) for offset in range(start, start + count)]
 
 
+def columns(places: list[Place]) -> tuple[list[int], list[int]]:
+    return [place.offset for place in places], [place.timestamp for place in places]
+
+
 @given(
     st.lists(runs(0, 60), max_size=6),
     st.none() | st.integers(0, 60),
@@ -282,7 +286,7 @@ def test_many_at_once_are_judged_as_one_by_one(
     position = Position(start, stop_offset=stop, stop_timestamp=stop_timestamp)
     reference = deepcopy(position)
     for batch in batches:
-        verdicts = position.judge_all(batch)
+        verdicts = position.judge_all(*columns(batch))
         assert verdicts == one_by_one(reference, batch)
         assert (position.last, position.next) == (reference.last, reference.next)
         assert position.finished == reference.finished
@@ -309,7 +313,7 @@ def test_many_at_once_are_judged_as_one_by_one_in_reverse(
     reference = deepcopy(position)
     for batch in batches:
         backwards = batch[::-1]
-        verdicts = position.judge_all(backwards)
+        verdicts = position.judge_all(*columns(backwards))
         assert verdicts == one_by_one(reference, backwards)
         assert (position.last, position.next) == (reference.last, reference.next)
         if verdicts is not None and verdicts[-1] in ENDING:
@@ -334,7 +338,7 @@ def test_wanted_is_what_would_be_delivered(
 
 
 def test_a_stop_inside_a_batch_ends_it_there() -> None:
-    assert Position(stop_offset=2).judge_all(straight(0, 9)) == [
+    assert Position(stop_offset=2).judge_all(*columns(straight(0, 9))) == [
         Verdict.DELIVER,
         Verdict.DELIVER,
         Verdict.DELIVER_LAST,
@@ -343,8 +347,8 @@ def test_a_stop_inside_a_batch_ends_it_there() -> None:
 
 def test_a_reset_inside_a_batch_ends_it_there() -> None:
     position = Position()
-    assert position.judge_all(straight(0, 4)) is None
-    assert position.judge_all([Place(4, 40), Place(2, 21), Place(5, 50)]) == [
+    assert position.judge_all(*columns(straight(0, 4))) is None
+    assert position.judge_all([4, 2, 5], [40, 21, 50]) == [
         Verdict.DELIVER,
         Verdict.RESET,
     ]

@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from liftbridge_aio.batches import Batches
 from liftbridge_aio.client import Client
 from liftbridge_aio.errors import (
     ConnectionFailed,
@@ -21,7 +20,9 @@ from liftbridge_aio.errors import (
     RequestTimeout,
     StreamReset,
 )
-from liftbridge_aio.model import Message, StartAt, StopAt
+from liftbridge_aio.model import StartAt, StopAt
+from liftbridge_aio.subscription import Subscription
+from liftbridge_aio.wire.column_batch import ColumnBatch
 
 from .connection import connection_to
 from .data_loss import Finding, Loss, judge_gap, judge_range, raise_or_tell
@@ -40,6 +41,9 @@ logger = logging.getLogger("liftbridge_aio.spark")
 
 _SUSPICIOUS: Final = 2.0
 """Seconds without a message after which it is asked whether there will be one."""
+
+_GATHERING: Final = 0.05
+"""Seconds to wait for more messages when one is there: many at once cost less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +118,10 @@ class RangeReading:
             async with reading:
                 if not self._same_stream(client):
                     return
-                batches = reading.batches(options.arrow_batch_rows)
-                while messages := await self._next(client, batches):
-                    await self._check_gaps(client, messages)
-                    self.rest = replace(wanted, start=messages[-1].offset + 1)
-                    for chunk in chunks.add(messages):
+                while columns := await self._next(client, reading):
+                    await self._check_gaps(client, columns.offsets)
+                    self.rest = replace(wanted, start=columns.offsets[-1] + 1)
+                    for chunk in chunks.add(columns):
                         yield chunk
         except (StreamReset, NotFound) as error:
             if options.fail_on_data_loss:
@@ -149,8 +152,8 @@ class RangeReading:
         self._tell(Finding(Loss.RECREATED, *wanted.place, wanted.start, None, detail))
         return False
 
-    async def _next(self, client: Client, batches: Batches[Message]) -> list[Message]:
-        """Wait for the next messages; empty where the reading has ended.
+    async def _next(self, client: Client, reading: Subscription) -> ColumnBatch | None:
+        """Wait for the next messages; None where the reading has ended.
 
         A server waits in silence for messages that it does not have, so silence is looked into.
 
@@ -159,21 +162,20 @@ class RangeReading:
             LiftbridgeError: nothing came for too long, and the log could not be looked at.
         """
         loop, limit = asyncio.get_running_loop(), self._options.read_timeout
+        most = min(self._options.arrow_batch_rows, self.rest.count)
         deadline = loop.time() + limit
         while True:
             silence = asyncio.timeout(min(_SUSPICIOUS, max(deadline - loop.time(), 0)))
             try:
                 async with silence:
-                    return await anext(batches)
-            except StopAsyncIteration:
-                return []
+                    return await reading.read_columns(most, _GATHERING)
             except TimeoutError:
                 if not silence.expired():
                     raise
             try:
                 if finding := await self._missing(client):
                     self._tell(finding)
-                    return []
+                    return None
             except (ConnectionFailed, RequestTimeout):
                 if loop.time() >= deadline:
                     raise
@@ -182,23 +184,23 @@ class RangeReading:
                 stalled.hint = "raise the option readTimeout, or see what the servers are doing"
                 raise stalled
 
-    async def _check_gaps(self, client: Client, messages: list[Message]) -> None:
+    async def _check_gaps(self, client: Client, offsets: list[int]) -> None:
         """Look into offsets that were left out; compaction does that, and so does retention.
 
         Raises:
             DataLoss: retention removed them before they were read, and that must not be.
         """
         expected = self.rest.start
-        end = messages[-1].offset + 1
-        if end - expected == len(messages):
+        end = offsets[-1] + 1
+        if end - expected == len(offsets):
             return
         place = self._task.wanted.place
         [earliest] = (await oldest_offsets(client, {place: end})).values()
-        for message in messages:
-            finding = judge_gap(self._task.wanted, expected, message.offset, earliest)
+        for offset in offsets:
+            finding = judge_gap(self._task.wanted, expected, offset, earliest)
             if finding is not None:
                 self._tell(finding)
-            expected = message.offset + 1
+            expected = offset + 1
 
     async def _missing(self, client: Client) -> Finding | None:
         """Find out whether what is left of the range is gone from the log."""

@@ -3,8 +3,7 @@
 What a row holds depends on its message alone: headers come sorted by name, because servers send
 them in any order, and without the two that servers write into every message.
 
-Messages are taken apart as they come. Kept until a record batch is full, thousands of objects would
-be looked at by the garbage collector again and again; lists of bytes and numbers are not.
+Messages come as columns and stay columns: no object is made of any of them.
 """
 
 from __future__ import annotations
@@ -12,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
-from liftbridge_aio.model import RESERVED_HEADERS, Message
+from liftbridge_aio.model import RESERVED_HEADERS
+from liftbridge_aio.wire.column_batch import ColumnBatch
 
 from .options import ExtraColumns
 from .schema import headers_type
@@ -75,37 +76,48 @@ class Chunks:
         self._most_bytes = most_bytes
         self._chunk = Chunk(stream, partition)
 
-    def add(self, messages: list[Message]) -> Iterator[Chunk]:
+    def add(self, columns: ColumnBatch) -> Iterator[Chunk]:
         """Take messages in; yield each chunk that is full."""
-        while messages:
-            fitting = messages[: self._most_rows - len(self._chunk)]
-            headers = [_headers(each.headers) for each in fitting] if self._columns.headers else []
-            sizes = _sizes(fitting, headers)
-            total = sum(sizes)
+        headers = list(map(_headers, columns.headers())) if self._columns.headers else []
+        subjects = columns.subjects() if self._columns.subject else []
+        sizes = _sizes(columns, headers)
+        start = 0
+        while start < len(columns):
+            fitting = sizes[start : start + self._most_rows - len(self._chunk)]
+            total = sum(fitting)
             if self._chunk.size + total > self._most_bytes:
                 room = self._most_bytes - self._chunk.size
-                count = sum(1 for size in accumulate(sizes) if size <= room)
+                count = sum(1 for size in accumulate(fitting) if size <= room)
                 if not len(self._chunk):
                     count = max(count, 1)
-                fitting, total = fitting[:count], sum(sizes[:count])
-            self._take(fitting, headers[: len(fitting)], total)
-            messages = messages[len(fitting) :]
-            if messages or len(self._chunk) == self._most_rows:
+                del fitting[count:]
+                total = sum(fitting)
+            span = slice(start, start + len(fitting))
+            self._take(columns, span, headers[span], subjects[span], total)
+            start = span.stop
+            if start < len(columns) or len(self._chunk) == self._most_rows:
                 yield self._cut()
 
     def rest(self) -> Chunk | None:
         """Return what is left; None where nothing is."""
         return self._cut() if len(self._chunk) else None
 
-    def _take(self, messages: list[Message], headers: list[list[Header]], size: int) -> None:
+    def _take(
+        self,
+        columns: ColumnBatch,
+        span: slice,
+        headers: list[list[Header]],
+        subjects: list[str],
+        size: int,
+    ) -> None:
         chunk = self._chunk
-        chunk.keys += [message.key or None for message in messages]
-        chunk.values += [message.value for message in messages]
-        chunk.offsets += [message.offset for message in messages]
-        chunk.timestamps += [message.timestamp for message in messages]
+        keys = columns.keys[span]
+        chunk.keys += [key or None for key in keys] if any(keys) else [None] * len(keys)
+        chunk.values += columns.values[span]
+        chunk.offsets += columns.offsets[span]
+        chunk.timestamps += columns.timestamps[span]
         chunk.headers += headers
-        if self._columns.subject:
-            chunk.subjects += [message.subject for message in messages]
+        chunk.subjects += subjects
         chunk.size += size
 
     def _cut(self) -> Chunk:
@@ -117,8 +129,8 @@ def _headers(headers: Mapping[str, bytes]) -> list[Header]:
     return sorted(header for header in headers.items() if header[0] not in RESERVED_HEADERS)
 
 
-def _sizes(messages: list[Message], headers: list[list[Header]]) -> list[int]:
-    sizes = [len(message.value) + len(message.key) for message in messages]
+def _sizes(columns: ColumnBatch, headers: list[list[Header]]) -> list[int]:
+    sizes = list(map(add, map(len, columns.values), map(len, columns.keys)))
     if headers:
         return [
             size + sum(len(name) + len(value) for name, value in own)
@@ -140,7 +152,9 @@ def record_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
     count = len(chunk)
     nanoseconds = pa.array(chunk.timestamps, pa.int64()).cast(pa.timestamp("ns", tz="UTC"))
     columns = {
-        "key": pa.array(chunk.keys, pa.binary()),
+        "key": pa.array(chunk.keys, pa.binary())
+        if any(chunk.keys)
+        else pa.nulls(count, pa.binary()),
         "value": pa.array(chunk.values, pa.binary()),
         "topic": pa.repeat(pa.scalar(chunk.stream, pa.string()), count),
         "partition": pa.repeat(pa.scalar(chunk.partition, pa.int32()), count),

@@ -69,6 +69,41 @@ async def test_batches_hold_every_message_once_and_in_order(
     assert subscription.statistics().delivered == COUNT
 
 
+@pytest.mark.parametrize("most", [7, 300])
+async def test_columns_hold_every_message_once_and_take_turns_with_batches(
+    client: Client, numbers: str, most: int
+) -> None:
+    read: list[bytes] = []
+    async with (
+        asyncio.timeout(BOUND),
+        client.subscribe(numbers, start=EARLIEST, stop=LATEST) as subscription,
+    ):
+        while columns := await subscription.read_columns(most, 0.01):
+            assert 0 < len(columns) <= most
+            assert len(columns.offsets) == len(columns.values)
+            read += columns.values
+            async for batch in subscription.batches(most):
+                read += [message.value for message in batch]
+                break
+        assert read == NUMBERS
+        assert subscription.end_reason is EndReason.STOP_REACHED
+        assert subscription.statistics().delivered == COUNT
+        assert await subscription.read_columns(most) is None
+
+
+async def test_columns_end_with_the_error_that_ends_the_reading(
+    client: Client, numbers: str
+) -> None:
+    async with asyncio.timeout(BOUND), client.subscribe(numbers, start=EARLIEST) as subscription:
+        await all_here(subscription, COUNT)
+        await client.delete_stream(numbers)
+        columns = await subscription.read_columns(COUNT)
+        assert columns is not None
+        assert columns.values == NUMBERS
+        with pytest.raises(StreamDeleted):
+            await subscription.read_columns(COUNT)
+
+
 async def test_raw_messages_are_placed_and_decode_to_the_same(client: Client, numbers: str) -> None:
     subscription = client.subscribe(numbers, start=EARLIEST, stop=LATEST)
     batches = await all_of(subscription.batches(max=100, raw=True))

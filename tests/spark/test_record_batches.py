@@ -14,6 +14,8 @@ from liftbridge_aio import Message
 from liftbridge_aio.spark.options import ExtraColumns
 from liftbridge_aio.spark.record_batches import Chunk, Chunks, record_batch
 from liftbridge_aio.spark.schema import arrow_schema, spark_schema, spark_types
+from liftbridge_aio.wire.column_batch import ColumnBatch, decode_columns
+from liftbridge_aio.wire.hot_schema import WireMessage
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -29,9 +31,28 @@ def message(
     return Message("s", 3, offset, key, value, 1_700_000_000_123_456_789, headers or {}, "s.3")
 
 
+def as_columns(messages: list[Message]) -> ColumnBatch:
+    encoded = [
+        WireMessage(
+            stream=each.stream,
+            partition=each.partition,
+            offset=each.offset,
+            key=each.key,
+            value=each.value,
+            timestamp=each.timestamp,
+            headers=[{"name": name, "content": content} for name, content in each.headers.items()],
+            subject=each.subject,
+        ).SerializeToString()
+        for each in messages
+    ]
+    columns, broken = decode_columns(encoded)
+    assert broken is None
+    return columns
+
+
 def batch(messages: list[Message], columns: ExtraColumns) -> RecordBatch:
     chunks = Chunks("s", 3, columns, 100)
-    assert list(chunks.add(messages)) == []
+    assert list(chunks.add(as_columns(messages))) == []
     chunk = chunks.rest()
     assert chunk is not None
     made = record_batch(chunk, arrow_schema(columns))
@@ -105,7 +126,7 @@ def test_chunks_are_full_and_never_too_large(
             for index, size in enumerate(group)
         ]
         taken += messages
-        cut += chunks.add(messages)
+        cut += chunks.add(as_columns(messages))
     full = len(cut)
     if rest := chunks.rest():
         cut.append(rest)
