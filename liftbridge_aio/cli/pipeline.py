@@ -155,7 +155,7 @@ async def archive(
     trigger = f"{max(1, round(parse_duration(every) * 1000))} milliseconds" if follow else None
     with stop_signals() as stop, _own_folder() as folder:
         # help must not wait for these
-        from liftbridge_aio.spark.archive import start_archive  # noqa: PLC0415
+        from liftbridge_aio.spark.archive import sole_archive, start_archive  # noqa: PLC0415
         from liftbridge_aio.spark.process_warnings import WarningsInLog  # noqa: PLC0415
         from liftbridge_aio.spark.query_progress import ProgressCounter  # noqa: PLC0415
         from liftbridge_aio.spark.session_thread import SessionThread  # noqa: PLC0415
@@ -163,13 +163,16 @@ async def archive(
         _check(plan)
         counter = ProgressCounter()
         warnings_told = WarningsInLog(folder / "spark.log")
-        say("starting Spark")
-        async with SessionThread("archive", folder, master=master) as spark:
-            query = await spark.call(lambda session: start_archive(session, plan, every=trigger))
-            say(f"archiving to {plan.folder}")
-            async with _stopped_at_the_end(spark, query):
-                ended = await _attend(spark, query, counter, warnings_told, stop)
-            await spark.call(lambda _: counter.update(query))
+        with sole_archive(plan.folder):
+            say("starting Spark")
+            async with SessionThread("archive", folder, master=master) as spark:
+                query = await spark.call(
+                    lambda session: start_archive(session, plan, every=trigger)
+                )
+                say(f"archiving to {plan.folder}")
+                async with _stopped_at_the_end(spark, query):
+                    ended = await _attend(spark, query, counter, warnings_told, stop)
+                await spark.call(lambda _: counter.update(query))
         _warn(warnings_told)
     done = counter.total
     if as_json:

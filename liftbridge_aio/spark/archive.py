@@ -10,7 +10,8 @@ it replaces its folders, and nothing is there twice. Where the archive stands is
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,11 @@ from .option_table import (
 )
 from .options import ReadOptions
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -36,6 +42,7 @@ PARTITION_COLUMNS: Final = ("stream", "date", "batch")
 
 _STAGING: Final = ".spark-staging-*"
 """Where Spark keeps the files of a batch until all of them are written."""
+_LOCK: Final = "_lock"
 _LIMIT_NAME: Final = "maxOffsetsPerTrigger"
 _OWN_NAMES: Final = (
     *CONNECTION_NAMES,
@@ -91,7 +98,7 @@ class ArchivePlan:
 def start_archive(
     spark: SparkSession, plan: ArchivePlan, *, every: str | None = None
 ) -> StreamingQuery:
-    """Start to copy; a second one at the same time for one folder is not for Spark to notice.
+    """Start to copy. There must be one at a time for a folder: see `sole_archive`.
 
     Args:
         spark: a session in which the source is registered.
@@ -106,7 +113,7 @@ def start_archive(
         OSError: the folder cannot be made.
     """
     check_plan(plan)
-    plan.folder.mkdir(parents=True, exist_ok=True)  # Spark's error would be a page of Java
+    plan.folder.mkdir(parents=True, exist_ok=True)  # where Spark cannot, it says so in Java
     for left in plan.folder.glob(_STAGING):  # of batches that were cut off
         shutil.rmtree(left, ignore_errors=True)
     messages = spark.readStream.format("liftbridge").options(**source_options(plan)).load()
@@ -119,6 +126,28 @@ def start_archive(
     if every is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=every).start()
+
+
+@contextmanager
+def sole_archive(folder: Path) -> Iterator[None]:
+    """Keep other commands from writing to the same archive meanwhile, where the system can.
+
+    Two at once would both run the batch that is next, and put each other's files into its folders.
+    The end of the process ends it, in whatever way.
+
+    Raises:
+        ArchiveBroken: another one is at it.
+        OSError: the folder cannot be made.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("wb") as lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = f"another command archives to {folder}; let it end, or choose another folder"
+                raise ArchiveBroken(text) from None
+        yield
 
 
 def source_options(plan: ArchivePlan) -> dict[str, str]:

@@ -28,7 +28,7 @@ from liftbridge_aio.cli.totals_checks import (
     check_read,
     check_sum,
 )
-from liftbridge_aio.spark.archive import source_options
+from liftbridge_aio.spark.archive import sole_archive, source_options
 from liftbridge_aio.spark.options import ReadOptions
 from liftbridge_aio.spark.write_id import TaskAttempt
 
@@ -205,6 +205,15 @@ def test_an_archive_talks_to_the_servers_as_flags_and_environment_say(
     assert client.max_receive_bytes == 1_000_000
     assert (client.data_lane, client.call_timeout) == (False, 3.0)
     assert plan.options["readTimeout"] == "5"
+
+
+def test_two_archives_cannot_have_one_folder_at_a_time(run: Run, tmp_path: Path) -> None:
+    with sole_archive(tmp_path / "archive"):
+        ended = run("pipeline", "archive", "orders", "--to", str(tmp_path / "archive"), code=1)
+    assert "another command archives to" in ended.err
+    assert "starting Spark" not in ended.err
+    with sole_archive(tmp_path / "archive"):
+        pass
 
 
 def test_without_pyspark_the_command_says_what_to_install(tmp_path: Path) -> None:
