@@ -6,6 +6,7 @@ All of it is asked of the servers, with the client; nothing is kept.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -20,6 +21,8 @@ from .offsets import StreamPartition
 from .selection import Assigned, Pattern, Selection, Streams
 
 T = TypeVar("T")
+
+logger = logging.getLogger("liftbridge_aio.spark")
 
 _AT_ONCE: Final = 64
 """Partitions that are asked about at the same time."""
@@ -118,7 +121,8 @@ async def oldest_offsets(
 ) -> dict[StreamPartition, int]:
     """Find the oldest offset that each partition still holds; its end where it holds none.
 
-    Cancelling abandons the readings.
+    That it holds none is only known by its silence, so a warning says so. Cancelling abandons the
+    readings.
 
     Args:
         client: connected.
@@ -129,8 +133,15 @@ async def oldest_offsets(
     """
 
     async def oldest(place: StreamPartition) -> int:
-        message = await first_message(client, place, 0, ends[place])
-        return ends[place] if message is None else message.offset
+        end = ends[place]
+        message = await first_message(client, place, 0, end)
+        if message is not None:
+            return message.offset
+        if end:
+            logger.warning(
+                "%s gives none of its offsets below %s: retention emptied it", place, end
+            )
+        return end
 
     return await _for_each(ends, oldest)
 

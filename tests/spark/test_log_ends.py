@@ -141,7 +141,9 @@ def test_sizes_are_those_of_the_messages_ahead(log: LogClient, stream_name: str)
     assert log.run(lambda client: average_bytes(client, {}, {})) == 0
 
 
-def test_a_log_that_was_emptied_counts_as_empty(log: LogClient, stream_name: str) -> None:
+def test_a_log_that_was_emptied_counts_as_empty_and_is_told(
+    log: LogClient, stream_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     options = StreamOptions(
         segment_max_age=0.05, retention_max_age=0.05, cleaner_interval=0.05, segment_max_bytes=1
     )
@@ -155,3 +157,4 @@ def test_a_log_that_was_emptied_counts_as_empty(log: LogClient, stream_name: str
         return await oldest_offsets(client, {place: 3})
 
     assert log.run(look) == {place: 3}
+    assert f"{stream_name}/0 gives none of its offsets below 3" in caplog.text
