@@ -114,8 +114,7 @@ def start_archive(
     """
     check_plan(plan)
     plan.folder.mkdir(parents=True, exist_ok=True)  # where Spark cannot, it says so in Java
-    for left in plan.folder.glob(_STAGING):  # of batches that were cut off
-        shutil.rmtree(left, ignore_errors=True)
+    _remove_staging(plan.folder)
     messages = spark.readStream.format("liftbridge").options(**source_options(plan)).load()
     folder = str(plan.folder)
     writer = (
@@ -132,6 +131,8 @@ def start_archive(
 def sole_archive(folder: Path) -> Iterator[None]:
     """Keep other commands from writing to the same archive meanwhile, where the system can.
 
+    Afterwards, which is when Spark has ended, nothing is left of a batch that was given up.
+
     Two at once would both run the batch that is next, and put each other's files into its folders.
     The end of the process ends it, in whatever way.
 
@@ -147,7 +148,10 @@ def sole_archive(folder: Path) -> Iterator[None]:
             except BlockingIOError:
                 text = f"another command archives to {folder}; let it end, or choose another folder"
                 raise ArchiveBroken(text) from None
-        yield
+        try:
+            yield
+        finally:
+            _remove_staging(folder)
 
 
 def source_options(plan: ArchivePlan) -> dict[str, str]:
@@ -218,6 +222,11 @@ def check_folder(folder: Path) -> None:
             " a new one would replace its files. Choose another folder, or bring that one back"
         )
         raise ArchiveBroken(text)
+
+
+def _remove_staging(folder: Path) -> None:
+    for left in folder.glob(_STAGING):  # of batches that were cut off
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _names(plan: ArchivePlan) -> str:

@@ -213,7 +213,8 @@ def test_two_archives_cannot_have_one_folder_at_a_time(run: Run, tmp_path: Path)
     assert "another command archives to" in ended.err
     assert "starting Spark" not in ended.err
     with sole_archive(tmp_path / "archive"):
-        pass
+        (tmp_path / "archive" / ".spark-staging-1").mkdir()  # of a batch that is given up
+    assert not (tmp_path / "archive" / ".spark-staging-1").exists()
 
 
 def test_without_pyspark_the_command_says_what_to_install(tmp_path: Path) -> None:
