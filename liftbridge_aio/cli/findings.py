@@ -28,7 +28,8 @@ def print_checks(console: Console, checks: Iterable[Check]) -> None:
     """Show checks, each with a sign in front."""
     for check in checks:
         sign = "[bold green]✓[/]" if check.held else "[bold red]✗[/]"
-        console.print(f"{sign} {check.statement}")
+        console.print(sign, end=" ")
+        console.print(check.statement, markup=False)  # brackets in texts are brackets
         if check.detail:
-            console.print(f"  [dim]{check.detail}[/]")
+            console.print(f"  {check.detail}", style="dim", markup=False)
     console.print()
