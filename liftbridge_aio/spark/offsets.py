@@ -192,11 +192,30 @@ def values_from_option(text: str, option: str) -> dict[StreamPartition, Any]:
     return _from_option(text, option, lowest=None, example='{"orders":{"0":1700000000000}}')
 
 
+def json_value(text: str) -> Any:
+    """Read JSON that people wrote: a name given twice in an object is a mistake.
+
+    Raises:
+        ValueError: it is no JSON, or a name is given twice.
+    """
+    return json.loads(text, object_pairs_hook=_distinct)
+
+
+def _distinct(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for name, value in entries:
+        if name in named:
+            text = f"{name!r} is named twice"
+            raise ValueError(text)
+        named[name] = value
+    return named
+
+
 def _from_option(
     text: str, option: str, *, lowest: int | None, example: str
 ) -> dict[StreamPartition, Any]:
     try:
-        values = _flat_offsets(json.loads(text), lowest=lowest)
+        values = _flat_offsets(json_value(text), lowest=lowest)
         if not values:
             raise ValueError("it names no partition")
     except ValueError as error:

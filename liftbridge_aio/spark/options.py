@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -16,7 +15,7 @@ from liftbridge_aio.names import stream_name_problem
 from liftbridge_aio.options import ClientOptions
 
 from .errors import InvalidOption
-from .offsets import StreamPartition
+from .offsets import StreamPartition, json_value
 from .option_table import (
     BATCH_ONLY_NAMES,
     CLIENT_PREFIX,
@@ -42,6 +41,7 @@ from .positions import (
     NothingSoNew,
     Position,
     check_covers,
+    check_order,
     mentions,
     places_of,
     read_position,
@@ -110,7 +110,8 @@ def _client_settings(options: Mapping[str, str]) -> dict[str, str]:
             continue
         field = _CLIENT_FIELDS.get(name.removeprefix(CLIENT_PREFIX).replace("_", ""))
         if field is None:
-            refuse_near_miss(name, (f"{CLIENT_PREFIX}{one}" for one in _CLIENT_FIELDS.values()))
+            ours = (f"{CLIENT_PREFIX}{one}" for one in _CLIENT_FIELDS.values())
+            refuse_near_miss(name, (*CONNECTION_NAMES, *ours))
             warn(f"the client has no option {name}; it does nothing")
             continue
         settings[field] = _checked_setting(name, field, text)
@@ -195,14 +196,17 @@ class ReadOptions:
         options = folded(options)
         _check_mode(options, streaming=streaming)
         selection = _selection(options)
+        starting = _starting(options, selection, streaming=streaming)
+        ending = _ending(options, selection)
+        check_order(starting, ending)
         return cls(
             connection=ConnectionOptions.parse(options),
             selection=selection,
-            starting=_starting(options, selection, streaming=streaming),
+            starting=starting,
             starting_strategy=one_of(
                 options, STRATEGY_NAME, _STRATEGIES, default=NothingSoNew.ERROR
             ),
-            ending=_ending(options, selection),
+            ending=ending,
             columns=ExtraColumns.parse(options),
             max_offsets_per_trigger=whole_number(options, "maxOffsetsPerTrigger", default=None),
             max_bytes_per_trigger=whole_number(options, "maxBytesPerTrigger", default=None),
@@ -290,7 +294,7 @@ def _selection(options: Mapping[str, str]) -> Selection:
 
 def _assigned(text: str) -> Assigned:
     try:
-        places = frozenset(_places(json.loads(text)))
+        places = frozenset(_places(json_value(text)))
         if not places:
             raise ValueError("it names no partition")
     except ValueError as error:

@@ -130,6 +130,19 @@ def check_covers(position: Position, selected: Collection[StreamPartition]) -> N
         raise refusal
 
 
+def check_order(starting: Position, ending: Position) -> None:
+    """Refuse times of which the end is before the start, as far as they are the same for all.
+
+    Raises:
+        InvalidOption: with both options.
+    """
+    if not isinstance(starting, AtTime) or not isinstance(ending, AtTime):
+        return
+    if ending.timestamp < starting.timestamp:
+        problem = f"{starting.option} is later than {ending.option}, so nothing lies between"
+        raise InvalidOption(problem)
+
+
 def _instant(option: str, written: Any) -> int:
     """Turn Unix milliseconds, or ISO 8601 with a time zone, into Unix nanoseconds."""
     text = str(written).strip()
