@@ -32,9 +32,10 @@ def test_what_is_named_twice_is_refused(options: dict[str, str], words: list[str
 def test_a_time_to_end_before_the_time_to_start_is_refused() -> None:
     with pytest.raises(InvalidOption, match="startingTimestamp is later than endingTimestamp"):
         batch_read(stream="s", startingTimestamp="2026-01-02T00:00:00Z", endingTimestamp="5")
-    assert batch_read(stream="s", startingTimestamp="5", endingTimestamp="5")
+    same = batch_read(stream="s", startingTimestamp="5", endingTimestamp="5")
+    assert same.starting != same.ending  # the option that says so
 
 
 def test_nearly_the_long_name_of_the_servers_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="did you mean liftbridge.bootstrap.servers"):
+    with pytest.raises(InvalidOption, match=r"did you mean liftbridge\.bootstrap\.servers"):
         batch_read(stream="s", **{"liftbridge.bootstrap.server": "127.0.0.1:9293"})
