@@ -36,7 +36,7 @@ class MicroBatches:
         # What is not there shall be missed soon.
         self.options = {"servers": servers, "liftbridge.notFoundTimeout": "0.2", **options}
         self.offsets: list[str] = []
-        """The checkpoint: where it began, and where each batch ended."""
+        """Where it began, and the checkpoint: where each batch ended."""
         self.reader = self._made()
 
     def restart(self, **options: str) -> None:
@@ -64,8 +64,13 @@ class MicroBatches:
         return self.run()
 
     def read_last(self) -> list[Row]:
-        """Read the last batch in the checkpoint, as a restart does whose last run was cut short."""
+        """Read the last batch in the checkpoint, as a restart does whose last run was cut short.
+
+        Where the first batch starts is not in a checkpoint of Spark: the source is asked again.
+        """
         start, end = (json.loads(text) for text in self.offsets[-2:])
+        if len(self.offsets) == 2:
+            start = json.loads(json.dumps(self.reader.initialOffset()))
         rows: list[Row] = []
         for partition in self.reader.partitions(start, end):
             for batch in self.reader.read(partition):
