@@ -75,7 +75,7 @@ class _Chunk:
 class _Span:
     first_offset: int
     last_offset: int
-    rows: int = 1
+    rows: int = 0
 
 
 class BatchPublisher:
@@ -206,12 +206,13 @@ class BatchPublisher:
         while True:
             chunk = self._chunks[0]
             await self._outcomes(chunk)
-            failures = _failures(chunk)
-            if self._count_acks(chunk, whole=not failures):
+            acked = self._count_acks(chunk)
+            if acked:
                 self._acks_came()
-            if not failures:
+            if acked == len(chunk.rows):
                 self._chunks.popleft()
                 return
+            failures = _failures(chunk)
             for index, error in failures:
                 if not isinstance(error, _PASSING):
                     self._chunks.popleft()
@@ -235,36 +236,46 @@ class BatchPublisher:
                     await future
                     self._acks_came()
 
-    def _count_acks(self, chunk: _Chunk, *, whole: bool = False) -> int:
-        """Take the acks of a chunk into the account, once, and say how many there are.
-
-        Args:
-            chunk: whose.
-            whole: whether every row of it is known to be acked.
-        """
-        spans, acked = self._spans, 0
-        for row, future in zip(chunk.rows, chunk.sent, strict=False):
-            if not whole and (not future.done() or _failure(future) is not None):
-                continue
-            ack = future.result()
-            if ack is None:  # only without an ack policy, which sinks do not have
-                continue
-            acked += 1
-            place, offset = (row[0], row[4]), ack.offset
-            span = spans.get(place)
-            if span is None:
-                spans[place] = _Span(offset, offset)
-                continue
-            span.rows += 1
-            if offset > span.last_offset:
-                span.last_offset = offset
-            elif offset < span.first_offset:
-                span.first_offset = offset
+    def _count_acks(self, chunk: _Chunk) -> int:
+        """Take the acks of a chunk into the account, once, and say how many there are."""
+        acked = 0
+        for place, offsets in _offsets(chunk).items():
+            acked += len(offsets)
+            span = self._spans.setdefault(place, _Span(offsets[0], offsets[0]))
+            span.rows += len(offsets)
+            span.first_offset = min(span.first_offset, *offsets)
+            span.last_offset = max(span.last_offset, *offsets)
         return acked
 
 
+def _offsets(chunk: _Chunk) -> dict[tuple[str, int], list[int]]:
+    """The offsets that rows got, by partition; nothing of a partition where none is acked."""
+    acks = _acks(chunk)
+    found: dict[tuple[str, int], list[int]] = {}
+    places = {(row[0], row[4]) for row in chunk.rows}
+    if len(places) == 1:
+        if offsets := [ack.offset for ack in acks if ack is not None]:
+            found[places.pop()] = offsets
+        return found
+    for row, ack in zip(chunk.rows, acks, strict=False):
+        if ack is not None:
+            found.setdefault((row[0], row[4]), []).append(ack.offset)
+    return found
+
+
+def _acks(chunk: _Chunk) -> list[Ack | None]:
+    """The acks of the rows that were sent; None where a row has none, or none yet."""
+    try:
+        return [future.result() for future in chunk.sent]
+    except (LiftbridgeError, asyncio.CancelledError, asyncio.InvalidStateError):
+        return [
+            future.result() if future.done() and _failure(future) is None else None
+            for future in chunk.sent
+        ]
+
+
 def _check_sizes(first: int, rows: Sequence[OutgoingRow], most: int) -> None:
-    sizes = [len(value) + (len(key) if key else 0) for _, value, key, _, _ in rows]
+    sizes = [len(value) + len(key) if key else len(value) for _, value, key, _, _ in rows]
     if max(sizes, default=0) > most:
         index = next(index for index, size in enumerate(sizes) if size > most)
         error = MessageTooLarge(f"{sizes[index]} bytes exceed max_message_bytes")
