@@ -22,6 +22,15 @@ PROTOS: Final = ROOT / "protos"
 WIRE: Final = ROOT / "liftbridge_aio" / "wire"
 LEAST_JAVA: Final = 17
 OTHER_SPARK: Final = "4.2.1"
+ON_EVERY_SPARK: Final = "tests/spark/test_every_spark.py"
+ON_CLUSTERS: Final = (ON_EVERY_SPARK, "tests/spark/test_lost_executor.py")
+SPARK_TESTS: Final = {
+    "local": ("-m", "spark"),
+    "cluster": ON_CLUSTERS,
+    "standalone": ON_CLUSTERS,
+    "connect": (ON_EVERY_SPARK,),
+}
+"""What `spark_matrix` runs, by the kind of Spark."""
 GENERATED: Final = ("proto/__init__.py", "health/__init__.py", "message_pool.py")
 
 
@@ -83,13 +92,12 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("kind", ["local", "cluster", "standalone", "connect"])
+@nox.parametrize("kind", list(SPARK_TESTS))
 def spark_matrix(session: nox.Session, kind: str) -> None:
     """Run the Spark tests on the other release, on clusters and through Connect."""
     spark = f"pyspark[connect]=={OTHER_SPARK}" if kind == "local" else "pyspark[connect]>=4.3,<5"
     session.install(".[spark]", *group("test"), spark, *go(), *java())
-    chosen = ["-m", "spark"] if kind == "local" else ["tests/spark/test_every_spark.py"]
-    session.run("pytest", *(session.posargs or chosen), env={"LIFTBRIDGE_SPARK": kind})
+    session.run("pytest", *(session.posargs or SPARK_TESTS[kind]), env={"LIFTBRIDGE_SPARK": kind})
 
 
 @nox.session

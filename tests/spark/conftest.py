@@ -9,9 +9,7 @@ processes of their own), `standalone` (a master and a worker, `spark://…`) or 
 
 from __future__ import annotations
 
-import hashlib
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -21,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from conftest import EMBEDDED, PINNED, _unavailable
-from servers.build import BIN
 from spark.broker_thread import BrokerThread
+from spark.halting_query import SMALL_BATCHES
 from spark.log_client import LogClient
 
 if TYPE_CHECKING:
@@ -32,12 +30,14 @@ KIND: Final = os.environ.get("LIFTBRIDGE_SPARK", "local")
 EVERY_SERVER: Final = pytest.mark.parametrize("spark_broker", [EMBEDDED, PINNED], indirect=True)
 """Marks a test that is to hold on the embedded broker and on the real server."""
 
-TEST_TIMEOUT: Final = 120
+TEST_TIMEOUT: Final = 120 if KIND == "local" else 300
 """Seconds for one test; the first one starts Spark."""
-JVM_STOP_TIMEOUT: Final = 60.0
-"""The first run of all writes the class data archive when it ends."""
 
-QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JVM: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Options of a Java that starts fast; for one of its own, in the variable JAVA_TOOL_OPTIONS."""
 
 SETTINGS: Final = {
     "spark.driver.memory": "1g",
@@ -80,23 +80,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def _local_session(folder: Path) -> Iterator[SparkSession]:
     from liftbridge_aio.spark.local_session import local_session  # noqa: PLC0415
 
-    archive = _class_data_archive()
-    for left in BIN.glob("spark-*.part"):  # of runs that were cut off
-        if time.time() - left.stat().st_mtime > JVM_STOP_TIMEOUT:
-            left.unlink(missing_ok=True)
-    part = archive.with_suffix(f".{os.getpid()}.part")
-    made = archive.exists()
-    classes = f"-XX:SharedArchiveFile={archive}" if made else f"-XX:ArchiveClassesAtExit={part}"
     with local_session(
         "tests",
         folder,
         master="local[2,2]",
-        settings={**SETTINGS, "spark.driver.extraJavaOptions": f"{QUICK_JVM} {classes}"},
-        stop_timeout=JVM_STOP_TIMEOUT,
+        settings={**SETTINGS, "spark.driver.extraJavaOptions": QUICK_JVM},
     ) as session:
         yield session
-    if part.exists():
-        part.replace(archive)
 
 
 def _cluster_session(folder: Path) -> Iterator[SparkSession]:
@@ -120,19 +110,15 @@ def _connect_session(folder: Path) -> Iterator[SparkSession]:
         yield session
 
 
-def _class_data_archive() -> Path:
-    """Where the JVM keeps the classes of Spark ready to use; another Spark or Java, another file.
-
-    The JVM takes an archive only for the very jars it was made from.
-    """
-    import pyspark  # noqa: PLC0415
-
-    home = Path(pyspark.__file__).parent
-    jars = sorted((jar.name, jar.stat().st_mtime_ns) for jar in (home / "jars").iterdir())
-    java = os.environ.get("JAVA_HOME", "")
-    key = hashlib.sha256(repr((str(home), jars, java)).encode()).hexdigest()[:12]
-    BIN.mkdir(exist_ok=True)
-    return BIN / f"spark-{pyspark.__version__}-{key}.jsa"
+@pytest.fixture
+def small_batches(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, in which rows reach functions and sinks a few at a time."""
+    before = {name: str(spark.conf.get(name)) for name in SMALL_BATCHES}
+    for name, value in SMALL_BATCHES.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="session")

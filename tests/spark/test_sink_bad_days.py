@@ -6,67 +6,29 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
 import liftbridge_aio
-from liftbridge_aio.spark.write_report import WriteReport, write_report
 from spark.broker_thread import BrokerThread
-from spark.conftest import KIND
-from spark.halting_query import ROWS, SMALL_BATCHES, Halt, row_number, start_query
+from spark.conftest import QUICK_JVM
+from spark.halting_query import (
+    BOUND,
+    ROWS,
+    Halt,
+    check_all_rows,
+    start_query,
+    wait_for,
+)
 from spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BOUND: Final = 100.0
 
-
-@pytest.fixture
-def small_batches(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, in which rows reach the sink a few at a time."""
-    before = {name: str(spark.conf.get(name)) for name in SMALL_BATCHES}
-    for name, value in SMALL_BATCHES.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Block until it holds: what is waited for happens in other processes."""
-    deadline = time.monotonic() + BOUND
-    while not condition():
-        assert time.monotonic() < deadline, "the condition that the test waits for never held"
-        time.sleep(0.05)
-
-
-def java_options(spark: SparkSession) -> str:
-    """Return what makes the session start fast, for another one; two must not write one archive."""
-    given = str(spark.conf.get("spark.driver.extraJavaOptions", ""))
-    return " ".join(word for word in given.split() if "ArchiveClassesAtExit" not in word)
-
-
-def check_all_rows(log: LogClient, stream: str) -> WriteReport:
-    """Check that every row is there, and that each repeat was counted; return what was counted."""
-    messages = log.read_all(stream)
-    assert {row_number(message.value) for message in messages} == set(range(ROWS))
-    report = log.run(lambda client: write_report(client, stream))
-    assert (report.rows, report.gaps, report.unmarked) == (ROWS, 0, 0)
-    assert report.repeats == len(messages) - ROWS
-    return report
-
-
-OWN_EXECUTORS: Final = pytest.mark.skipif(
-    KIND not in {"cluster", "standalone"}, reason="the executor is the driver here"
-)
-
-
-@pytest.mark.parametrize("halt", ["raise", "kill", pytest.param("lose", marks=OWN_EXECUTORS)])
+@pytest.mark.parametrize("halt", ["raise", "kill"])
 def test_a_task_that_fails_after_it_published_is_repeated_and_its_repeats_are_counted(
     small_batches: SparkSession,
     spark_broker: str,
@@ -88,8 +50,8 @@ def test_a_task_that_fails_after_it_published_is_repeated_and_its_repeats_are_co
     assert [batch.attempts for batch in report.batches] == [2]
 
 
-@pytest.mark.timeout(240)  # it starts a Spark of its own
-def test_a_driver_killed_in_the_middle_of_a_batch_loses_no_row(
+@pytest.mark.timeout(240)  # it starts Spark twice
+def test_a_driver_killed_in_the_middle_of_a_batch_in_its_second_session_loses_no_row(
     small_batches: SparkSession,
     spark_broker: str,
     log: LogClient,
@@ -100,14 +62,21 @@ def test_a_driver_killed_in_the_middle_of_a_batch_loses_no_row(
     tests = Path(__file__).parent.parent
     root = Path(liftbridge_aio.__file__).parent.parent
     program = tests / "spark" / "killed_driver.py"
-    options = java_options(small_batches)
-    driver = subprocess.Popen(
-        [sys.executable, program, tmp_path, spark_broker, stream_name, options],
-        env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{root}"},
-        start_new_session=True,
-    )
+    said = tmp_path / "said"
+    with said.open("w") as output:
+        driver = subprocess.Popen(
+            [sys.executable, program, tmp_path, spark_broker, stream_name, QUICK_JVM],
+            env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{root}"},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     try:
         wait_for(lambda: bool(log.read(stream_name)) or driver.poll() is not None)
+        [first, second] = map(int, said.read_text().splitlines())  # and no traceback
+        with pytest.raises(ProcessLookupError):
+            os.kill(first, 0)
+        os.kill(second, 0)
     finally:
         os.killpg(driver.pid, signal.SIGKILL)  # the driver's Java process too
         driver.wait(BOUND)

@@ -1,0 +1,65 @@
+"""An executor that is lost in the middle of a query, where executors are processes of their own.
+
+`nox -s spark_matrix` runs these on clusters; on one machine an executor is ended with kill -9.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark.conftest import KIND
+from spark.halting_query import ROWS, check_all_rows, halting, start_query, values, wait_for
+from spark.log_client import LogClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.skipif(
+    KIND not in {"cluster", "standalone"}, reason="the executor is the driver here"
+)
+
+
+def check_lost(folder: Path) -> None:
+    """Check that a Java process was ended."""
+    process, program = (folder / "ended").read_text().split()
+    assert program == "java"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process), 0)
+
+
+def test_a_batch_query_that_loses_an_executor_has_each_row_once(
+    small_batches: SparkSession, log: LogClient, stream_name: str, tmp_path: Path
+) -> None:
+    log.create(stream_name, partitions=2)
+    for partition in (0, 1):
+        log.publish(stream_name, map(str.encode, values()), partition=partition)
+    (tmp_path / "go").touch()
+    read = small_batches.read.format("liftbridge").option("servers", log.address)
+    frame = read.option("stream", stream_name).load().select("partition", "offset")
+    halted = frame.mapInArrow(halting(tmp_path, "lose"), "partition int, offset bigint")
+    found = sorted((row.partition, row.offset) for row in halted.collect())
+    check_lost(tmp_path)
+    assert found == [(partition, offset) for partition in (0, 1) for offset in range(ROWS)]
+
+
+def test_a_streaming_query_that_loses_an_executor_leaves_no_row_out_and_its_repeats_are_counted(
+    small_batches: SparkSession, log: LogClient, stream_name: str, tmp_path: Path
+) -> None:
+    source = log.create(f"{stream_name}-in")
+    log.publish(source, map(str.encode, values()))
+    target = log.create(f"{stream_name}-out")
+    query = start_query(small_batches, tmp_path, log.address, target, halt="lose", source=source)
+    try:
+        wait_for(lambda: bool(log.read(target)))
+        (tmp_path / "go").touch()
+        query.awaitTermination()
+    finally:
+        query.stop()
+    check_lost(tmp_path)
+    report = check_all_rows(log, target)
+    assert report.repeats > 0
+    assert [batch.attempts for batch in report.batches] == [2]
