@@ -89,16 +89,19 @@ def each_once(stream: str, *counts: int) -> Counter[tuple[str, int, int]]:
     )
 
 
-def test_an_archive_holds_all_of_a_message(
+def test_an_archive_holds_all_of_a_message_beside_other_streams(
     spark: SparkSession, log: LogClient, run: Callable[..., None], archive: Path, stream_name: str
 ) -> None:
-    log.create(stream_name, partitions=2)
-    log.publish(stream_name, [Record(b"v", b"k", {"h": b"1"}, 1), Record(b"\xff", partition=0)])
-    run(stream_name)
-    [first, second] = spark.read.parquet(str(archive)).orderBy("partition").collect()
-    stored = log.read(stream_name, 1)[0]
+    one, other = (log.create(f"{stream_name}.{kind}", partitions=2) for kind in ("eu", "us"))
+    log.publish(one, [Record(b"v", b"k", {"h": b"1"}, 1), Record(b"\xff", partition=0)])
+    log.publish(other, [b"x"] * 4, partition=0)
+    run(pattern=f"{stream_name}[.].*")
+    assert offsets(archive) == each_once(one, 1, 1) + each_once(other, 4)
+    rows = spark.read.parquet(str(archive)).where(f"stream = '{one}'")
+    [first, second] = rows.orderBy("partition").collect()
+    stored = log.read(one, 1)[0]
     assert (first.partition, bytes(first.value)) == (0, b"\xff")
-    assert (second.stream, second.partition, second.offset) == (stream_name, 1, 0)
+    assert (second.stream, second.partition, second.offset) == (one, 1, 0)
     assert (bytes(second.key), bytes(second.value)) == (b"k", b"v")
     assert [(name, bytes(value)) for name, value in second.headers if name == "h"] == [("h", b"1")]
     assert second.subject == stored.subject
@@ -107,7 +110,7 @@ def test_an_archive_holds_all_of_a_message(
     assert second.batch == 0
 
 
-def test_the_next_run_goes_on_where_the_last_one_ended(
+def test_the_next_run_goes_on_and_replaces_what_a_batch_that_was_cut_off_wrote(
     log: LogClient, run: Callable[..., None], archive: Path, stream_name: str
 ) -> None:
     log.create(stream_name, partitions=2)
@@ -115,33 +118,22 @@ def test_the_next_run_goes_on_where_the_last_one_ended(
     run(stream_name, max_messages=10)
     assert offsets(archive) == each_once(stream_name, 30)
     assert batches(archive) == {0, 1, 2}
+    commits = archive / CHECKPOINT / "commits"
+    for file in (commits / "2", commits / ".2.crc"):  # as if it had ended before it noted this
+        file.unlink(missing_ok=True)
+    [last] = archive.glob("stream=*/date=*/batch=2")
+    [written] = last.glob("*.parquet")
+    written.with_name("part-of-it.parquet").write_bytes(written.read_bytes()[:100])
+    (archive / ".spark-staging-1" / "stream=s").mkdir(parents=True)
     log.publish(stream_name, [b"x"] * 5, partition=1)
+    assert cut_off(archive) == {2}
     run(stream_name)
     assert offsets(archive) == each_once(stream_name, 30, 5)
     assert batches(archive) == {0, 1, 2, 3}
-    run(stream_name)  # with nothing new
-    assert batches(archive) == {0, 1, 2, 3}
-
-
-def test_a_batch_that_runs_again_replaces_what_it_wrote(
-    log: LogClient, run: Callable[..., None], archive: Path, stream_name: str
-) -> None:
-    log.create(stream_name)
-    log.publish(stream_name, [b"x"] * 20)
-    run(stream_name, max_messages=10)
-    commits = archive / CHECKPOINT / "commits"
-    for file in (commits / "1", commits / ".1.crc"):  # as if it had ended before it noted this
-        file.unlink(missing_ok=True)
-    [second] = archive.glob("stream=*/date=*/batch=1")
-    [written] = second.glob("*.parquet")
-    written.with_name("part-of-it.parquet").write_bytes(written.read_bytes()[:100])
-    (archive / ".spark-staging-1" / "stream=s").mkdir(parents=True)
-    log.publish(stream_name, [b"x"] * 7)
-    assert cut_off(archive) == {1}
-    run(stream_name)
-    assert offsets(archive) == each_once(stream_name, 27)
-    assert batches(archive) == {0, 1, 2}
     assert not list(archive.glob(".spark-staging-*"))
+    run(stream_name)  # with nothing new
+    assert offsets(archive) == each_once(stream_name, 30, 5)
+    assert batches(archive) == {0, 1, 2, 3}
 
 
 def cut_off(archive: Path) -> set[int]:
@@ -196,16 +188,6 @@ def test_an_archive_killed_in_the_middle_of_a_batch_holds_each_message_once(
     assert offsets(archive) == sum((each_once(name, 30) for name in names), Counter())
     assert batches(archive) == {0, 1, 2}
     assert not list(archive.glob(".spark-staging-*"))
-
-
-def test_streams_of_a_pattern_lie_side_by_side(
-    log: LogClient, run: Callable[..., None], archive: Path, stream_name: str
-) -> None:
-    names = [log.create(f"{stream_name}.{kind}") for kind in ("eu", "us")]
-    for name, count in zip(names, (3, 4), strict=True):
-        log.publish(name, [b"x"] * count)
-    run(pattern=f"{stream_name}[.].*")
-    assert offsets(archive) == each_once(names[0], 3) + each_once(names[1], 4)
 
 
 def test_an_archive_without_its_checkpoint_is_not_begun_anew(archive: Path) -> None:

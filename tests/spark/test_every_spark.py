@@ -62,7 +62,7 @@ def test_a_query_copies_each_message_once_and_goes_on_after_a_restart(
 ) -> None:
     source, target = f"{stream_name}-in", f"{stream_name}-out"
     log.create(source, partitions=2)
-    log.create(target)
+    log.create(target, partitions=2)
 
     def run() -> None:
         events = (

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from liftbridge_aio.spark.write_report import write_report
-from spark.conftest import EVERY_SERVER
 from spark.log_client import LogClient
 
 if TYPE_CHECKING:
@@ -48,41 +47,26 @@ def run(
         query.stop()
 
 
-@EVERY_SERVER
-def test_a_query_goes_on_where_it_ended(
-    spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str, checkpoint: str
-) -> None:
-    orders, totals = log.create(stream_name, 2), log.create(f"{stream_name}-totals", 2)
-    for first in (0, 20):
-        for partition in (0, 1):
-            rows = range(first + 10 * partition, first + 10 * (partition + 1))
-            log.publish(orders, [b"%d" % row for row in rows], partition=partition)
-        frame = source(spark, spark_broker, orders, maxOffsetsPerTrigger="10")
-        run(frame, spark_broker, totals, checkpoint)
-        arrived = Counter(int(message.value) for message in log.read_all(totals))
-        assert arrived == Counter(range(first + 20))
-
-
-def test_a_batch_that_runs_again_repeats_its_rows_and_no_others(
+def test_a_batch_that_runs_again_reads_and_repeats_the_same_rows_and_no_others(
     spark: SparkSession,
     spark_broker: str,
     log: LogClient,
     stream_name: str,
     checkpoint: str,
-    tmp_path: Path,
     forget_last_commit: Callable[[], int],
 ) -> None:
-    totals = log.create(stream_name, 2)
-    for first in (0, 10, 20):
-        frame = texts(spark, tmp_path / "in", *map(str, range(first, first + 10)))
-    run(frame, spark_broker, totals, checkpoint, includeWriteId="true")
+    orders, copies = log.create(stream_name), log.create(f"{stream_name}-copies", 2)
+    log.publish(orders, [b"%d" % number for number in range(30)])
+    frame = source(spark, spark_broker, orders, maxOffsetsPerTrigger="15")
+    run(frame, spark_broker, copies, checkpoint, includeWriteId="true")
     last = forget_last_commit()
-    run(frame, spark_broker, totals, checkpoint, includeWriteId="true")
-    arrived = Counter(int(message.value) for message in log.read_all(totals))
-    assert arrived == Counter(range(30)) + Counter(range(20, 30))
-    report = log.run(lambda client: write_report(client, totals))
-    assert (report.rows, report.repeats, report.gaps, report.unmarked) == (30, 10, 0, 0)
-    assert [(one.batch, one.repeats) for one in report.batches if one.repeats] == [(last, 10)]
+    log.publish(orders, [b"%d" % number for number in range(30, 40)])
+    run(frame, spark_broker, copies, checkpoint, includeWriteId="true")
+    arrived = Counter(int(message.value) for message in log.read_all(copies))
+    assert arrived == Counter(range(40)) + Counter(range(15, 30))
+    report = log.run(lambda client: write_report(client, copies))
+    assert (report.rows, report.repeats, report.gaps, report.unmarked) == (40, 15, 0, 0)
+    assert [(one.batch, one.repeats) for one in report.batches if one.repeats] == [(last, 15)]
 
 
 def test_totals_in_complete_mode_are_appended_as_a_whole_by_each_batch(

@@ -94,14 +94,14 @@ def test_every_message_of_several_streams_is_there_once(
     names = [log.create(f"{stream_name}-{letter}", partitions=2) for letter in "ab"]
     for name in names:
         for partition in range(2):
-            log.publish(name, numbers(0, 3000), partition=partition)
-    rows = read(spark, spark_broker, subscribe=", ".join(names), arrowBatchRows="1000")
+            log.publish(name, numbers(0, 900), partition=partition)
+    rows = read(spark, spark_broker, subscribe=", ".join(names), arrowBatchRows="300")
     counted = Counter((row.topic, row.partition, row.offset) for row in rows.collect())
     assert counted == Counter(
         (name, partition, offset)
         for name in names
         for partition in range(2)
-        for offset in range(3000)
+        for offset in range(900)
     )
 
 

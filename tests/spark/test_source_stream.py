@@ -66,7 +66,6 @@ def start(
 NOW = {"availableNow": True}
 
 
-@EVERY_SERVER
 def test_a_query_reads_what_is_there_in_limited_batches_and_goes_on_later(
     spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str, checkpoint: str
 ) -> None:
@@ -94,36 +93,14 @@ def test_a_query_reads_what_is_there_in_limited_batches_and_goes_on_later(
     assert sink.batches[3:] == [(3, list(range(90, 95)))]
 
 
-def test_a_batch_that_was_cut_short_is_read_again_with_the_same_rows(
-    spark: SparkSession,
-    spark_broker: str,
-    log: LogClient,
-    stream_name: str,
-    checkpoint: str,
-    forget_last_commit: Callable[[], int],
-) -> None:
-    log.create(stream_name, partitions=2)
-    log.publish(stream_name, numbers(0, 10), partition=0)
-    sink = Collected()
-    options = {"servers": spark_broker, "stream": stream_name, **EARLIEST}
-    start(spark, sink, checkpoint, NOW, **options).awaitTermination()
-    assert forget_last_commit() == 0
-    log.publish(stream_name, numbers(10, 20), partition=1)
-    start(spark, sink, checkpoint, NOW, **options).awaitTermination()
-    assert sink.batches == [
-        (0, list(range(10))),
-        (0, list(range(10))),
-        (1, list(range(10, 20))),
-    ]
-
-
-def test_a_query_that_goes_on_reads_what_is_published_meanwhile(
+def test_a_query_that_goes_on_reads_what_is_published_until_its_stream_is_deleted(
     spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str, checkpoint: str
 ) -> None:
     log.create(stream_name)
     log.publish(stream_name, numbers(-5, 0))  # before it starts: by default it begins at the end
     sink = Collected()
-    options = {"servers": spark_broker, "stream": stream_name}
+    soon = {"liftbridge.notFoundTimeout": "0.2"}
+    options = {"servers": spark_broker, "stream": stream_name, **soon}
     query = start(spark, sink, checkpoint, {"processingTime": "0 seconds"}, **options)
     try:
         wait(lambda: bool(query.recentProgress) or query.exception() is not None)
@@ -131,25 +108,13 @@ def test_a_query_that_goes_on_reads_what_is_published_meanwhile(
             log.publish(stream_name, numbers(10 * number, 10 * number + 10))
             expected = list(range(10 * number + 10))
             wait(lambda expected=expected: sink.values == expected)  # type: ignore[misc]
+        log.delete(stream_name)
+        with pytest.raises(Exception, match=r"\[LIFTBRIDGE_STREAM_MISSING\]") as caught:
+            query.awaitTermination(60)
     finally:
         query.stop()
-
-
-def test_spark_tells_which_stream_was_deleted_under_a_query(
-    spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str, checkpoint: str
-) -> None:
-    log.create(stream_name)
-    log.publish(stream_name, numbers(0, 3))
-    sink = Collected()
-    soon = {"liftbridge.notFoundTimeout": "0.2"}
-    options = {"servers": spark_broker, "stream": stream_name, **soon, **EARLIEST}
-    query = start(spark, sink, checkpoint, {"processingTime": "0 seconds"}, **options)
-    wait(lambda: sink.values == [0, 1, 2])
-    log.delete(stream_name)
-    with pytest.raises(Exception, match=r"\[LIFTBRIDGE_STREAM_MISSING\]") as caught:
-        query.awaitTermination(60)
     text = str(caught.value)
-    assert f"stream='{stream_name}', partition=0, offset=3" in text
+    assert f"stream='{stream_name}', partition=0, offset=35" in text
     assert "checkpointLocation" in text
 
 
