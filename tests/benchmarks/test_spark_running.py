@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.spark.samples import CLIENT, NOTHING, OURS
+from spark.conftest import QUICK_JVM
 
 ROOT = Path(__file__).resolve().parents[2]
-BOUND = 400.0  # seconds; some forty where nothing else runs
+BOUND = 400.0  # seconds; some twenty where nothing else runs
 
 
 def run(*words: str, bound: float = BOUND) -> subprocess.CompletedProcess[str]:
@@ -29,7 +30,8 @@ def run(*words: str, bound: float = BOUND) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(BOUND + 10)
-def test_every_benchmark_with_spark_comes_to_its_end() -> None:
+def test_every_benchmark_with_spark_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", QUICK_JVM)
     done = run(
         *("spark", "--server", "embedded", "--quick", "--rounds", "1", "--partitions", "2"),
         *("--messages", "240", "--output", "json"),
@@ -40,12 +42,9 @@ def test_every_benchmark_with_spark_comes_to_its_end() -> None:
     for found in (read, write):
         assert [each["name"] for each in found["contenders"]] == [CLIENT, OURS, NOTHING]
         assert all(each["runs"][0]["rows_per_second"] > 0 for each in found["contenders"])
-    to_nothing, to_stream = results["spark_microbatch"]
+    [to_nothing], [to_stream] = results["spark_microbatch"], results["spark_microbatch_floors"]
     assert to_nothing["share"]["median"] > 0
-    assert to_stream["share"]["median"] > 0
-    assert [set(each["milliseconds"]) for each in results["spark_microbatch_floors"]] == [
-        {OURS, NOTHING}
-    ] * 2
+    assert set(to_stream["milliseconds"]) == {OURS, NOTHING}
     [memory] = results["spark_memory"]
     assert memory["rows"] == 240
     assert memory["total_bytes"]["median"] > 0
