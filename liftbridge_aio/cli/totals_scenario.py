@@ -48,8 +48,8 @@ MINUTES: Final = 120
 WINDOW_MINUTES: Final = 5
 HALF_TIME: Final = 60
 """The minute before which the first total has to be there, so that the rest is seen to go on."""
-PACE: Final = 0.1
-"""Seconds from one minute of the shops to the next."""
+RATE: Final = 2000
+"""Sales published in a second."""
 TELL_EVERY: Final = 2.0
 SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -154,7 +154,7 @@ class TotalsScenario:
             sales = [self._sale(minute, chance) for _ in range(self._published, until)]
             await client.publish_many(SALES, sales)
             self._published = until
-            await asyncio.sleep(PACE)
+            await asyncio.sleep(len(sales) / RATE)
         self._report.early_totals = len(self._followed)
         # The last windows are over when something newer comes. Its own window stays open.
         evening = _event("", 0, OPENING + timedelta(days=1))

@@ -31,6 +31,7 @@ from liftbridge_aio.cli.totals_checks import (
 from liftbridge_aio.spark.archive import sole_archive, source_options
 from liftbridge_aio.spark.options import ReadOptions
 from liftbridge_aio.spark.write_id import TaskAttempt
+from spark.conftest import QUICK_JVM
 
 NINE = Place("2026-03-02T09:00+00:00", "Accra")
 TEN = Place("2026-03-02T10:00+00:00", "Accra")
@@ -239,9 +240,11 @@ def test_without_pyspark_the_command_says_what_to_install(tmp_path: Path) -> Non
 @pytest.mark.spark
 @pytest.mark.timeout(170)
 def test_an_archive_follows_its_stream_until_it_is_told_to_end(
-    run: Run, start: Start, stream: str, tmp_path: Path
+    run: Run, start: Start, stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import pyarrow.dataset as ds  # noqa: PLC0415
+
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", QUICK_JVM)
 
     def wait_for(pattern: str) -> None:
         while not list(tmp_path.glob(pattern)):
