@@ -33,6 +33,8 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 _LOG_TAIL: Final = 2000
+_STOP_TIMEOUT: Final = 20.0
+"""Seconds that the Java process gets to end before it is killed."""
 
 logger = logging.getLogger("liftbridge_aio.spark")
 
@@ -65,7 +67,6 @@ def local_session(
     *,
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
-    stop_timeout: float = 20.0,
 ) -> Iterator[SparkSession]:
     """Run Spark in this process, with the data source `liftbridge` registered.
 
@@ -81,7 +82,6 @@ def local_session(
         folder: an own directory for everything Spark writes; it can go when the session has ended.
         master: where tasks run; `local[2]` is two at a time.
         settings: further `spark.…` settings; they win over those made here.
-        stop_timeout: seconds that the Java process gets to end before it is killed.
 
     Raises:
         JavaNotFound: there is no Java to run Spark on.
@@ -111,7 +111,7 @@ def local_session(
             finally:
                 session.stop()
         finally:
-            _end(gateway, stop_timeout)
+            _end(gateway)
 
 
 def spark_environment(folder: Path) -> dict[str, str]:
@@ -186,7 +186,7 @@ def _log_what_accumulators_say(session: SparkSession) -> None:
     server.handle_error = log_error
 
 
-def _end(gateway: Any, timeout: float) -> None:
+def _end(gateway: Any) -> None:
     """End the Java process, which ends by itself when its stdin is closed."""
     from pyspark import SparkContext  # noqa: PLC0415 - optional
 
@@ -195,10 +195,10 @@ def _end(gateway: Any, timeout: float) -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:
-        process.wait(timeout)
+        process.wait(_STOP_TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(timeout)
+        process.wait(_STOP_TIMEOUT)
     # Otherwise the next session of this process would talk to the one that is gone.
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001
