@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from .local_session import local_session
-from .query_progress import query_failed
+from .query_progress import QueryFailed, query_failed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +69,7 @@ class SessionThread:
         Cancelling abandons the wait, not the function: let each one take seconds at most.
 
         Raises:
-            QueryFailed: Spark raised an error of its own.
+            QueryFailed: Spark raised an error of its own, or its Java process is gone.
         """
         from pyspark.errors import PySparkException  # noqa: PLC0415 - optional
 
@@ -77,6 +77,11 @@ class SessionThread:
             return await self._run(lambda: work(self._session))
         except PySparkException as error:
             raise query_failed(error) from error
+        except Exception as error:
+            failure = _java_failure(error)
+            if failure is None:
+                raise
+            raise failure from error
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -100,3 +105,13 @@ class SessionThread:
         ended.result()
         if cancelled is not None:
             raise cancelled
+
+
+def _java_failure(error: Exception) -> QueryFailed | None:
+    """Make an error to show of what came from the bridge to Java, which belongs to pyspark."""
+    kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
+    if isinstance(error, ConnectionError) or "py4j.protocol.Py4JNetworkError" in kinds:
+        return QueryFailed(f"Spark's Java process ended or does not answer: {error}")
+    if "py4j.protocol.Py4JError" in kinds:  # the second line names what was raised in Java
+        return QueryFailed(" ".join(str(error).splitlines()[:2]))
+    return None
