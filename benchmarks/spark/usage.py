@@ -27,8 +27,11 @@ class Usage:
     python: float
 
     def since(self, before: Usage) -> Usage:
-        """What came to it since."""
-        return Usage(self.java - before.java, self.python - before.python)
+        """What came to it since; never less than nothing.
+
+        A worker that was idle for too long is ended, and what it had used may go with it.
+        """
+        return Usage(max(self.java - before.java, 0.0), max(self.python - before.python, 0.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from benchmarks.spark.samples import (
     comparison_rows,
     verdict,
 )
-from benchmarks.spark.usage import below, parse_stat, usage
+from benchmarks.spark.usage import Usage, below, parse_stat, usage
 from benchmarks.summary import Spread
 
 
@@ -120,3 +120,7 @@ def test_processor_time_is_split_between_java_and_python() -> None:
     assert [each.pid for each in found] == [2, 3, 4]
     used = usage(found)
     assert used.java * 100 == pytest.approx(400 * used.python * 100 / 210)
+
+
+def test_a_worker_that_has_ended_takes_no_time_back() -> None:
+    assert Usage(5.0, 1.0).since(Usage(2.0, 4.0)) == Usage(3.0, 0.0)
