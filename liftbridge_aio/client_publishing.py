@@ -112,7 +112,6 @@ class ClientPublishing(ClientFace):
         if (
             parts is not None
             and not self._closed
-            and key is None
             and headers is None
             and partitioner is None
             and ack_timeout is None
@@ -121,7 +120,7 @@ class ClientPublishing(ClientFace):
             and retry is None
             and timeout is None
         ):
-            future = parts.publisher.submit_plain(stream, value, partition, ack_policy)
+            future = parts.publisher.submit_plain(stream, value, key, partition, ack_policy)
             if future is not None:
                 return future
         parts = self._living

@@ -31,7 +31,7 @@ from .publish_lanes import PublishLanes
 from .publish_outcomes import PublishOutcomes
 from .publish_window import PublishWindow
 from .status import CallFailure
-from .wire.codec import encode_publish_request, frame_publish_request
+from .wire.codec import encode_publish_request, frame_keyed_request, frame_publish_request
 from .wire.framing import framed
 
 logger = logging.getLogger("liftbridge_aio.publisher")
@@ -182,9 +182,14 @@ class Publisher:
         return pending
 
     def submit_plain(
-        self, stream: str, value: bytes, partition: int | None, ack_policy: AckPolicy
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None,
+        partition: int | None,
+        ack_policy: AckPolicy,
     ) -> asyncio.Future[Ack | None] | None:
-        """Register a message that has nothing but a value, as most have: in as few steps as can be.
+        """Register a message of value and key, as most are: in as few steps as can be.
 
         Returns:
             The future of its outcome; None where `submit` has to look at it, because something has
@@ -195,11 +200,13 @@ class Publisher:
         # Asking for the running loop costs a system call before Python 3.12.
         if get_ident() != self._thread or not loop.is_running():
             return None
-        if partition is None:
-            partition = self._usual_partition
-        elif type(partition) is not int:
-            return None
         if type(value) is not bytes or type(ack_policy) is not AckPolicy:
+            return None
+        if key is not None and type(key) is not bytes:
+            return None
+        if partition is None:
+            partition = self._usual_partition if key is None else self._partition_by(key, stream)
+        elif type(partition) is not int:
             return None
         try:
             # Stream and partition were checked when the first message went there.
@@ -209,7 +216,10 @@ class Publisher:
         head, terms = lane.plain[ack_policy]
         self._id_count = count = self._id_count + 1
         correlation_id = f"{self._id_prefix}{count}"
-        frame = frame_publish_request(head, value, correlation_id)
+        if key:
+            frame = frame_keyed_request(head, value, key, correlation_id)
+        else:
+            frame = frame_publish_request(head, value, correlation_id)
         size = len(frame)
         if size > self._surely_sendable or not self._window.try_enter(size):
             return None
@@ -234,6 +244,13 @@ class Publisher:
         else:
             self._register(pending, self._ack_timeout)
         return pending
+
+    def _partition_by(self, key: bytes, stream: str) -> int | None:
+        """Pick the partition of a key as far as that needs no question to a server."""
+        if self._partitioner is not None or type(stream) is not str:
+            return None
+        count = self._connection.metadata.snapshot.partition_count(stream)
+        return by_key(stream, key, b"", count) if count else None
 
     def _register(self, pending: PendingPublish, wait: float) -> None:
         """Take in a message that may wait for `wait` seconds, and send it on its way."""

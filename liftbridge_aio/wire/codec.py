@@ -96,6 +96,24 @@ def _around(head: bytes, value_size: int, correlation_size: int) -> tuple[bytes,
     return size.to_bytes(PREFIX_BYTES, "big") + request, between
 
 
+def frame_keyed_request(head: bytes, value: bytes, key: bytes, correlation_id: str) -> bytes:
+    """Make what `frame_publish_request` makes, with a key, which must not be empty."""
+    correlation = correlation_id.encode()
+    before, between, last = _around_key(head, len(value), len(correlation), len(key))
+    return b"".join((before, value, between, correlation, last, key))
+
+
+@lru_cache(maxsize=4096)
+def _around_key(
+    head: bytes, value_size: int, correlation_size: int, key_size: int
+) -> tuple[bytes, bytes, bytes]:
+    """Make what `_around` makes, and what stands before the key at the end."""
+    last = _KEY + _varint(key_size)
+    before, between = _around(head, value_size, correlation_size)
+    size = int.from_bytes(before[:PREFIX_BYTES], "big") + len(last) + key_size
+    return size.to_bytes(PREFIX_BYTES, "big") + before[PREFIX_BYTES:], between, last
+
+
 def _varint(number: int) -> bytes:
     groups = bytearray()
     while number > 0x7F:

@@ -146,8 +146,13 @@ async def test_a_key_goes_where_other_clients_send_it(
     for count, partition in partitions.items():
         name = f"{stream_name}-{count}"
         await client.create_stream(name, partitions=count)
-        await client.publish(name, b"value", key=key)
-        assert values(await read_out(client, name, partition)) == [b"value"]
+        for value in (b"first", b"second"):  # most checks are made for the first only
+            await client.publish(name, value, key=key)
+        messages = await read_out(client, name, partition)
+        assert [(message.key, message.value) for message in messages] == [
+            (key or b"", b"first"),
+            (key or b"", b"second"),
+        ]
 
 
 async def test_without_key_only_a_partitioner_spreads(client: Client, stream_name: str) -> None:

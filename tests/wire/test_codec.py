@@ -16,6 +16,7 @@ from liftbridge_aio.wire.codec import (
     decode_message,
     decode_publish_response,
     encode_publish_request,
+    frame_keyed_request,
     frame_publish_request,
     publish_head,
 )
@@ -128,7 +129,13 @@ def test_protobuf_reads_the_requests_that_are_written_here(
 
 @settings(deadline=None)
 @given(
-    stream=texts, partition=int32, value=blobs, policy=policies, correlation_id=texts, again=blobs
+    stream=texts,
+    partition=int32,
+    value=blobs,
+    policy=policies,
+    correlation_id=texts,
+    again=blobs,
+    key=blobs,
 )
 def test_protobuf_reads_the_requests_that_are_framed_here(
     stream: str,
@@ -137,16 +144,20 @@ def test_protobuf_reads_the_requests_that_are_framed_here(
     policy: AckPolicy,
     correlation_id: str,
     again: bytes,
+    key: bytes,
 ) -> None:
     head = publish_head(stream, partition, policy)
     for content in (value, again, value):
-        frame = frame_publish_request(head, content, correlation_id)
+        if key:
+            frame = frame_keyed_request(head, content, key, correlation_id)
+        else:
+            frame = frame_publish_request(head, content, correlation_id)
         assert framed(unframed(frame)) == frame
         whole = encode_publish_request(
             stream,
             partition,
             content,
-            key=None,
+            key=key,
             headers=None,
             ack_policy=policy,
             correlation_id=correlation_id,
