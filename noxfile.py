@@ -81,8 +81,9 @@ def tests(session: nox.Session) -> None:
         session.run("pytest", *session.posargs)
         return
     failed = False
-    # One process has the one Spark session; the others would start one each.
-    for arguments in (["-m", "spark"], ["-n", "2", "--dist", "worksteal", "-m", "not spark"]):
+    # One process has the one Spark session; in the other run tests that start their own.
+    with_spark = ["-n", "2", "--dist", "loadgroup", "-m", "spark"]
+    for arguments in (with_spark, ["-n", "2", "--dist", "worksteal", "-m", "not spark"]):
         try:
             session.run("pytest", *arguments)
         except CommandFailed:

@@ -56,6 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" not in getattr(item, "fixturenames", ()):
             continue
         item.add_marker(pytest.mark.spark)
+        item.add_marker(pytest.mark.xdist_group("spark"))  # one process has the one session
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT))
 
