@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from liftbridge_aio.errors import MalformedData
 
 from .columns import (
-    _MESSAGE_SEPARATOR,
-    _NO_BYTES,
-    _NO_NUMBER,
-    _separated,
-    _separated_or_absent,
-    _UnevenError,
+    MESSAGE_SEPARATOR,
+    NO_BYTES,
+    NO_NUMBER,
+    UnevenColumns,
+    separated,
+    separated_or_absent,
 )
 from .hot_schema import PARSE_ERRORS, MessageColumns, WireMessage
 
@@ -93,12 +93,12 @@ def _add_together(read: ColumnBatch, part: list[bytes]) -> bool:
     if count < _MIN_AT_ONCE or max(map(len, part)) > _LARGE_BYTES:
         return False
     try:
-        columns = MessageColumns.FromString(_MESSAGE_SEPARATOR.join(part))
-        offsets = _separated(columns.offset, _NO_NUMBER, count)
-        keys = _separated_or_absent(columns.key, _NO_BYTES, count)
-        values = _separated_or_absent(columns.value, _NO_BYTES, count)
-        timestamps = _separated(columns.timestamp, _NO_NUMBER, count)
-    except (*PARSE_ERRORS, _UnevenError):
+        columns = MessageColumns.FromString(MESSAGE_SEPARATOR.join(part))
+        offsets = separated(columns.offset, NO_NUMBER, count)
+        keys = separated_or_absent(columns.key, NO_BYTES, count)
+        values = separated_or_absent(columns.value, NO_BYTES, count)
+        timestamps = separated(columns.timestamp, NO_NUMBER, count)
+    except (*PARSE_ERRORS, UnevenColumns):
         return False
     read.offsets += offsets
     read.keys += keys

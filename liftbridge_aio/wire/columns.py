@@ -37,11 +37,11 @@ from .hot_schema import (
 
 T = TypeVar("T")
 
-_NO_NUMBER: Final = -(2**63) + 0x5EBA4A
-_NO_BYTES: Final = b"\x00separator"
+NO_NUMBER: Final = -(2**63) + 0x5EBA4A
+NO_BYTES: Final = b"\x00separator"
 
-_MESSAGE_SEPARATOR: Final[bytes] = WireMessage(
-    offset=_NO_NUMBER, key=_NO_BYTES, value=_NO_BYTES, timestamp=_NO_NUMBER
+MESSAGE_SEPARATOR: Final[bytes] = WireMessage(
+    offset=NO_NUMBER, key=NO_BYTES, value=NO_BYTES, timestamp=NO_NUMBER
 ).SerializeToString()
 
 
@@ -53,20 +53,20 @@ def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
     """
     count = len(datas)
     try:
-        columns = MessageColumns.FromString(_MESSAGE_SEPARATOR.join(datas))
+        columns = MessageColumns.FromString(MESSAGE_SEPARATOR.join(datas))
         return zip(
             _constant(columns.stream, count, ""),
             _constant(columns.partition, count, 0),
-            _separated(columns.offset, _NO_NUMBER, count),
-            _separated_or_absent(columns.key, _NO_BYTES, count),
-            _separated_or_absent(columns.value, _NO_BYTES, count),
-            _separated(columns.timestamp, _NO_NUMBER, count),
+            separated(columns.offset, NO_NUMBER, count),
+            separated_or_absent(columns.key, NO_BYTES, count),
+            separated_or_absent(columns.value, NO_BYTES, count),
+            separated(columns.timestamp, NO_NUMBER, count),
             datas,
             _constant(columns.subject, count, ""),
             _constant(columns.reply_subject, count, ""),
             strict=True,
         )
-    except (*PARSE_ERRORS, _UnevenError):
+    except (*PARSE_ERRORS, UnevenColumns):
         return None
 
 
@@ -97,21 +97,27 @@ def ack_rows(datas: Sequence[bytes]) -> Iterator[AckRow] | None:
         return None
 
 
-class _UnevenError(Exception):
+class UnevenColumns(Exception):
     """The values of a column cannot be given to the messages one by one."""
 
 
-def _separated(column: Any, separator: T, count: int) -> list[T]:
+def separated(column: Any, separator: T, count: int) -> list[T]:
+    """Take the values of `count` messages out of a column with separators.
+
+    Raises:
+        UnevenColumns: there is not one for each.
+    """
     entries: list[T] = column[:]
     if len(entries) != 2 * count - 1 or entries[1::2] != [separator] * (count - 1):
-        raise _UnevenError
+        raise UnevenColumns
     return entries[::2]
 
 
-def _separated_or_absent(column: Any, separator: bytes, count: int) -> Iterable[bytes]:
+def separated_or_absent(column: Any, separator: bytes, count: int) -> Iterable[bytes]:
+    """Do as `separated`, where no message may have one too."""
     if len(column) == count - 1 and column == [separator] * (count - 1):
         return repeat(b"", count)
-    return _separated(column, separator, count)
+    return separated(column, separator, count)
 
 
 def _constant(column: Any, count: int, absent: T) -> Iterable[T]:
@@ -119,5 +125,5 @@ def _constant(column: Any, count: int, absent: T) -> Iterable[T]:
         return repeat(absent, count)
     first: T = column[0]
     if column != [first] * count:
-        raise _UnevenError
+        raise UnevenColumns
     return repeat(first, count)
