@@ -65,7 +65,8 @@ def test_what_was_measured_is_kept_when_it_is_ended_and_nothing_else_is(
     with subprocess.Popen(
         [
             *(sys.executable, "-m", "benchmarks", "publish", "--server", "embedded"),
-            *("--peers", "ours", "--rounds", "1", "--messages", "300", "--window", "10,20,30"),
+            *("--peers", "ours", "--rounds", "1", "--messages", "300"),
+            *("--window", "10,20" + ",30" * 50),  # it must not be done before the signal comes
             *("--json", str(file)),
         ],
         cwd=ROOT,

@@ -223,7 +223,9 @@ func subscribe(
 	ended := make(chan error, 1)
 	var once sync.Once
 	var seen int64
+	subscribed := make(chan struct{})
 	handler := func(m *lift.Message, err error) {
+		<-subscribed // messages may come before Subscribe returns
 		if err != nil {
 			once.Do(func() { ended <- err })
 			return
@@ -240,6 +242,7 @@ func subscribe(
 		return err
 	}
 	emit("subscribed")
+	close(subscribed)
 	select {
 	case err := <-ended:
 		return err
