@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NoReturn
@@ -31,6 +32,10 @@ from servers.node import (
     ServerDidNotStart,
     Setting,
 )
+
+# In the background of a shell Ctrl-C is ignored, which the commands that tests start would inherit.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A loaded machine may be slow; that is no failure of what is tested.
 hypothesis.settings.register_profile("patient", deadline=None)

@@ -82,7 +82,7 @@ async def hasty(proxy: FaultProxy, stream_name: str) -> AsyncIterator[Client]:
     client = Client(proxy.address, options=options)
     await client.wait_ready(timeout=BOUND)
     await client.create_stream(stream_name, timeout=BOUND)
-    await client.publish(stream_name, b"", timeout=BOUND)
+    await client.publish(stream_name, b"", ack_timeout=BOUND, timeout=BOUND)
     await client.fetch_cursor("id", stream_name, 0, timeout=BOUND)
     yield client
     await client.aclose()

@@ -42,7 +42,7 @@ async def test_one_that_asks_for_no_ack_and_finds_no_credit_is_not_counted_as_an
 ) -> None:
     await direct.create_stream(stream_name)
     async with Client(proxy.address, options=options(ack_timeout=0.2)) as client:
-        await client.publish(stream_name, b"first")
+        await client.publish(stream_name, b"first", ack_timeout=BOUND)
         proxy.freeze()
 
         async def publish_for_ever() -> None:

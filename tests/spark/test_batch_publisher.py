@@ -15,8 +15,8 @@ from liftbridge_aio.spark.errors import InvalidRow, StreamMissing, WriteFailed
 from liftbridge_aio.spark.row_placement import OutgoingRow
 
 STREAM = "totals"
-QUICK = ClientOptions(not_found_timeout=0.2, backoff=Backoff(0.01, 0.05))
-HASTY = ClientOptions(ack_timeout=0.3, backoff=Backoff(0.01, 0.05))
+QUICK = ClientOptions(not_found_timeout=0.2, ack_timeout=20, backoff=Backoff(0.01, 0.05))
+HASTY = ClientOptions(ack_timeout=1.0, backoff=Backoff(0.01, 0.05))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def hasty(broker: EmbeddedBroker, client: Client) -> AsyncIterator[Client]
         yield hasty
 
 
-def a_publisher(*, max_in_flight: int = 16_384, patience: float = 5.0) -> BatchPublisher:
+def a_publisher(*, max_in_flight: int = 16_384, patience: float = 20.0) -> BatchPublisher:
     return BatchPublisher(ack_policy=AckPolicy.ALL, max_in_flight=max_in_flight, patience=patience)
 
 
@@ -56,12 +56,12 @@ async def stored(client: Client, partition: int = 0, stream: str = STREAM) -> li
 
 async def test_every_row_is_acked_and_keeps_its_order(client: Client) -> None:
     publisher = a_publisher()
-    rows = some_rows(3000)
-    await publisher.publish(client, 0, rows[:1700])
-    await publisher.publish(client, 1700, rows[1700:])
+    rows = some_rows(1000)
+    await publisher.publish(client, 0, rows[:700])
+    await publisher.publish(client, 700, rows[700:])
     await publisher.finish(client)
     assert publisher.in_flight == 0
-    assert publisher.written() == ((STREAM, 0, 0, 1499, 1500), (STREAM, 1, 0, 1499, 1500))
+    assert publisher.written() == ((STREAM, 0, 0, 499, 500), (STREAM, 1, 0, 499, 500))
     for partition in (0, 1):
         values = [message.value for message in await stored(client, partition)]
         assert values == [row[1] for row in rows if row[4] == partition]
@@ -102,39 +102,39 @@ async def test_a_row_whose_ack_was_lost_is_sent_again_and_counted(
     await publisher.publish(hasty, 0, some_rows(100, partitions=1))
     await publisher.finish(hasty)
     assert lost.applied == 3
-    assert publisher.sent_again == 3
+    assert publisher.sent_again >= 3  # a slow machine may be late with more acks
     assert publisher.written()[0].rows == 100
     values = [message.value for message in await stored(hasty)]
-    assert len(values) == 103
+    assert len(values) == 100 + publisher.sent_again
     assert set(values) == {row[1] for row in some_rows(100)}
 
 
 async def test_rows_survive_a_server_that_goes_away_for_a_while(
     broker: EmbeddedBroker, client: Client
 ) -> None:
-    publisher = a_publisher(patience=20)
-    await publisher.publish(client, 0, some_rows(2000))
+    publisher = a_publisher()
+    await publisher.publish(client, 0, some_rows(600))
     await broker.stop()
-    publishing = asyncio.create_task(publisher.publish(client, 2000, some_rows(2000)))
+    publishing = asyncio.create_task(publisher.publish(client, 600, some_rows(600)))
     await asyncio.sleep(0)
     await broker.start()
     await publishing
     await publisher.finish(client)
-    assert sum(part.rows for part in publisher.written()) == 4000
+    assert sum(part.rows for part in publisher.written()) == 1200
     for partition in (0, 1):
         values = {message.value for message in await stored(client, partition)}
-        assert values == {row[1] for row in some_rows(2000) if row[4] == partition}
+        assert values == {row[1] for row in some_rows(600) if row[4] == partition}
 
 
 async def test_a_server_that_stays_silent_ends_the_patience(
     broker: EmbeddedBroker, hasty: Client
 ) -> None:
-    publisher = a_publisher(patience=0.8)
+    publisher = a_publisher(patience=2.5)
     broker.faults.drop("PublishAsync", at="reply", times=None, skip=40)
     await publisher.publish(hasty, 0, some_rows(50, partitions=1))
     with pytest.raises(
         WriteFailed,
-        match=r"^\[LIFTBRIDGE_WRITE_FAILED\] no ack came for 0\.8 s; the last failure was: .*"
+        match=r"^\[LIFTBRIDGE_WRITE_FAILED\] no ack came for 2\.5 s; the last failure was: .*"
         r"stream='totals', partition=0.*publishTimeout",
     ):
         await publisher.finish(hasty)
