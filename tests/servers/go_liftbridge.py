@@ -14,7 +14,7 @@ from typing import Any, Final
 from servers.build import BIN, HERE, build
 
 MODULE: Final = HERE / "go_client"
-BOUND: Final = 20.0
+BOUND: Final = 45.0
 
 
 class GoClientError(Exception):

@@ -17,7 +17,7 @@ import (
 	lift "github.com/liftbridge-io/go-liftbridge/v2"
 )
 
-const timeout = 15 * time.Second
+const timeout = 40 * time.Second
 
 type command func(ctx context.Context, client lift.Client, args []string) error
 
