@@ -11,7 +11,7 @@ from typing import Final
 from .errors import LiftbridgeError, PublishError
 from .model import Ack
 from .net.pending_publish import PendingPublish
-from .net.publish_batches import forget_ids, lanes_of, size_of
+from .net.publish_batches import lanes_of, size_of, take_out
 from .net.reporter import Reporter
 from .publish_window import PublishWindow
 from .telemetry import PublishFailed
@@ -42,16 +42,9 @@ class PublishOutcomes:
     def __len__(self) -> int:
         return len(self.unsettled)
 
-    def __contains__(self, correlation_id: str) -> bool:
-        return correlation_id in self.unsettled
-
-    def register(self, pending: PendingPublish) -> None:
-        """Take in a message that has found room in the window."""
-        self.unsettled[pending.correlation_id] = pending
-
     def succeed(self, messages: Sequence[PendingPublish], acks: Sequence[Ack]) -> None:
         """Settle messages, which must be open, each with its ack."""
-        forget_ids(self.unsettled, messages)
+        take_out(self.unsettled, messages)
         for lane, settled in lanes_of(messages).items():
             lane.unsettled -= settled
         size = size_of(messages)

@@ -72,7 +72,7 @@ def messages_of(
     return messages if theirs else None
 
 
-def forget_ids(unsettled: dict[str, PendingPublish], messages: Sequence[PendingPublish]) -> None:
+def take_out(unsettled: dict[str, PendingPublish], messages: Sequence[PendingPublish]) -> None:
     """Take messages out, all of which must be in."""
     for _ in map(unsettled.__delitem__, map(_id_of, messages)):
         pass

@@ -26,7 +26,7 @@ class Barrier:
     unacked_before: int = 0
     """Messages with ack policy NONE that were written before it."""
     terms: ClassVar[PublishTerms] = PublishTerms(AckPolicy.NONE, math.inf, math.inf)
-    """Those of a message that is not acked, as it is not: it is refused."""
+    """It is refused, not acked, so a batch with it is none of acked messages."""
 
 
 @dataclass(slots=True)

@@ -1,10 +1,10 @@
 """An archive: streams copied to Parquet files, for as long as one likes and from where it was left.
 
 Files lie in `stream=…/date=…/batch=N/`, the date being that of the message in UTC, whatever the
-time zone of the session. Spark notes the
-range of a batch before it runs it, so a batch that runs again after a crash has the same messages;
-it replaces its folders, and nothing is there twice. Where the archive stands is kept in its folder
-`_checkpoint`, which Spark and others pass over when they read Parquet.
+time zone of the session. Spark notes the range of a batch before it runs it, so a batch that runs
+again after a crash has the same messages; it replaces its folders, and nothing is there twice.
+Where the archive stands is kept in its folder `_checkpoint`, which Spark and others pass over when
+they read Parquet.
 """
 
 from __future__ import annotations

@@ -23,12 +23,11 @@ from liftbridge_aio.model import (
 )
 
 from . import proto
-from .columns import ack_rows, message_rows
+from .columns import MIN_MESSAGES, ack_rows, message_rows
 from .field_types import wrong_field
 from .framing import PREFIX_BYTES
 from .hot_schema import PARSE_ERRORS, WireMessage, WirePublishRequest, WirePublishResponse
 
-_MIN_MESSAGES_IN_COLUMNS: Final = 24
 _MIN_ACKS_IN_COLUMNS: Final = 8
 """From how many on columns are faster."""
 
@@ -265,7 +264,7 @@ def decode_messages(datas: Sequence[bytes]) -> list[Message]:
     Raises:
         MalformedData: one of them is no Message; the text says which.
     """
-    if len(datas) >= _MIN_MESSAGES_IN_COLUMNS and max(map(len, datas)) <= _MAX_KEPT_BYTES:
+    if len(datas) >= MIN_MESSAGES and max(map(len, datas)) <= _MAX_KEPT_BYTES:
         rows = message_rows(datas)
         if rows is not None:
             return Message.received(rows, _headers)

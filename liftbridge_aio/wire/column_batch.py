@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from liftbridge_aio.errors import MalformedData
 
 from .columns import (
     MESSAGE_SEPARATOR,
+    MIN_MESSAGES,
     NO_BYTES,
     NO_NUMBER,
     UnevenColumns,
@@ -21,11 +23,9 @@ from .columns import (
 )
 from .hot_schema import PARSE_ERRORS, MessageColumns, WireMessage
 
-_AT_ONCE = 512
+_AT_ONCE: Final = 512
 """Messages that are parsed together, at most."""
-_MIN_AT_ONCE = 24
-"""From how many on that is faster."""
-_LARGE_BYTES = 2**14
+_LARGE_BYTES: Final = 2**14
 """A message above goes alone, so that no more than 8 MiB are copied to be parsed together."""
 
 
@@ -90,7 +90,7 @@ def decode_columns(datas: list[bytes]) -> tuple[ColumnBatch, MalformedData | Non
 def _add_together(read: ColumnBatch, part: list[bytes]) -> bool:
     """Read messages by one parse, see `columns`; False if they have to be read one by one."""
     count = len(part)
-    if count < _MIN_AT_ONCE or max(map(len, part)) > _LARGE_BYTES:
+    if count < MIN_MESSAGES or max(map(len, part)) > _LARGE_BYTES:
         return False
     try:
         columns = MessageColumns.FromString(MESSAGE_SEPARATOR.join(part))

@@ -37,6 +37,9 @@ from .hot_schema import (
 
 T = TypeVar("T")
 
+MIN_MESSAGES: Final = 24
+"""From how many on columns are faster than messages one by one."""
+
 NO_NUMBER: Final = -(2**63) + 0x5EBA4A
 NO_BYTES: Final = b"\x00separator"
 

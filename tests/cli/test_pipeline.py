@@ -58,6 +58,27 @@ def finish(process: subprocess.Popen[str]) -> Ended:
     return Ended(process.returncode, out, err)
 
 
+def run_without_spark(
+    folder: Path, *words: str, servers: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a pipeline's command where neither pyspark nor pyarrow can be imported."""
+    code = (
+        "import sys\n"
+        "sys.modules['pyspark'] = sys.modules['pyarrow'] = None\n"
+        "from liftbridge_aio.cli import main\n"
+        "sys.exit(main(['pipeline', *sys.argv[1:]]))\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=folder,
+        env=environment(servers),
+    )
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(BOUND + 60)
 def test_totals_add_up_while_the_pipeline_runs(start: Start) -> None:
@@ -149,21 +170,7 @@ def test_a_stream_whose_repeats_cannot_be_counted_is_named(run: Run, stream: str
 def test_repeats_are_counted_without_pyspark(
     written_twice: tuple[str, str], tmp_path: Path, broker_address: str
 ) -> None:
-    code = (
-        "import sys\n"
-        "sys.modules['pyspark'] = sys.modules['pyarrow'] = None\n"
-        "from liftbridge_aio.cli import main\n"
-        f"sys.exit(main(['pipeline', 'repeats', '{written_twice[0]}']))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=tmp_path,
-        env=environment(broker_address),
-    )
+    done = run_without_spark(tmp_path, "repeats", written_twice[0], servers=broker_address)
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 repeats" in done.stdout
 
@@ -226,20 +233,7 @@ def test_two_archives_cannot_have_one_folder_at_a_time(run: Run, tmp_path: Path)
 
 
 def test_without_pyspark_the_command_says_what_to_install(tmp_path: Path) -> None:
-    code = (
-        "import sys\n"
-        "sys.modules['pyspark'] = None\n"
-        "from liftbridge_aio.cli import main\n"
-        "sys.exit(main(['pipeline', 'totals']))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=tmp_path,
-    )
+    done = run_without_spark(tmp_path, "totals")
     assert done.returncode == 1
     assert "pip install 'liftbridge-aio[spark]'" in done.stderr
 

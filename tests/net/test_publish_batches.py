@@ -14,10 +14,10 @@ from liftbridge_aio.net.pending_publish import PendingPublish, PublishLane, Publ
 from liftbridge_aio.net.publish_batches import (
     are_usual,
     count_that_fit,
-    forget_ids,
     lanes_of,
     messages_of,
     size_of,
+    take_out,
 )
 from liftbridge_aio.net.publish_proof import Barrier
 
@@ -95,7 +95,7 @@ def test_each_ack_finds_its_message() -> None:
     session, messages, unsettled = in_flight(20)
     backwards = messages[::-1]
     assert messages_of([ack(pending) for pending in backwards], unsettled, session) == backwards
-    forget_ids(unsettled, messages[:15])
+    take_out(unsettled, messages[:15])
     assert list(unsettled.values()) == messages[15:]
 
 
