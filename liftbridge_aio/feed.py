@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from .errors import ConcurrentRead, LiftbridgeError
 from .model import EndReason
@@ -25,6 +25,49 @@ def held_by(messages: list[bytes]) -> int:
     return size_of(messages) + _OVERHEAD_BYTES * len(messages)
 
 
+class Bell(Protocol):
+    """Rung whenever there is something to look at."""
+
+    def ring(self) -> None:
+        """Wake whoever waits. Cheap where nobody does."""
+
+
+class Doorbell:
+    """Wakes the one task that waits."""
+
+    def __init__(self) -> None:
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a task waits."""
+        return self._waiter is not None
+
+    def ring(self) -> None:
+        """Wake whoever waits."""
+        _wake(self._waiter)
+
+    async def wait(self) -> None:
+        """Wait until it rings. Cancelling loses nothing.
+
+        Raises:
+            ConcurrentRead: another task waits already.
+        """
+        if self._waiter is not None:
+            text = "two tasks read the same subscription"
+            raise ConcurrentRead(text)
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
+
+
 class Feed:
     """Messages as they came, in order, then the end.
 
@@ -35,6 +78,11 @@ class Feed:
         capacity: bytes that may lie here just now.
         account: told how many bytes came or went, overhead included.
     """
+
+    bell: Bell
+    """Rung when as many messages wait as the reader wants, and at the end."""
+    wanted = 1
+    """How many messages the reader waits for."""
 
     def __init__(
         self, capacity: Callable[[], int], account: Callable[[int], None] = lambda _: None
@@ -53,8 +101,7 @@ class Feed:
         self._unused_bytes = 0
         self._error: LiftbridgeError | None = None
         self._ended = False
-        self._reader: asyncio.Future[None] | None = None
-        self._wanted = 1
+        self._doorbell = self.bell = Doorbell()
         self._writer: asyncio.Future[None] | None = None
 
     @property
@@ -93,8 +140,8 @@ class Feed:
         self.waiting.extend(messages)
         self._unused_bytes += size
         self._hold(size + _OVERHEAD_BYTES * len(messages))
-        if self._reader is not None and (len(self.waiting) >= self._wanted or self.half_full):
-            self._wake(self._reader)
+        if len(self.waiting) >= self.wanted or self.half_full:
+            self.bell.ring()
 
     async def room(self) -> None:
         """Wait until less than half of the capacity is taken. Cancelling is harmless."""
@@ -110,20 +157,20 @@ class Feed:
         if not self._ended:
             self._ended = True
             self.reason = reason
-            self._wake(self._reader)
+            self.bell.ring()
 
     def fail(self, error: LiftbridgeError) -> None:
         """Say that the reading broke; the reader gets the error once, after what waits."""
         if not self._ended:
             self._ended = True
             self._error = error
-            self._wake(self._reader)
+            self.bell.ring()
 
     def spoil(self, error: LiftbridgeError) -> None:
         """Say that what waited before the end could not be taken: an error after all."""
         self._ended = True
         self.reason, self._error = None, error
-        self._wake(self._reader)
+        self.bell.ring()
 
     # Who takes
 
@@ -158,7 +205,7 @@ class Feed:
             # A size of 0 is told too: on the plain path a task may be waiting for room.
             self._drained(size - stale)
         if self._writer is not None and not self.half_full:
-            self._wake(self._writer)
+            _wake(self._writer)
 
     def keep(self, count: int, kept: list[int]) -> None:
         """Throw away some of the first `count` messages that are not judged yet; they are then.
@@ -194,6 +241,11 @@ class Feed:
         error, self._error = self._error, None
         return error
 
+    @property
+    def awaited(self) -> bool:
+        """Whether a task waits here for more."""
+        return self._doorbell.awaited
+
     async def wait(self, count: int = 1) -> None:
         """Wait until `count` messages wait, or this is half full, or ended.
 
@@ -202,20 +254,9 @@ class Feed:
         Raises:
             ConcurrentRead: another task waits already.
         """
-        if self._reader is not None:
-            text = "two tasks read the same subscription"
-            raise ConcurrentRead(text)
-        self._wanted = count
-        self._reader = asyncio.get_running_loop().create_future()
-        try:
-            await self._reader
-        finally:
-            self._reader = None
+        self.wanted = count
+        await self._doorbell.wait()
 
     def _hold(self, difference: int) -> None:
         self.held_bytes += difference
         self._account(difference)
-
-    def _wake(self, waiter: asyncio.Future[None] | None) -> None:
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)

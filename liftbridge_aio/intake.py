@@ -71,6 +71,33 @@ class Intake:
         self._batch: list[bytes] = []
         self._taken = 0
         self._last: int | None = None
+        self._before_batch: int | None = None
+        self._before_last: int | None = None
+        self._list: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def handed_over(self) -> int | None:
+        """The last offset that was handed out; None before the first."""
+        used = len(self._batch) - len(self.ready)
+        if used:
+            return message_place(self._batch[used - 1])[0]
+        return self._before_batch if self.ready else self._last
+
+    @property
+    def finished(self) -> int | None:
+        """The last offset that was handed out before what the reader has in hand.
+
+        In hand is the last message, or the list of messages with which it came. Found when asked
+        for, so that handing out costs nothing more.
+        """
+        last = self.handed_over
+        before_list, end_of_list = self._list
+        if last == end_of_list:
+            return before_list
+        used = len(self._batch) - len(self.ready)
+        if used > 1:
+            return message_place(self._batch[used - 2])[0]
+        return self._before_batch if used else self._before_last
 
     @property
     def delivered(self) -> int:
@@ -114,12 +141,14 @@ class Intake:
 
     def take(self, most: int) -> list[Message]:
         """Take up to `most` of the messages that wait."""
-        ready = self.ready
+        ready, before = self.ready, self.handed_over
         taken = [ready.popleft() for _ in range(min(most, len(ready)))]
         while len(taken) < most and self._decode_next(most - len(taken), ahead=False):
             taken += ready
             ready.clear()
         self.give_back()
+        if taken:
+            self._list = (before, taken[-1].offset)
         return taken
 
     def take_raw(self, most: int, stream: str, partition: int) -> list[RawMessage]:
@@ -132,10 +161,12 @@ class Intake:
             found, broken = _placed(data, stream, partition)
             sifted = self._sift(found, judged=bool(judged))
             wanted = found if sifted.kept is None else [found[index] for index in sifted.kept]
+            before = self._last
             self._count(wanted)
             feed.used_up(data)
             self._end(sifted, broken, keep=0, after=self._last)
             if wanted:
+                self._list = (before, self._last)
                 return wanted
         return []
 
@@ -152,6 +183,7 @@ class Intake:
             feed.used_up(data)
             if wanted.offsets:
                 self._taken += len(wanted)
+                self._list = (self._last, wanted.offsets[-1])
                 self._last = wanted.offsets[-1]
             self._end(sifted, broken, keep=0, after=self._last)
             if wanted.offsets:
@@ -174,9 +206,11 @@ class Intake:
 
     def discard(self) -> None:
         """Forget everything that waits."""
+        last, finished = self.handed_over, self.finished
         self._taken -= len(self.ready)
         self.ready.clear()
         self._release()
+        self._last, self._before_last = last, finished
         self._feed.cut(0)
         self._feed.forget_error()
 
@@ -196,6 +230,7 @@ class Intake:
                 self._keep_of_batch(sifted.kept)
             elif broken is not None:
                 self._keep_of_batch(range(len(messages)))
+            self._before_batch = self._last
             self._count(messages)
             self.ready.extend(messages)
             self._end(sifted, broken, keep=0, after=self._last)
@@ -218,6 +253,9 @@ class Intake:
     def _release(self) -> None:
         """Give back what the batch took, once all of it was handed out."""
         batch, self._batch = self._batch, []
+        if batch:
+            several = len(batch) > 1
+            self._before_last = message_place(batch[-2])[0] if several else self._before_batch
         self._let_go(batch)
 
     def _let_go(self, data: list[bytes]) -> None:
@@ -232,6 +270,7 @@ class Intake:
 
     def _undo(self) -> None:
         """Put what is ready back to what waits, as it came."""
+        self._last = self.handed_over
         count = len(self.ready)
         used = len(self._batch) - count
         unread = self._batch[used:]

@@ -27,7 +27,7 @@ def feed() -> Feed:
 
 async def waiting_reader(feed: Feed, count: int = 1) -> asyncio.Task[None]:
     task = asyncio.create_task(feed.wait(count))
-    await until(lambda: feed._reader is not None)
+    await until(lambda: feed.awaited)
     return task
 
 

@@ -108,6 +108,7 @@ class Reading(RuleBasedStateMachine):
         self.broken = broken
         self.end: type[LiftbridgeError] | bool | None = None
         self.read, self.expected = [], []
+        self.in_hand = 0
         self.served: list[int] = []
         self.resubscribe(0)
 
@@ -167,11 +168,13 @@ class Reading(RuleBasedStateMachine):
         intake = self.rig.intake
         for _ in range(count):
             if intake.refill():
+                self.in_hand = 0
                 self.check(intake.ready.popleft())
 
     @rule(most=st.integers(1, 20))
     def take_batch(self, most: int) -> None:
         messages = self.rig.intake.take(most)
+        self.take_in_hand(messages)
         assert len(messages) <= most
         for message in messages:
             self.check(message)
@@ -179,6 +182,7 @@ class Reading(RuleBasedStateMachine):
     @rule(most=st.integers(1, 20))
     def take_raw_batch(self, most: int) -> None:
         messages = self.rig.intake.take_raw(most, "s", 0)
+        self.take_in_hand(messages)
         assert len(messages) <= most
         for message in messages:
             assert (message.stream, message.partition) == ("s", 0)
@@ -191,6 +195,7 @@ class Reading(RuleBasedStateMachine):
         columns = self.rig.intake.take_columns(most)
         if columns is None:
             return
+        self.take_in_hand(columns)
         assert 0 < len(columns) <= most
         assert columns.data == [encoded(offset) for offset in columns.offsets]
         for data, value in zip(columns.data, columns.values, strict=True):
@@ -198,9 +203,14 @@ class Reading(RuleBasedStateMachine):
             assert value == message.value
             self.check(message)
 
+    def take_in_hand(self, messages: Sized) -> None:
+        if len(messages):
+            self.in_hand = 0
+
     def check(self, message: Message) -> None:
         assert message == decode_message(encoded(message.offset))
         self.read.append(message.offset)
+        self.in_hand += 1
 
     @invariant()
     def nothing_is_lost_or_repeated(self) -> None:
@@ -208,6 +218,9 @@ class Reading(RuleBasedStateMachine):
             return
         assert self.read == self.expected[: len(self.read)]
         assert self.rig.intake.delivered == len(self.read)
+        assert self.rig.intake.handed_over == (self.read[-1] if self.read else None)
+        finished = self.read[: len(self.read) - self.in_hand]
+        assert self.rig.intake.finished == (finished[-1] if finished else None)
         if len(self.read) < len(self.expected):
             assert self.rig.intake.buffered >= len(self.expected) - len(self.read)
 
@@ -306,10 +319,12 @@ def test_what_is_discarded_is_gone_and_given_back() -> None:
     data = [encoded(offset) for offset in range(300)]
     rig.feed.put(data)
     rig.intake.refill()
-    rig.intake.ready.popleft()
+    for _ in range(3):
+        rig.intake.ready.popleft()
     rig.intake.discard()
     assert rig.read_all() == []
-    assert rig.intake.delivered == 1
+    assert (rig.intake.finished, rig.intake.handed_over) == (1, 2)
+    assert rig.intake.delivered == 3
     assert rig.credit == sum(len(each) + 5 for each in data)
     assert rig.accounted == rig.feed.held_bytes == rig.intake.buffered_bytes == 0
 
