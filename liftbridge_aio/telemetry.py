@@ -67,6 +67,29 @@ class SubscriptionEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitFailed:
+    """The position of a reader could not be stored as a cursor."""
+
+    cursor_id: str
+    stream: str
+    partition: int
+    offset: int
+    """The position: the last offset with which the reader is done."""
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSkipped:
+    """A message was left out of a reading of values because its value could not be read."""
+
+    stream: str
+    partition: int
+    offset: int
+    error: BaseException
+    """An `UndecodableMessage`; it has the message."""
+
+
+@dataclass(frozen=True, slots=True)
 class PublishFailed:
     """A publish ended in an error, those with ack policy NONE included."""
 
@@ -115,6 +138,12 @@ class Hook:
 
     def subscription_ended(self, event: SubscriptionEnded) -> None:
         """Take note of the end of a subscription."""
+
+    def commit_failed(self, event: CommitFailed) -> None:
+        """Take note of a position that could not be stored; it is tried again by and by."""
+
+    def message_skipped(self, event: MessageSkipped) -> None:
+        """Take note of a message whose value could not be read, where such are skipped."""
 
     def publish_failed(self, event: PublishFailed) -> None:
         """Take note of a publish that failed, also one that nobody waits for."""

@@ -9,9 +9,11 @@ from typing import Any
 from liftbridge_aio.model import Ack, Message
 from liftbridge_aio.telemetry import (
     NO_HOOK,
+    CommitFailed,
     Connected,
     Hook,
     Lost,
+    MessageSkipped,
     MetadataRefreshed,
     PublishFailed,
     Resubscribed,
@@ -46,6 +48,8 @@ class Reporter:
         self.subscription_ended: Callable[[SubscriptionEnded], None] = self._guarded(
             "subscription_ended"
         )
+        self.commit_failed: Callable[[CommitFailed], None] = self._guarded("commit_failed")
+        self.message_skipped: Callable[[MessageSkipped], None] = self._guarded("message_skipped")
         self.publish_failed: Callable[[PublishFailed], None] = self._guarded("publish_failed")
         self.retried: Callable[[Retried], None] = self._guarded("retried")
         self.metadata_refreshed: Callable[[MetadataRefreshed], None] = self._guarded(

@@ -9,9 +9,11 @@ from liftbridge_aio.model import Ack, EndReason, Message
 from liftbridge_aio.net.reporter import Reporter
 from liftbridge_aio.telemetry import (
     NO_HOOK,
+    CommitFailed,
     Connected,
     Hook,
     Lost,
+    MessageSkipped,
     MetadataRefreshed,
     PublishFailed,
     Resubscribed,
@@ -26,6 +28,8 @@ PER_EVENT: dict[str, Any] = {
     "subscribed": Subscribed("s", 0, "a:1", None),
     "resubscribed": Resubscribed("s", 0, "a:1", 4, 2, 0.5),
     "subscription_ended": SubscriptionEnded("s", 0, EndReason.CLOSED, None),
+    "commit_failed": CommitFailed("reader", "s", 0, 3, ValueError()),
+    "message_skipped": MessageSkipped("s", 0, 4, ValueError()),
     "publish_failed": PublishFailed("s", 0, "1", ValueError()),
     "retried": Retried("CreateStream", 1, 0.1, ValueError()),
     "metadata_refreshed": MetadataRefreshed(1, 2),
