@@ -32,9 +32,9 @@ def build_go_client() -> Path:
     Raises:
         ServerUnavailable: No Go, or the build failed.
     """
-    source = MODULE / "main.go"
     target = go_client_path()
-    if target.exists() and target.stat().st_mtime < source.stat().st_mtime:
+    changed = max(source.stat().st_mtime for source in MODULE.glob("*.go"))
+    if target.exists() and target.stat().st_mtime < changed:
         target.unlink()
     return build(".", target, MODULE)
 

@@ -1,7 +1,7 @@
 // Command go_client does one thing at a Liftbridge server through go-liftbridge and prints what
 // came of it as JSON, one value per line. It is what the tests compare other clients with.
 //
-//	go_client ADDRESS COMMAND [ARGUMENT…]
+//	go_client ADDRESS[,ADDRESS…] COMMAND [ARGUMENT…]
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"os"
 	"sort"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ var commands = map[string]command{
 	"set-cursor":    setCursor,
 	"fetch-cursor":  fetchCursor,
 	"consume":       consume,
+	"member":        member,
 }
 
 type message struct {
@@ -65,11 +67,11 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 2 || commands[args[1]] == nil {
-		return fmt.Errorf("usage: go_client ADDRESS COMMAND [ARGUMENT…]")
+		return fmt.Errorf("usage: go_client ADDRESS[,ADDRESS…] COMMAND [ARGUMENT…]")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	client, err := lift.ConnectCtx(ctx, []string{args[0]})
+	client, err := lift.ConnectCtx(ctx, strings.Split(args[0], ","))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,175 @@
+"""What the members of a group did, told by themselves and by the cursors, and what must hold of it.
+
+Without I/O or a clock: times are Unix nanoseconds of the one machine on which all of it happens.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """A partition of a stream."""
+
+    stream: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """A message was handed to the code of a member."""
+
+    member: str
+    place: Place
+    offset: int
+    value: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a member knows to be its own from a time on, and by which epoch."""
+
+    epoch: int
+    places: frozenset[Place]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A position as it was stored: the last offset that was handled."""
+
+    place: Place
+    offset: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A position that a member was about to store."""
+
+    member: str
+    place: Place
+    offset: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepBack:
+    """A position that is less than one stored before it."""
+
+    highest: Commit
+    then: Commit
+
+
+@dataclass(slots=True)
+class History:
+    """All that happened in a group, in the order in which it was told."""
+
+    handled: list[Handled] = field(default_factory=list)
+    shares: dict[str, list[Share]] = field(default_factory=lambda: defaultdict(list))
+    commits: list[Commit] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+
+    def share_of(self, member: str) -> Share | None:
+        """What a member last knew to be its own."""
+        shares = self.shares.get(member)
+        return shares[-1] if shares else None
+
+    def committed(self) -> dict[Place, int]:
+        """The position that each partition has now."""
+        return {commit.place: commit.offset for commit in self.commits}
+
+    def handled_offsets(self) -> dict[Place, set[int]]:
+        """What was handled at all, by whomever."""
+        found: dict[Place, set[int]] = defaultdict(set)
+        for each in self.handled:
+            found[each.place].add(each.offset)
+        return found
+
+    def skipped(self, ends: Mapping[Place, int]) -> dict[Place, list[int]]:
+        """Offsets up to the end of each partition that nobody handled."""
+        handled = self.handled_offsets()
+        missing = {
+            place: sorted(set(range(end + 1)) - handled.get(place, set()))
+            for place, end in ends.items()
+        }
+        return {place: offsets for place, offsets in missing.items() if offsets}
+
+    def committed_too_early(self) -> list[Commit]:
+        """Positions that say more than had been handled when they were stored."""
+        first: dict[Place, dict[int, int]] = defaultdict(dict)
+        for each in self.handled:
+            first[each.place].setdefault(each.offset, each.at)
+        complete_at: dict[Place, list[int]] = {}
+        for place, times in first.items():
+            latest = 0
+            complete_at[place] = []
+            while (offset := len(complete_at[place])) in times:
+                latest = max(latest, times[offset])
+                complete_at[place].append(latest)
+        return [
+            commit
+            for commit in self.commits
+            if commit.offset >= len(complete_at.get(commit.place, ()))
+            or complete_at[commit.place][commit.offset] > commit.at
+        ]
+
+    def contradictions(self) -> list[tuple[Handled, Handled]]:
+        """Messages of one offset that were not the same."""
+        first: dict[tuple[Place, int], Handled] = {}
+        pairs = ((first.setdefault((each.place, each.offset), each), each) for each in self.handled)
+        return [(one, other) for one, other in pairs if one.value != other.value]
+
+    def steps_back(self) -> list[StepBack]:
+        """Where a position was less than one before."""
+        highest: dict[Place, Commit] = {}
+        found = []
+        for commit in self.commits:
+            before = highest.setdefault(commit.place, commit)
+            if commit.offset < before.offset:
+                found.append(StepBack(before, commit))
+            else:
+                highest[commit.place] = commit
+        return found
+
+    def sender(self, commit: Commit) -> str | None:
+        """Who of those whose calls are known stored a position; None if it was none of them."""
+        for sent in reversed(self.sent):
+            if (sent.place, sent.offset) == (commit.place, commit.offset) and sent.at <= commit.at:
+                return sent.member
+        return None
+
+    def owner_at(self, place: Place, at: int, members: Iterable[str]) -> str | None:
+        """Who of some members knew at that time that the partition was its own."""
+        for member in members:
+            known = [share for share in self.shares.get(member, ()) if share.at <= at]
+            if known and place in known[-1].places:
+                return member
+        return None
+
+    def owned(self, members: Iterable[str], epoch: int) -> dict[Place, list[str]]:
+        """Who has which partition by that epoch or a later one."""
+        owners: dict[Place, list[str]] = defaultdict(list)
+        for member in members:
+            share = self.share_of(member)
+            if share is not None and share.epoch >= epoch:
+                for place in share.places:
+                    owners[place].append(member)
+        return owners
+
+    def served_at(self, place: Place, owner: str, values: Collection[str]) -> int | None:
+        """When the owner, knowing that it is, first handled one of these messages."""
+        share = self.share_of(owner)
+        assert share is not None
+        times = [
+            each.at
+            for each in self.handled
+            if (each.place, each.member) == (place, owner)
+            and each.at >= share.at
+            and each.value in values
+        ]
+        return min(times, default=None)

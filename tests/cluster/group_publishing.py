@@ -1,0 +1,73 @@
+"""Numbered messages to every partition, without pause, whatever happens to the servers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from cluster.group_history import Place
+from liftbridge_aio import AckPolicy, Client, LiftbridgeError
+
+PAUSE: Final = 0.03
+"""Seconds from an ack to the next message: work for the readers, and time for everybody else."""
+
+
+@dataclass(slots=True)
+class Publishing:
+    """What was published and acked by all replicas.
+
+    Attributes:
+        ends: The last offset of each partition that was acked.
+        acked: The value of each acked offset.
+    """
+
+    ends: dict[Place, int] = field(default_factory=dict)
+    acked: dict[tuple[Place, int], str] = field(default_factory=dict)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _sent: int = 0
+
+    async def stop(self) -> None:
+        """Publish nothing more."""
+        self._stopping.set()
+
+    @property
+    def sent(self) -> int:
+        """How many messages there were; values are numbers up to it."""
+        return self._sent
+
+
+@asynccontextmanager
+async def publishing(client: Client, places: Iterable[Place]) -> AsyncIterator[Publishing]:
+    """Publish to all these partitions at once until `stop` is called or the context ends."""
+    state = Publishing()
+    numbers = itertools.count()
+
+    async def publish(place: Place) -> None:
+        while not state._stopping.is_set():
+            state._sent = next(numbers)
+            value = str(state._sent)
+            with suppress(LiftbridgeError):
+                ack = await client.publish(
+                    place.stream,
+                    value.encode(),
+                    partition=place.partition,
+                    ack_policy=AckPolicy.ALL,
+                    ack_timeout=1.0,
+                )
+                assert ack is not None
+                state.ends[place] = max(ack.offset, state.ends.get(place, -1))
+                state.acked[place, ack.offset] = value
+            with suppress(TimeoutError):
+                await asyncio.wait_for(state._stopping.wait(), PAUSE)
+
+    async with asyncio.TaskGroup() as tasks:
+        for place in places:
+            tasks.create_task(publish(place))
+        try:
+            yield state
+        finally:
+            state._stopping.set()
