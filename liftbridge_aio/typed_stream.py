@@ -1,0 +1,219 @@
+"""A stream as what it holds: values of one type, published and read as such."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypedDict, TypeVar, Unpack
+
+from .arguments import about, check_type
+from .model import Ack, AckPolicy, Message, Partitioner, Record, StartAt, StopAt
+from .options import Duration, Unset
+from .retry import Retry
+from .typed_reading import TypedReading
+from .values import ValueCodec
+
+if TYPE_CHECKING:
+    from .subscription import Subscription
+
+T = TypeVar("T")
+ItemT_co = TypeVar("ItemT_co", covariant=True)
+SourceT = TypeVar("SourceT", bound=AsyncIterable[Message])
+
+_NEW_ONLY: Final = StartAt.new_only()
+
+
+class PublishOptions(TypedDict, total=False):
+    """Arguments of `Client.publish` that are passed on as they are."""
+
+    partition: int | None
+    partitioner: Partitioner | None
+    ack_policy: AckPolicy
+    ack_timeout: Duration | None
+    expected_offset: int | None
+    correlation_id: str | None
+    retry: Retry | None
+    timeout: Duration | None
+
+
+class PublishManyOptions(TypedDict, total=False):
+    """Arguments of `Client.publish_many` that are passed on as they are."""
+
+    partitioner: Partitioner | None
+    ack_policy: AckPolicy
+    ack_timeout: Duration | None
+    retry: Retry | None
+    timeout: Duration | None
+
+
+class SubscribeOptions(TypedDict, total=False):
+    """Arguments of `Client.subscribe` that are passed on as they are."""
+
+    resubscribe_timeout: Duration | Unset | None
+    resume: bool
+    from_isr_replica: bool
+    reverse: bool
+    timeout: Duration | None
+
+
+class MessageClient(Protocol):
+    """What a typed stream asks of the client; the arguments are the client's."""
+
+    async def publish(self, *arguments: Any, **options: Any) -> Ack | None:
+        """Publish a message and wait for its ack."""
+        ...
+
+    async def publish_async(self, *arguments: Any, **options: Any) -> Future[Ack | None]:
+        """Publish a message and return the future of its ack."""
+        ...
+
+    async def publish_many(self, *arguments: Any, **options: Any) -> list[Ack | None]:
+        """Publish many messages."""
+        ...
+
+    def subscribe(self, *arguments: Any, **options: Any) -> Subscription:
+        """Read a partition."""
+        ...
+
+
+class TypedStream(Generic[T, ItemT_co]):
+    """A stream that holds values of one type.
+
+    Values are written and read on the event loop: compressing a megabyte takes some ten
+    milliseconds in which nothing else runs.
+
+    Make one with `Client.values`; it needs no closing.
+    """
+
+    def __init__(
+        self,
+        client: MessageClient,
+        stream: str,
+        codec: ValueCodec[T],
+        convert: Callable[[Message], ItemT_co | None],
+    ) -> None:
+        self.stream = stream
+        self._client = client
+        self._codec = codec
+        self._convert = convert
+
+    def __repr__(self) -> str:
+        return f"<TypedStream {self.stream} {self._codec!r}>"
+
+    # Writing
+
+    def record(
+        self,
+        value: T,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        partition: int | None = None,
+    ) -> Record:
+        """Return a value as a record, which `Client.publish_many` takes.
+
+        Raises:
+            InvalidRequest: the value cannot be written.
+        """
+        with about(self.stream, partition):
+            data, headers = self._codec.encode(value, headers)
+        return Record(data, key, headers, partition)
+
+    async def publish(
+        self,
+        value: T,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        **options: Unpack[PublishOptions],
+    ) -> Ack | None:
+        """Publish a value and wait for its ack.
+
+        Options, errors and what cancelling does are those of `Client.publish`.
+
+        Args:
+            value: what to publish.
+            key: decides the partition if nothing else does, and what compaction keeps.
+            headers: anything but `subject` and `reply`, and `X-Msg-Encoding`, which is written
+                here.
+            options: the rest.
+
+        Raises:
+            InvalidRequest: the value cannot be written; nothing was sent.
+        """
+        with about(self.stream, options.get("partition")):
+            data, headers = self._codec.encode(value, headers)
+        return await self._client.publish(self.stream, data, key, headers, **options)
+
+    async def publish_async(
+        self,
+        value: T,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        **options: Unpack[PublishOptions],
+    ) -> Future[Ack | None]:
+        """Publish a value and return the future of its ack, once there is room in the window.
+
+        Arguments and errors are those of `publish`; what cancelling does, those of
+        `Client.publish_async`.
+        """
+        with about(self.stream, options.get("partition")):
+            data, headers = self._codec.encode(value, headers)
+        return await self._client.publish_async(self.stream, data, key, headers, **options)
+
+    async def publish_many(
+        self,
+        values: Iterable[T],
+        *,
+        key: Callable[[T], bytes | None] | None = None,
+        **options: Unpack[PublishManyOptions],
+    ) -> list[Ack | None]:
+        """Publish many values, in order, and wait for all their acks.
+
+        All are written before the first is sent. Options, errors and what cancelling does are
+        those of `Client.publish_many`, which also takes what `record` makes.
+
+        Args:
+            values: what to publish.
+            key: gives each value its key.
+            options: the rest.
+
+        Raises:
+            InvalidRequest: one of the values cannot be written; nothing was sent.
+            PublishManyFailed: not all were acked.
+        """
+        check_type(values, (Iterable,), "publish_many takes an iterable of values")
+        records = [self.record(value, None if key is None else key(value)) for value in values]
+        return await self._client.publish_many(self.stream, records, **options)
+
+    # Reading
+
+    def subscribe(
+        self,
+        partition: int = 0,
+        start: StartAt = _NEW_ONLY,
+        stop: StopAt | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> TypedReading[ItemT_co, Subscription]:
+        """Read a partition: iterate over what this returns, inside `async with` or without.
+
+        Arguments and errors are those of `Client.subscribe`; `source` of what this returns is the
+        subscription.
+        """
+        return self.read(self._client.subscribe(self.stream, partition, start, stop, **options))
+
+    def read(self, source: SourceT) -> TypedReading[ItemT_co, SourceT]:
+        """Read the values of messages that come from anywhere: a subscription, a group, a list.
+
+        Args:
+            source: an async iterable of messages. Entering what this returns enters it, so iterate
+                only where it was entered already.
+        """
+        check_type(source, (AsyncIterable,), "values are read from an async iterable of messages")
+        return TypedReading(source, self._convert)
+
+    def decode(self, message: Message) -> T:
+        """Read the value of one message, whatever is done with those that cannot be read.
+
+        Raises:
+            UndecodableMessage: it cannot be read.
+        """
+        return self._codec.decode(message)
