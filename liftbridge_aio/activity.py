@@ -1,0 +1,179 @@
+"""The activity stream of the servers as typed events, each of them once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Self, TypedDict
+
+from .activity_events import (
+    ActivityEvent,
+    CreateStreamEvent,
+    DeleteStreamEvent,
+    JoinGroupEvent,
+    LeaveGroupEvent,
+    PauseStreamEvent,
+    ResumeStreamEvent,
+    SetStreamReadonlyEvent,
+    UnknownEvent,
+)
+from .errors import ServerError, StreamNotFound
+from .model import ACTIVITY_STREAM, Message
+from .typed_reading import TypedReading
+from .wire import proto
+from .wire.field_types import wrong_field
+from .wire.strict import is_cut_off
+
+if TYPE_CHECKING:
+    from .subscription import Subscription
+
+_Op: Final = proto.ActivityStreamOp
+
+
+class ActivityUnavailable(ServerError):
+    """The servers keep no activity stream."""
+
+    hint = "set activity.stream.enabled to true on every server"
+
+
+class _Place(TypedDict):
+    """Which event it is, and where it stands."""
+
+    id: int
+    offset: int
+    timestamp: int
+
+
+def activity_event(message: Message) -> ActivityEvent:
+    """Read what a message of the activity stream tells."""
+    event = _parsed(message.value)
+    place: _Place = {
+        "id": event.id if event is not None else 0,
+        "offset": message.offset,
+        "timestamp": message.timestamp,
+    }
+    if event is not None and event.id:
+        known = _known_event(event, place)
+        if known is not None:
+            return known
+        return UnknownEvent(**place, operation=int(event.op), data=message.value)
+    return UnknownEvent(**place, operation=None, data=message.value)
+
+
+def _parsed(data: bytes) -> proto.ActivityStreamEvent | None:
+    if is_cut_off(data):  # the parser would take what is there
+        return None
+    try:
+        event = proto.ActivityStreamEvent.parse(data)
+        wrong = wrong_field(event)
+    except Exception:  # noqa: BLE001 - whatever it is, this is no event
+        return None
+    return event if wrong is None else None
+
+
+def _known_event(event: proto.ActivityStreamEvent, place: _Place) -> ActivityEvent | None:
+    """Return the event if this client knows its kind and what belongs to the kind is there."""
+    match event.op:
+        case _Op.CREATE_STREAM if created := event.create_stream_op:
+            return CreateStreamEvent(
+                **place, stream=created.stream, partitions=tuple(created.partitions)
+            )
+        case _Op.DELETE_STREAM if deleted := event.delete_stream_op:
+            return DeleteStreamEvent(**place, stream=deleted.stream)
+        case _Op.PAUSE_STREAM if paused := event.pause_stream_op:
+            return PauseStreamEvent(
+                **place,
+                stream=paused.stream,
+                partitions=tuple(paused.partitions),
+                resume_all=paused.resume_all,
+            )
+        case _Op.RESUME_STREAM if resumed := event.resume_stream_op:
+            return ResumeStreamEvent(
+                **place, stream=resumed.stream, partitions=tuple(resumed.partitions)
+            )
+        case _Op.SET_STREAM_READONLY if changed := event.set_stream_readonly_op:
+            return SetStreamReadonlyEvent(
+                **place,
+                stream=changed.stream,
+                partitions=tuple(changed.partitions),
+                readonly=changed.readonly,
+            )
+        case _Op.JOIN_CONSUMER_GROUP if joined := event.join_consumer_group_op:
+            return JoinGroupEvent(
+                **place,
+                group=joined.group_id,
+                consumer=joined.consumer_id,
+                streams=tuple(joined.streams),
+            )
+        case _Op.LEAVE_CONSUMER_GROUP if left := event.leave_consumer_group_op:
+            return LeaveGroupEvent(
+                **place, group=left.group_id, consumer=left.consumer_id, expired=left.expired
+            )
+    return None
+
+
+class EventsOnce:
+    """Reads events and leaves repeats out: servers tell of each operation at least once. Pure.
+
+    Args:
+        after_id: events up to this one are known already.
+    """
+
+    def __init__(self, after_id: int) -> None:
+        self._after_id = after_id
+        self._last_id = after_id
+        self._last_offset = -1
+
+    def read(self, message: Message) -> ActivityEvent | None:
+        """Return what a message tells; None where that was told before."""
+        if message.offset <= self._last_offset:  # the reading was sent back
+            self._last_id = self._after_id
+        self._last_offset = message.offset
+        event = activity_event(message)
+        if isinstance(event, UnknownEvent) and event.operation is None:
+            return event
+        if event.id <= self._last_id:
+            return None
+        self._last_id = event.id
+        return event
+
+
+class ActivityReading(TypedReading[ActivityEvent, "Subscription"]):
+    """An async iterator over what happens to streams and groups, each event once and in order.
+
+    Iterate it, inside `async with` or without. Make one with `Client.activity`.
+    """
+
+    def __init__(self, source: Subscription, after_id: int) -> None:
+        super().__init__(source, EventsOnce(after_id).read)
+
+    async def __aenter__(self) -> Self:
+        """Subscribe and wait until the server has accepted.
+
+        Cancelling ends the reading.
+
+        Raises:
+            ActivityUnavailable: the servers keep no activity stream.
+            LiftbridgeError: it was not accepted, or no server answered.
+        """
+        try:
+            return await super().__aenter__()
+        except StreamNotFound as error:
+            raise _unavailable() from error
+
+    async def __anext__(self) -> ActivityEvent:
+        """Return the next event, waiting for it if need be.
+
+        Cancelling loses no event: the next call returns it.
+
+        Raises:
+            StopAsyncIteration: an orderly end of the subscription.
+            ActivityUnavailable: the servers keep no activity stream.
+            LiftbridgeError: any other end.
+        """
+        try:
+            return await super().__anext__()
+        except StreamNotFound as error:
+            raise _unavailable() from error
+
+
+def _unavailable() -> ActivityUnavailable:
+    return ActivityUnavailable("the servers keep no activity stream", stream=ACTIVITY_STREAM)
