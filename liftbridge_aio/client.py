@@ -17,6 +17,7 @@ from .arguments import check_text, check_type
 from .client_administration import ClientAdministration
 from .client_publishing import ClientPublishing
 from .client_reading import ClientReading
+from .client_values import ClientValues
 from .errors import ClientClosed, InvalidRequest, UsageError
 from .options import ClientOptions, Duration, timer_seconds
 
@@ -40,7 +41,7 @@ class ClientStatistics(NamedTuple):
     """None before the client is connected."""
 
 
-class Client(ClientPublishing, ClientReading, ClientAdministration):
+class Client(ClientValues, ClientPublishing, ClientReading, ClientAdministration):
     """An asyncio client of a Liftbridge cluster.
 
     Use it as an async context manager, or call `connect` and `aclose`. It belongs to the event
