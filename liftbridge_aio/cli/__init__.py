@@ -15,10 +15,11 @@ from cyclopts import App, CycloptsError
 
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 
-from . import bench, cursor, pipeline, streams
+from . import bench, cursor, groups, partitions, pipeline, streams
 from .arguments import BadArgument
 from .broker import broker
 from .demo import demo
+from .metadata import metadata
 from .output import say
 from .publish import publish
 from .subscribe import subscribe
@@ -45,7 +46,10 @@ app.command(broker)
 app.command(publish)
 app.command(subscribe)
 app.command(streams.app)
+app.command(partitions.app)
+app.command(groups.app)
 app.command(cursor.app)
+app.command(metadata)
 app.command(bench.app)
 app.command(pipeline.app)
 

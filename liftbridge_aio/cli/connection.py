@@ -1,4 +1,4 @@
-"""The flags that every command talking to servers has, and the client they make."""
+"""The arguments that commands talking to servers share, and the client they make."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ AsJson = Annotated[
     bool, Parameter(name="--json", negative="", help="Write JSON to stdout, and nothing else.")
 ]
 Partition = Annotated[int, Parameter(help="Partition of the stream.")]
+StreamName = Annotated[str, Parameter(help="Name of the stream.")]
+ResumeAll = Annotated[
+    bool, Parameter(negative="", help="A publish to any partition resumes all of them.")
+]
+Off = Annotated[bool, Parameter(negative="", help="Make it writable again.")]
 
 
 @Parameter(name="*", group="Connection")
@@ -36,28 +41,41 @@ class Connection:
         Parameter(help=f"How long one call may take ({DURATION_HELP}). Default: the client's."),
     ] = None
 
-    def client(self, *, max_in_flight: int | None = None) -> Client:
+    def client(self, *, max_in_flight: int | None = None, only: str | None = None) -> Client:
         """Make a client that is not connected yet.
 
         Args:
             max_in_flight: Publishes that may wait for their acks; None: the client's value.
+            only: the address of the only server to talk to, whatever it tells of others.
 
         Raises:
             BadArgument: an address or the timeout is none.
         """
+        addresses = self._addresses() if only is None else [only]
+        try:
+            options = self._options()
+            if max_in_flight is not None:
+                options = replace(options, max_in_flight=max_in_flight)
+            if only is not None:
+                options = replace(options, address_map=lambda _: only)
+            return Client(*addresses, options=options)
+        except (InvalidRequest, ValueError) as error:
+            raise BadArgument(str(error)) from None
+
+    def _addresses(self) -> list[str]:
         addresses = [part.strip() for part in self.servers.split(",") if part.strip()]
         if not addresses:
             message = "--servers names no server"
             raise BadArgument(message)
-        try:
-            for address in addresses:
+        for address in addresses:
+            if "@" in address:  # and what stands before it may be a secret
+                message = "an address of --servers has an @ in it; write host:port only"
+                raise BadArgument(message)
+            try:
                 parse_address(address)
-            options = self._options()
-            if max_in_flight is not None:
-                options = replace(options, max_in_flight=max_in_flight)
-            return Client(*addresses, options=options)
-        except (InvalidRequest, ValueError) as error:
-            raise BadArgument(str(error)) from None
+            except ValueError as error:
+                raise BadArgument(str(error)) from None
+        return addresses
 
     def _options(self) -> ClientOptions:
         options = ClientOptions.from_env()

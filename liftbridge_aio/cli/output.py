@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from liftbridge_aio.model import datetime_from_ns
+
 _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(0x80, 0xA0))} | {
     ord("\n"): "\\n",
     ord("\r"): "\\r",
@@ -57,6 +59,18 @@ def write_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[objec
         table.add_row(*(one_line(str(cell)) for cell in row))
     width = None if sys.stdout.isatty() else _WIDE
     Console(markup=False, emoji=False, highlight=False, width=width).print(table)
+
+
+def shown(value: object) -> str:
+    """Show a value in a table; None is what nobody knows."""
+    return "?" if value is None else str(value)
+
+
+def moment(timestamp: int | None) -> str:
+    """Show Unix nanoseconds as a time in UTC, to the second; nothing where there is none."""
+    if timestamp is None:
+        return ""
+    return datetime_from_ns(timestamp).isoformat(timespec="seconds")
 
 
 def one_line(text: str) -> str:

@@ -1,25 +1,21 @@
-"""`liftbridge-aio streams`: make streams, look at them, delete them."""
+"""`liftbridge-aio streams`: make streams, look at them, change and delete them."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from liftbridge_aio.client import Client
-from liftbridge_aio.errors import StreamExists, StreamNotFound
-from liftbridge_aio.model import PartitionInfo, StreamInfo
+from liftbridge_aio.errors import StreamExists
+from liftbridge_aio.model import StreamInfo
 
-from .connection import DEFAULT_CONNECTION, AsJson, Connection
-from .output import say, write_json, write_table
+from .connection import DEFAULT_CONNECTION, AsJson, Connection, Off, ResumeAll, StreamName
+from .output import moment, say, shown, write_json, write_table
+from .partition_states import fetch_states, fetch_streams, say_what_failed
 from .running import CLIENT, TABLES, in_event_loop
 from .stream_flags import DEFAULT_FLAGS, StreamFlags
 
-app = App(name="streams", help="List, create, describe and delete streams.")
-
-StreamName = Annotated[str, Parameter(help="Name of the stream.")]
+app = App(name="streams", help="List, create, show, pause and delete streams.")
 
 
 @app.command(name="list")
@@ -27,15 +23,21 @@ StreamName = Annotated[str, Parameter(help="Name of the stream.")]
 async def list_streams(
     *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
 ) -> None:
-    """List the streams."""
+    """List the streams, those that the servers keep for themselves among them.
+
+    For example:
+
+        liftbridge-aio streams list
+        liftbridge-aio streams list --json
+    """
     async with connection.client() as client:
-        metadata = await client.fetch_metadata()
-    streams = sorted(metadata.streams.values(), key=lambda stream: stream.name)
+        streams = await fetch_streams(client)
     if as_json:
         write_json([_overview(stream) for stream in streams])
         return
     rows = [
-        (stream.name, stream.subject, len(stream.partitions), _when(stream)) for stream in streams
+        (stream.name, stream.subject, len(stream.partitions), moment(stream.creation_timestamp))
+        for stream in streams
     ]
     write_table("Streams", ("Name", "Subject", "Partitions", "Created"), rows)
 
@@ -61,7 +63,15 @@ async def create(
     options: StreamFlags = DEFAULT_FLAGS,
     connection: Connection = DEFAULT_CONNECTION,
 ) -> None:
-    """Create a stream."""
+    """Create a stream.
+
+    For example:
+
+        liftbridge-aio streams create orders --partitions 3
+        liftbridge-aio streams create prices --subject "prices.*"
+        liftbridge-aio streams create users --replication-factor 3 --min-isr 2
+        liftbridge-aio streams create logs --retention-max-age 7d
+    """
     stream_options = options.options()
     async with connection.client() as client:
         try:
@@ -79,7 +89,7 @@ async def create(
                 raise
             created = False
         if not created and as_json:
-            info = await _fetch(client, stream)
+            [info] = await fetch_streams(client, [stream])
             subject, partitions = info.subject, len(info.partitions)
     if as_json:
         write_json(
@@ -99,7 +109,12 @@ async def create(
 async def delete(
     stream: StreamName, /, *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
 ) -> None:
-    """Delete a stream and all its messages."""
+    """Delete a stream and all its messages.
+
+    For example:
+
+        liftbridge-aio streams delete orders
+    """
     async with connection.client() as client:
         await client.delete_stream(stream)
     if as_json:
@@ -108,43 +123,115 @@ async def delete(
         say(f"stream {stream} is deleted")
 
 
-@app.command
+@app.command(name=("show", "describe"))
 @in_event_loop(*CLIENT, *TABLES)
-async def describe(
+async def show(
     stream: StreamName, /, *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
-) -> None:
-    """Show a stream and its partitions, as their leaders know them."""
+) -> int:
+    """Show a stream and its partitions, as their leaders know them.
+
+    The exit code is 1 if a leader does not answer. `partitions list` and `partitions show` tell
+    more of the partitions.
+
+    For example:
+
+        liftbridge-aio streams show orders
+        liftbridge-aio streams show orders --json
+    """
     async with connection.client() as client:
-        info = await _fetch(client, stream)
-        partitions = await asyncio.gather(
-            *(client.fetch_partition_metadata(stream, number) for number in sorted(info.partitions))
-        )
+        [info] = await fetch_streams(client, [stream])
+        states = await fetch_states(client, [info])
     if as_json:
-        write_json(_overview(info) | {"partitions": [asdict(state) for state in partitions]})
-        return
+        write_json(_overview(info) | {"partitions": [state.as_json() for state in states]})
+        return say_what_failed(states)
     columns = ("Partition", "Leader", "In sync", "High watermark", "Newest", "State")
     rows = [
         (
-            state.id,
-            state.leader,
-            f"{len(state.isr)}/{len(state.replicas)}",
-            state.high_watermark,
-            state.newest_offset,
-            _state(state),
+            state.info.id,
+            state.info.leader or "none",
+            f"{len(state.info.isr)}/{len(state.info.replicas)}",
+            shown(state.high_watermark),
+            shown(state.newest_offset),
+            state.words(),
         )
-        for state in partitions
+        for state in states
     ]
-    title = f"{info.name} on subject {info.subject}, created {_when(info)}"
-    write_table(title, columns, rows)
+    created = moment(info.creation_timestamp)
+    write_table(f"{info.name} on subject {info.subject}, created {created}", columns, rows)
+    return say_what_failed(states)
 
 
-async def _fetch(client: Client, stream: str) -> StreamInfo:
-    metadata = await client.fetch_metadata([stream])
-    info = metadata.streams.get(stream)
-    if info is None:
-        message = "stream not found"
-        raise StreamNotFound(message, stream=stream)
-    return info
+@app.command
+@in_event_loop(*CLIENT)
+async def pause(
+    stream: StreamName,
+    /,
+    *,
+    resume_all: ResumeAll = False,
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> None:
+    """Pause all partitions of a stream until somebody publishes to them.
+
+    `partitions pause` pauses some of them.
+
+    For example:
+
+        liftbridge-aio streams pause orders --resume-all
+    """
+    async with connection.client() as client:
+        await client.pause_stream(stream, resume_all=resume_all)
+    if as_json:
+        write_json({"name": stream, "paused": True, "resume_all": resume_all})
+    else:
+        say(f"stream {stream} is paused")
+
+
+@app.command
+@in_event_loop(*CLIENT)
+async def resume(
+    stream: StreamName, /, *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
+) -> None:
+    """Resume all paused partitions of a stream, without publishing to them.
+
+    For example:
+
+        liftbridge-aio streams resume orders
+    """
+    async with connection.client() as client:
+        await client.resume_stream(stream)
+    if as_json:
+        write_json({"name": stream, "paused": False})
+    else:
+        say(f"stream {stream} is resumed")
+
+
+@app.command
+@in_event_loop(*CLIENT)
+async def readonly(
+    stream: StreamName,
+    /,
+    *,
+    off: Off = False,
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> None:
+    """Make a stream read-only, or writable again.
+
+    Who reads it ends when everything in it is read. `partitions readonly` does so with some
+    partitions.
+
+    For example:
+
+        liftbridge-aio streams readonly orders
+        liftbridge-aio streams readonly orders --off
+    """
+    async with connection.client() as client:
+        await client.set_stream_readonly(stream, readonly=not off)
+    if as_json:
+        write_json({"name": stream, "readonly": not off})
+    else:
+        say(f"stream {stream} is {'writable' if off else 'read-only'}")
 
 
 def _overview(stream: StreamInfo) -> dict[str, Any]:
@@ -153,18 +240,5 @@ def _overview(stream: StreamInfo) -> dict[str, Any]:
         "subject": stream.subject,
         "partitions": sorted(stream.partitions),
         "creation_timestamp": stream.creation_timestamp,
-        "creation_time": _when(stream),
+        "creation_time": moment(stream.creation_timestamp),
     }
-
-
-def _when(stream: StreamInfo) -> str:
-    return stream.creation_time.isoformat(timespec="seconds")
-
-
-def _state(partition: PartitionInfo) -> str:
-    words = [
-        word
-        for word, holds in (("paused", partition.paused), ("read-only", partition.readonly))
-        if holds
-    ]
-    return ", ".join(words) or "open"

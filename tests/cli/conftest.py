@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from conftest import EMBEDDED, OTHER, PINNED, SERVERS
 from liftbridge_aio.cli import main
 
 BOUND = 20.0
@@ -27,6 +30,16 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    @property
+    def json(self) -> Any:
+        """What was written as JSON, and nothing else."""
+        return json.loads(self.out)
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        """The lines of JSON that were written."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
 
 Run = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -41,7 +54,7 @@ def environment(servers: str | None) -> dict[str, str]:
 def broker_address() -> Iterator[str]:
     """A broker started from the command line; all tests share it, each with its own streams."""
     with subprocess.Popen(
-        [*COMMAND, "broker", "--port", "0"],
+        [*COMMAND, "broker", "--port", "0", "--activity"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -76,6 +89,21 @@ def run(
         return result
 
     return run
+
+
+@pytest.fixture(params=SERVERS)
+def address(request: pytest.FixtureRequest) -> str:
+    """Each server of the matrix in turn, all of which outlive the test."""
+    if request.param == EMBEDDED:
+        return str(request.getfixturevalue("broker_address"))
+    fixtures = {PINNED: "real_server", OTHER: "other_server"}
+    return str(request.getfixturevalue(fixtures[request.param]).address)
+
+
+@pytest.fixture
+def run_on_each(run: Run, address: str) -> Run:
+    """As `run`, on each server of the matrix."""
+    return functools.partial(run, servers=address)
 
 
 @pytest.fixture

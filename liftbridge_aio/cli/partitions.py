@@ -1,0 +1,199 @@
+"""`liftbridge-aio partitions`: look at single partitions of streams and change them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from .arguments import BadArgument
+from .connection import (
+    DEFAULT_CONNECTION,
+    AsJson,
+    Connection,
+    Off,
+    ResumeAll,
+    StreamName,
+)
+from .output import moment, say, shown, write_json, write_table
+from .partition_states import PartitionState, fetch_states, fetch_streams, say_what_failed
+from .running import CLIENT, TABLES, in_event_loop
+
+app = App(name="partitions", help="List, show, pause and resume single partitions of streams.")
+
+Partitions = Annotated[int, Parameter(help="Partitions of the stream.")]
+
+
+@app.command(name="list")
+@in_event_loop(*CLIENT, *TABLES)
+async def list_partitions(
+    *streams: Annotated[str, Parameter(help="Streams; none: all of them.")],
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> int:
+    """List partitions, as their leaders know them.
+
+    A paused partition tells no offsets, nor does one whose leader does not answer; then the exit
+    code is 1. Times are those that the leader has seen since it began to lead.
+
+    For example:
+
+        liftbridge-aio partitions list
+        liftbridge-aio partitions list orders refunds --json
+    """
+    async with connection.client() as client:
+        states = await fetch_states(client, await fetch_streams(client, streams))
+    if as_json:
+        write_json([state.as_json() for state in states])
+        return say_what_failed(states)
+    columns = (
+        *("Stream", "Partition", "Leader", "Replicas", "In sync", "High watermark", "Newest"),
+        *("State", "Latest message"),
+    )
+    rows = [
+        (
+            state.stream,
+            state.info.id,
+            state.info.leader or "none",
+            " ".join(state.info.replicas),
+            " ".join(state.info.isr),
+            shown(state.high_watermark),
+            shown(state.newest_offset),
+            state.words(),
+            moment(state.info.messages_received.latest),
+        )
+        for state in states
+    ]
+    write_table("Partitions", columns, rows)
+    return say_what_failed(states)
+
+
+@app.command
+@in_event_loop(*CLIENT, *TABLES)
+async def show(
+    stream: StreamName,
+    partition: Annotated[int, Parameter(help="Partition of the stream.")],
+    /,
+    *,
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> None:
+    """Show everything that its leader tells of a partition.
+
+    For example:
+
+        liftbridge-aio partitions show orders 2
+    """
+    async with connection.client() as client:
+        info = await client.fetch_partition_metadata(stream, partition)
+    state = PartitionState(stream, info)
+    if as_json:
+        write_json(state.as_json())
+        return
+    rows = (
+        ("leader", info.leader or "none"),
+        ("replicas", " ".join(info.replicas)),
+        ("in sync", " ".join(info.isr)),
+        ("high watermark", shown(state.high_watermark)),
+        ("newest offset", shown(state.newest_offset)),
+        ("state", state.words()),
+        *(
+            (f"{which} {event}", moment(timestamp))
+            for event, times in (
+                ("message", info.messages_received),
+                ("pause or resume", info.pause),
+                ("change of read-only", info.readonly_changes),
+            )
+            for which, timestamp in (("first", times.first), ("latest", times.latest))
+        ),
+    )
+    write_table(f"Partition {partition} of {stream}", ("Field", "Value"), rows)
+
+
+@app.command
+@in_event_loop(*CLIENT)
+async def pause(
+    stream: StreamName,
+    /,
+    *partitions: Partitions,
+    resume_all: ResumeAll = False,
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> None:
+    """Pause partitions until somebody publishes to them.
+
+    For example:
+
+        liftbridge-aio partitions pause orders 0 2
+    """
+    named = _named(partitions)
+    async with connection.client() as client:
+        await client.pause_stream(stream, named, resume_all=resume_all)
+    if as_json:
+        write_json({"stream": stream, "partitions": named, "paused": True})
+    else:
+        say(f"{_these(named)} of {stream} paused")
+
+
+@app.command
+@in_event_loop(*CLIENT)
+async def resume(
+    stream: StreamName,
+    /,
+    *partitions: Partitions,
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> None:
+    """Resume paused partitions, without publishing to them.
+
+    For example:
+
+        liftbridge-aio partitions resume orders 0 2
+    """
+    named = _named(partitions)
+    async with connection.client() as client:
+        await client.resume_stream(stream, named)
+    if as_json:
+        write_json({"stream": stream, "partitions": named, "paused": False})
+    else:
+        say(f"{_these(named)} of {stream} resumed")
+
+
+@app.command
+@in_event_loop(*CLIENT)
+async def readonly(
+    stream: StreamName,
+    /,
+    *partitions: Partitions,
+    off: Off = False,
+    as_json: AsJson = False,
+    connection: Connection = DEFAULT_CONNECTION,
+) -> None:
+    """Make partitions read-only, or writable again.
+
+    Who reads them ends when everything in them is read.
+
+    For example:
+
+        liftbridge-aio partitions readonly orders 1
+        liftbridge-aio partitions readonly orders 1 --off
+    """
+    named = _named(partitions)
+    async with connection.client() as client:
+        await client.set_stream_readonly(stream, named, readonly=not off)
+    if as_json:
+        write_json({"stream": stream, "partitions": named, "readonly": not off})
+    else:
+        say(f"{_these(named)} of {stream} made {'writable' if off else 'read-only'}")
+
+
+def _named(partitions: tuple[int, ...]) -> list[int]:
+    if not partitions:
+        message = "name at least one partition; `streams` has the same command for all of them"
+        raise BadArgument(message)
+    return list(dict.fromkeys(partitions))
+
+
+def _these(partitions: list[int]) -> str:
+    numbers = ", ".join(map(str, partitions))
+    return f"partition {numbers}" if len(partitions) == 1 else f"partitions {numbers}"
