@@ -55,6 +55,7 @@ from .errors import (
     WrongType,
 )
 from .model import (
+    ALL_PARTITIONS,
     Ack,
     AckError,
     AckPolicy,
@@ -77,10 +78,12 @@ from .retry import Backoff, Retry
 from .telemetry import Hook
 
 if TYPE_CHECKING:
+    from .merged_subscription import MergedSubscription
     from .raw_message import RawMessage
     from .subscription import Subscription
 
 __all__ = [
+    "ALL_PARTITIONS",
     "Ack",
     "AckError",
     "AckPolicy",
@@ -106,6 +109,7 @@ __all__ = [
     "InvalidRequest",
     "LiftbridgeError",
     "MalformedData",
+    "MergedSubscription",
     "Message",
     "MessageTooLarge",
     "Metadata",
@@ -158,6 +162,10 @@ def __getattr__(name: str) -> Any:
         from .subscription import Subscription  # noqa: PLC0415 - see above
 
         return Subscription
+    if name == "MergedSubscription":
+        from .merged_subscription import MergedSubscription  # noqa: PLC0415 - see above
+
+        return MergedSubscription
     if name == "RawMessage":
         from .raw_message import RawMessage  # noqa: PLC0415 - see above
 

@@ -6,7 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .cursor_keeper import CursorKeeper
 from .cursors import Cursors
+from .durable_reading import DurableReading
+from .merged_plan import MergedPlan
+from .merged_subscription import MergedSubscription
 from .net.connection import Connection
 from .net.grpclib_shape import data_lane_available
 from .net.metadata import MetadataCache
@@ -34,9 +38,29 @@ class ClientParts(NamedTuple):
     streams: StreamAdministration
     budget: ReadBudget
 
-    def subscription(self, plan: ReadingPlan, close_timeout: float) -> Subscription:
+    def subscription(
+        self, plan: ReadingPlan, close_timeout: float, durable: DurableReading | None = None
+    ) -> Subscription:
         """Make a subscription; nothing happens before it is entered or read."""
-        return Subscription(plan, self.connection, self.budget, close_timeout)
+        return Subscription(plan, self.connection, self.budget, close_timeout, durable)
+
+    def merged_subscription(
+        self, plans: MergedPlan, close_timeout: float, durable: DurableReading | None = None
+    ) -> MergedSubscription:
+        """Make a subscription to several partitions; nothing happens before it is read either."""
+        return MergedSubscription(plans, self.connection, self.budget, close_timeout, durable)
+
+    def durable_reading(self, cursor_id: str, interval: float, timeout: float) -> DurableReading:
+        """Make what keeps the cursor of a subscription.
+
+        Args:
+            cursor_id: names the cursor.
+            interval: seconds from one time of storing to the next.
+            timeout: seconds to store or to read a position.
+        """
+        failed = self.connection.reporter.commit_failed
+        keeper = CursorKeeper(cursor_id, self.cursors, timeout=timeout, failed=failed)
+        return DurableReading(keeper, self.connection, interval)
 
 
 async def assemble(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final, overload
 
 from .arguments import INT32_MAX, INT64_MAX, about, check_text, check_whole_number
 from .client_face import ClientFace
 from .errors import InvalidRequest, LiftbridgeError, RequestTimeout
-from .model import Message, StartAt, StopAt
+from .merged_plan import MergedPlan, kind_of_partitions
+from .model import AllPartitions, Message, StartAt, StopAt
 from .options import UNSET, Duration, Unset, timer_seconds
 from .reading_plan import ReadingPlan
 
 if TYPE_CHECKING:
+    from .merged_subscription import MergedSubscription
     from .subscription import Subscription
 
 _NEW_ONLY: Final = StartAt.new_only()
@@ -22,33 +25,100 @@ _NEW_ONLY: Final = StartAt.new_only()
 class ClientReading(ClientFace):
     """Subscriptions, and the positions that readers store."""
 
+    @overload
     def subscribe(
         self,
         stream: str,
-        partition: int = 0,
-        start: StartAt = _NEW_ONLY,
+        partition: int = ...,
+        start: StartAt = ...,
+        stop: StopAt | None = ...,
+        *,
+        resubscribe_timeout: Duration | Unset | None = ...,
+        resume: bool = ...,
+        from_isr_replica: bool = ...,
+        reverse: bool = ...,
+        cursor: str | None = ...,
+        cursor_interval: Duration = ...,
+        timeout: Duration | None = ...,
+    ) -> Subscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        stream: str,
+        partition: AllPartitions | Collection[int],
+        start: StartAt | Mapping[int, StartAt] = ...,
+        stop: StopAt | None = ...,
+        *,
+        resubscribe_timeout: Duration | Unset | None = ...,
+        resume: bool = ...,
+        from_isr_replica: bool = ...,
+        reverse: bool = ...,
+        cursor: str | None = ...,
+        cursor_interval: Duration = ...,
+        timeout: Duration | None = ...,
+    ) -> MergedSubscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        stream: str,
+        partition: int | AllPartitions | Collection[int],
+        start: StartAt = ...,
+        stop: StopAt | None = ...,
+        *,
+        resubscribe_timeout: Duration | Unset | None = ...,
+        resume: bool = ...,
+        from_isr_replica: bool = ...,
+        reverse: bool = ...,
+        cursor: str | None = ...,
+        cursor_interval: Duration = ...,
+        timeout: Duration | None = ...,
+    ) -> Subscription | MergedSubscription: ...
+
+    def subscribe(
+        self,
+        stream: str,
+        partition: int | AllPartitions | Collection[int] = 0,
+        start: StartAt | Mapping[int, StartAt] = _NEW_ONLY,
         stop: StopAt | None = None,
         *,
         resubscribe_timeout: Duration | Unset | None = UNSET,
         resume: bool = False,
         from_isr_replica: bool = False,
         reverse: bool = False,
+        cursor: str | None = None,
+        cursor_interval: Duration = 5.0,
         timeout: Duration | None = None,
-    ) -> Subscription:
-        """Read a partition: iterate over what this returns, inside `async with` or without.
+    ) -> Subscription | MergedSubscription:
+        """Read one partition or several: iterate over what this returns.
 
-        Nothing happens before it is entered or iterated over.
+        Do so inside `async with` or without. Nothing happens before it is entered or iterated over.
+
+        With a `cursor` the server remembers how far the reader is, for as long as it keeps its log
+        of cursors, and who subscribes with the same cursor begins behind that; `start` counts
+        where nothing is stored. Stored is the last offset that is finished, as Go clients do it:
+        every `cursor_interval` seconds if it has moved, on leaving `async with`, and by
+        `commit()`. A message is finished when the next one is asked for, or when the block is left
+        without an exception. So after a crash some messages come again, and none is left out. Two
+        who read with the same cursor at once disturb each other. A start at new messages only
+        leaves out what comes between the first reader's end and the next one's start if the
+        partition was empty: -1 cannot be stored.
 
         Args:
             stream: what to read.
-            partition: which of its partitions.
-            start: where to begin.
+            partition: which of its partitions: a number, several, or `ALL_PARTITIONS`. Several are
+                read as one, the order of each kept.
+            start: where to begin; where there are several partitions, for each by its number too.
             stop: where to end; None goes on for ever.
             resubscribe_timeout: seconds to try to resume after a break, None for ever; left out:
                 the client's value.
             resume: resume the partition if it is paused.
             from_isr_replica: read from any in-sync replica instead of the leader.
             reverse: read towards lower offsets; needs a server of API 2.0.0.
+            cursor: the id of a cursor that remembers the position; then it is read inside
+                `async with`.
+            cursor_interval: seconds from one time of storing to the next.
             timeout: seconds for the first handshake; None is the client's call_timeout.
 
         Raises:
@@ -56,10 +126,16 @@ class ClientReading(ClientFace):
             ClientClosed: not connected.
         """
         parts = self._living
+        with about(stream):
+            kind_of_partitions(partition)
+        several = not isinstance(partition, int)
+        if isinstance(start, Mapping) and not (several and start):
+            text = "starts by partition are for several partitions, and not none"
+            raise InvalidRequest(text, stream=stream)
         plan = ReadingPlan(
             stream=stream,
-            partition=partition,
-            start=start,
+            partition=partition if isinstance(partition, int) else 0,
+            start=next(iter(start.values())) if isinstance(start, Mapping) else start,
             stop=stop,
             resubscribe_timeout=(
                 self.options.resubscribe_timeout
@@ -72,7 +148,16 @@ class ClientReading(ClientFace):
             timeout=self._seconds(timeout),
             now=time.time_ns(),
         )
-        return parts.subscription(plan, timer_seconds(self.options.close_timeout))
+        durable = None
+        if cursor is not None:
+            with about(stream, partition):
+                interval = _cursor_interval(cursor, cursor_interval, reverse=reverse)
+            durable = parts.durable_reading(cursor, interval, plan.timeout)
+        close_timeout = timer_seconds(self.options.close_timeout)
+        if isinstance(partition, int):
+            return parts.subscription(plan, close_timeout, durable)
+        merged = MergedPlan(plan, partition, start)
+        return parts.merged_subscription(merged, close_timeout, durable)
 
     async def _read_one(self, stream: str, partition: int, offset: int) -> Message | None:
         """Read the message at an offset; None where there is none. Bounded by call_timeout."""
@@ -142,6 +227,18 @@ class ClientReading(ClientFace):
         return await self._living.cursors.fetch(
             cursor_id, stream, partition, self._seconds(timeout)
         )
+
+
+def _cursor_interval(cursor: str, interval: Duration, *, reverse: bool) -> float:
+    check_text(cursor, "the id of a cursor")
+    if not cursor:
+        raise InvalidRequest("a cursor needs an id")
+    if reverse:
+        raise InvalidRequest("a reading with a cursor goes towards higher offsets")
+    length = timer_seconds(interval, "cursor_interval")
+    if not length:
+        raise InvalidRequest("cursor_interval must be longer than 0 seconds")
+    return length
 
 
 def _check_cursor(cursor_id: str, stream: str, partition: int) -> None:

@@ -10,15 +10,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
-
-import anyio
+from typing import NamedTuple, Protocol
 
 from .errors import LiftbridgeError
+from .for_each import for_each
 from .telemetry import CommitFailed
-
-_AT_ONCE: Final = 16
-"""Cursors that are stored at the same time: a server writes one after the other anyway."""
 
 
 class CursorStore(Protocol):
@@ -175,23 +171,9 @@ class CursorKeeper:
             for place, kept in self._kept.items()
             if place in chosen and (kept.due() is not None or kept.turn.locked())
         ]
-        errors: list[LiftbridgeError] = []
-        if len(due) == 1:
-            await self._bring_up_to_date(due[0], errors)
-        elif due:
-            limiter = anyio.CapacityLimiter(_AT_ONCE)
+        await for_each(due, self._bring_up_to_date)
 
-            async def one(kept: _Kept) -> None:
-                async with limiter:
-                    await self._bring_up_to_date(kept, errors)
-
-            async with anyio.create_task_group() as group:
-                for kept in due:
-                    group.start_soon(one, kept)
-        if errors:
-            raise errors[0]
-
-    async def _bring_up_to_date(self, kept: _Kept, errors: list[LiftbridgeError]) -> None:
+    async def _bring_up_to_date(self, kept: _Kept) -> None:
         async with kept.turn:
             offset = kept.due()
             if offset is None or self._kept.get(kept.place) is not kept:
@@ -201,9 +183,9 @@ class CursorKeeper:
             try:
                 await self._store.set(self.cursor_id, stream, partition, offset, self._timeout)
             except LiftbridgeError as error:
-                errors.append(error.at(stream, partition, offset))
+                error.at(stream, partition, offset)
                 self._failed(CommitFailed(self.cursor_id, stream, partition, offset, error))
-                return
+                raise
             if kept.rewinds == rewinds:
                 kept.stored = offset
 

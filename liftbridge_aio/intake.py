@@ -100,6 +100,21 @@ class Intake:
         return self._before_batch if used else self._before_last
 
     @property
+    def next_offset(self) -> int | None:
+        """The offset of the next message to hand out; None where none is known to be here."""
+        if self.ready:
+            return self.ready[0].offset
+        waiting = self._feed.waiting
+        if not waiting:
+            return None
+        try:
+            offset, timestamp = message_place(waiting[0])
+        except MalformedData:
+            return None  # told when its turn comes
+        wanted = bool(self._feed.judged) or self.position.wants(offset, timestamp)
+        return offset if wanted else None
+
+    @property
     def delivered(self) -> int:
         """Messages handed out."""
         return self._taken - len(self.ready)

@@ -44,12 +44,15 @@ class Merge:
         ended: told of a reading that has ended once all that came before was taken; it is no
             longer read then. What it raises is raised to the reader.
         delivered: told of each message handed out; None where nobody wants to know.
+        ends_with_last: end when no reading is left; else only `finish` ends it.
     """
 
     def __init__(
         self,
         ended: Callable[[Reading], None],
         delivered: Callable[[Message], None] | None = None,
+        *,
+        ends_with_last: bool = False,
     ) -> None:
         self.readings: set[Reading] = set()
         """Those that are read, held ones too."""
@@ -57,6 +60,7 @@ class Merge:
         """Messages that may be handed out without another look, from the left."""
         self._ended = ended
         self._delivered = delivered
+        self._ends_with_last = ends_with_last
         self._line: dict[Reading, None] = {}
         self._held: set[Reading] = set()
         self._in_hand: set[Reading] = set()
@@ -80,7 +84,6 @@ class Merge:
         """Take no more from this reading; what waits of it is the caller's to drop."""
         self.readings.discard(reading)
         self._held.discard(reading)
-        self._in_hand.discard(reading)
         reading.feed.bell = Doorbell()
         self._line.pop(reading, None)
         self._put_aside(reading)
@@ -115,7 +118,8 @@ class Merge:
     def finished(self, reading: Reading) -> int | None:
         """Return the last offset of a reading with which the reader is done.
 
-        He has the last message or list in hand until he asks for more.
+        He has the last message or list in hand until he asks for more, also where the reading was
+        removed meanwhile.
         """
         intake = reading.intake
         return intake.finished if reading in self._in_hand else intake.handed_over
@@ -130,7 +134,7 @@ class Merge:
         """Return the next message, waiting for it if need be. Cancelling loses none.
 
         Raises:
-            StopAsyncIteration: `finish` was called, and nothing is left.
+            StopAsyncIteration: it has ended, and nothing is left.
             ConcurrentRead: another task is waiting already.
         """
         self.put_down()
@@ -216,7 +220,7 @@ class Merge:
             reading = self._first_in_line()
             if reading is not None:
                 return reading
-            if self._finished:
+            if self._finished or (self._ends_with_last and not self.readings):
                 raise StopAsyncIteration
             await self._doorbell.wait()
 

@@ -334,6 +334,16 @@ class StartAt:
         return cls(StartPosition.TIMESTAMP, delta=delta)
 
 
+class AllPartitions(enum.Enum):
+    """Stands for the partitions of a stream, however many there are."""
+
+    ALL_PARTITIONS = "all partitions"
+
+
+ALL_PARTITIONS: Final = AllPartitions.ALL_PARTITIONS
+"""Reads all partitions of a stream, where a call takes a partition to read."""
+
+
 class StopPosition(enum.IntEnum):
     """Where a subscription ends; the numbers are the wire's."""
 

@@ -86,6 +86,12 @@ class Reading:
         """Where the reading stands."""
         return self.intake.position
 
+    @property
+    def start_offset(self) -> int | None:
+        """The offset at which it begins; None where that is not known as an offset."""
+        start = self._start
+        return start.value if start.position is StartPosition.OFFSET else None
+
     # Life
 
     def begin(self) -> None:

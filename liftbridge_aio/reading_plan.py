@@ -27,6 +27,8 @@ class ReadingPlan:
     """Seconds for the first handshake, everything before it included."""
     now: int
     """The time of asking, in Unix nanoseconds."""
+    start_found: bool = False
+    """Whether the start was found here, so that it may lie behind the stop: all was read then."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -57,7 +59,8 @@ class ReadingPlan:
             return None
         if stop.position is StopPosition.TIMESTAMP and stop.value > self.now:
             return "a stop time must lie in the past"
-        if stop.position is StopPosition.OFFSET and self.start.position is StartPosition.OFFSET:
+        by_offset = StopPosition.OFFSET, StartPosition.OFFSET
+        if (stop.position, self.start.position) == by_offset and not self.start_found:
             first, last = self.start.value, stop.value
             if self.reverse:
                 first, last = last, first

@@ -3,52 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import enum
-import warnings
 from collections import deque
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, overload
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, Self, overload
 
 from .arguments import INT64_MAX, about, check_whole_number
 from .batches import Batches
-from .errors import ClientClosed, UsageError
-from .model import EndReason, Message
-from .net.supervisor import wait_despite_cancellation
+from .errors import UsageError
+from .model import EndReason, Message, StartAt
 from .options import Duration, timer_seconds
 from .raw_message import RawMessage
 from .reading import Reading
+from .seekable_reading import SeekableReading, SubscriptionStatistics, start_at
+from .subscription_life import SubscriptionLife, SubscriptionState
 
 if TYPE_CHECKING:
+    from .durable_reading import DurableReading
     from .net.connection import Connection
     from .read_budget import ReadBudget
     from .reading_plan import ReadingPlan
     from .wire.column_batch import ColumnBatch
 
 
-class SubscriptionState(enum.Enum):
-    """Life of a subscription."""
-
-    NEW = "new"
-    READING = "reading"
-    ENDED = "ended"
-
-
-class SubscriptionStatistics(NamedTuple):
-    """Figures of one subscription."""
-
-    delivered: int
-    """Messages handed to the user."""
-    buffered: int
-    """Messages that wait here to be read; repeats among them are found when their turn comes."""
-    buffered_bytes: int
-    """Bytes of these, with what they cost beside in this process, about."""
-    resubscriptions: int
-    """How often it was resumed after a break."""
-    dropped: int
-    """Messages below the start, and repeats, that were not handed on."""
-
-
-class Subscription:
+class Subscription(SubscriptionLife):
     """An ordered reading of one partition that resumes by itself.
 
     Iterate it, inside `async with` or without. Inside, the start is fixed and errors such as an
@@ -67,19 +44,24 @@ class Subscription:
         connection: Connection,
         budget: ReadBudget,
         close_timeout: float,
+        durable: DurableReading | None = None,
     ) -> None:
+        super().__init__(close_timeout, durable)
         self.stream = plan.stream
         self.partition = plan.partition
-        self._close_timeout = close_timeout
-        self._reading = Reading(plan, connection, budget)
+        self._place = SeekableReading(plan, connection, budget)
+        self._delivered_hook = connection.reporter.delivered
+        self._paused = False
+        self._attach()
+
+    def _attach(self) -> None:
+        """Take from the reading that counts now."""
+        self._reading = self._place.current
         self._feed = self._reading.feed
         self._intake = self._reading.intake
-        self._delivered_hook = connection.reporter.delivered
         # What `__anext__` takes from without another look: nothing, where a hook is to be told.
-        self._ready = self._intake.ready if self._delivered_hook is None else deque[Message]()
-        self._state = SubscriptionState.NEW
-        self._entered = False
-        self._loop = asyncio.get_running_loop()
+        plain = self._delivered_hook is None and not self._paused
+        self._ready = self._intake.ready if plain else deque[Message]()
 
     def __repr__(self) -> str:
         """Show what is read, how far, and how it is."""
@@ -87,11 +69,6 @@ class Subscription:
             f"<Subscription {self.stream}/{self.partition} {self._state.value}"
             f" last_offset={self.last_offset} buffered={self._intake.buffered}>"
         )
-
-    @property
-    def state(self) -> SubscriptionState:
-        """Whether it has started or ended."""
-        return self._state
 
     @property
     def end_reason(self) -> EndReason | None:
@@ -103,51 +80,39 @@ class Subscription:
         """The last offset that came from the server, read or not; None before the first."""
         return self._intake.last_offset
 
-    def statistics(self) -> SubscriptionStatistics:
-        """Return figures of this moment."""
-        intake = self._intake
-        return SubscriptionStatistics(
-            intake.delivered,
-            intake.buffered,
-            intake.buffered_bytes,
-            self._reading.resubscriptions,
-            intake.dropped,
-        )
+    @property
+    def position(self) -> int | None:
+        """The offset to be read next.
 
-    async def __aenter__(self) -> Self:
-        """Subscribe and wait until the server has accepted.
+        One behind the last message that was handed out (in a reverse reading, one before it, and
+        so -1 after offset 0). Before there is one, where the reading begins; None where that is
+        not known yet: "earliest" and a time are known as offsets with the first message that
+        comes, "new only" and "latest" on entering.
+        """
+        return self._place.position
 
-        Cancelling ends the subscription.
+    async def lag(self, *, timeout: Duration | None = None) -> int:
+        """Ask the leader how far behind the end of the log this is. Cancelling abandons the call.
+
+        Counted are offsets, from `position` to the newest committed message, both included. So
+        messages that wait here unread count, the one in hand does not, and offsets that compaction
+        or retention has emptied do. Where `position` is not known yet, from offset 0.
+
+        Args:
+            timeout: seconds for the answer; None is what the first handshake had.
 
         Raises:
-            StreamNotFound: no broker knows the stream.
-            PartitionNotFound: the stream has no such partition.
-            ClientClosed: the client, or this, was closed meanwhile.
-            LiftbridgeError: it was not accepted, or no server answered.
+            UsageError: it reads towards lower offsets.
+            StreamNotFound: the stream is gone.
+            LiftbridgeError: the leader could not be reached in time.
         """
-        if self._state is SubscriptionState.ENDED:
-            text = "a subscription can be read once; make a new one"
-            raise UsageError(text, stream=self.stream, partition=self.partition)
-        self._entered = True
-        try:
-            await self._start()
-            if not self._reading.accepted and self._feed.reason is EndReason.CLOSED:
-                text = "closed before the server had accepted the subscription"
-                raise ClientClosed(text, stream=self.stream, partition=self.partition)
-        except BaseException:
-            self._entered = False
-            self._drop()
-            raise
-        return self
+        plan = self._place.plan
+        limit = plan.timeout if timeout is None else timer_seconds(timeout, "timeout")
+        return await self._place.lag(limit)
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """End the subscription; see `aclose`."""
-        await self.aclose()
+    def statistics(self) -> SubscriptionStatistics:
+        """Return figures of this moment; they go on counting over seeks."""
+        return self._place.statistics()
 
     def __aiter__(self) -> Self:
         """Return itself."""
@@ -170,10 +135,12 @@ class Subscription:
 
     async def _next(self) -> Message:
         """Return the next message where none is at hand."""
-        intake = self._intake
-        while not intake.refill():
+        place = self._place
+        place.asked = True
+        while self._paused or not self._intake.refill():
             await self._something()
-        message = intake.ready.popleft()
+        place.asked = False
+        message = self._intake.ready.popleft()
         if self._delivered_hook is not None:
             self._delivered_hook(message)
         return message
@@ -185,18 +152,22 @@ class Subscription:
             StopAsyncIteration: an orderly end.
             LiftbridgeError: any other end.
         """
-        feed = self._feed
-        while not self._intake.buffered:
+        while True:
+            ended = self._state is SubscriptionState.ENDED
             if self._state is SubscriptionState.NEW:
-                await self._start()
-            elif feed.ended:
+                await self._begin()
+            elif self._paused and not ended:
+                await self._feed.wait()
+            elif self._intake.buffered:
+                return
+            elif self._feed.ended:
                 self._state = SubscriptionState.ENDED
-                error = feed.take_error()
+                error = self._feed.take_error()
                 if error is not None:
                     raise error
                 raise StopAsyncIteration
             else:
-                await feed.wait()
+                await self._feed.wait()
 
     # Many at a time
 
@@ -245,23 +216,23 @@ class Subscription:
         return Batches(self._take, max, seconds)
 
     async def _take(self, most: int, wait: float) -> list[Message]:
-        intake = self._intake
-        while True:
+        messages: list[Message] = []
+        while not messages:
             await self._gather(most, wait)
-            messages = intake.take(most)
-            if messages:
-                break
+            messages = self._intake.take(most)
+        self._place.asked = False
         if self._delivered_hook is not None:
             for message in messages:
                 self._delivered_hook(message)
         return messages
 
     async def _take_raw(self, most: int, wait: float) -> list[RawMessage]:
-        while True:
+        messages: list[RawMessage] = []
+        while not messages:
             await self._gather(most, wait)
             messages = self._intake.take_raw(most, self.stream, self.partition)
-            if messages:
-                return messages
+        self._place.asked = False
+        return messages
 
     async def read_columns(self, most: int, wait: float = 0.0) -> ColumnBatch | None:
         """Read the next messages as columns, for those who make tables of them.
@@ -285,57 +256,108 @@ class Subscription:
                 await self._gather(most, wait)
                 columns = self._intake.take_columns(most)
                 if columns is not None:
+                    self._place.asked = False
                     return columns
         except StopAsyncIteration:
             return None
 
     async def _gather(self, most: int, wait: float) -> None:
         """Wait for a message, then for more."""
-        intake, feed = self._intake, self._feed
-        intake.give_back()
+        self._place.asked = True
+        self._intake.give_back()
         await self._something()
-        if not wait or intake.buffered >= most:
-            return
-        try:
-            async with asyncio.timeout(wait):
-                while intake.buffered < most and not feed.half_full and not feed.ended:
-                    await feed.wait(most - len(intake.ready))
-        except TimeoutError:
-            pass  # what is there will do
+        if wait and self._intake.buffered < most:
+            with suppress(TimeoutError):  # what is there will do
+                async with asyncio.timeout(wait):
+                    await self._enough(most)
+            # It may have been paused meanwhile, or sent elsewhere.
+            await self._something()
 
-    # The end
+    async def _enough(self, most: int) -> None:
+        while self._intake.buffered < most and not self._feed.half_full and not self._feed.ended:
+            await self._feed.wait(most - len(self._intake.ready))
 
-    async def aclose(self) -> None:
-        """End the subscription and drop what is buffered. May be called again, from any task.
+    # Elsewhere, and later
 
-        Cancelling does not keep it from ending; the wait is bounded by close_timeout.
+    async def seek(self, to: int | StartAt) -> None:
+        """Go on reading from elsewhere; a reader that waits in another task goes on there too.
+
+        From the moment of the call nothing is handed out from where it was. Waits until the server
+        has accepted, if the reading has begun. A `stop` stays where it is, "latest" where it was
+        found. With a cursor, the position that is stored moves along, down as well (but
+        v1.9.0 servers recover the highest one after a restart). Cancelling abandons the wait; it
+        is sent elsewhere all the same.
+
+        Args:
+            to: an offset, or any start.
+
+        Raises:
+            UsageError: it has ended.
+            InvalidRequest: that is no start, or lies behind the stop.
+            LiftbridgeError: the server did not accept; the reading has ended.
         """
-        self._entered = False
-        self._drop()
-        await wait_despite_cancellation(self._reading.wait_closed(), self._close_timeout)
+        if self._state is SubscriptionState.ENDED:
+            raise self._wrong_time("a subscription that has ended cannot be sent elsewhere")
+        before = self._place.seek(start_at(to, self.stream, self.partition))
+        if self._durable is not None:
+            self._durable.sought(self.stream, self.partition)
+        self._attach()
+        try:
+            if self._state is SubscriptionState.READING:
+                self._reading.begin()
+        finally:
+            before.drop()
+            before.feed.bell.ring()
+        if self._state is SubscriptionState.READING:
+            await self._accepted()
 
-    async def _start(self) -> None:
+    def pause(self) -> None:
+        """Hand nothing out until `resume`, not even the end. May be called again.
+
+        Messages go on coming until the buffer is full, which stops the server. A reader that waits
+        goes on waiting.
+        """
+        self._paused = True
+        self._attach()
+
+    def resume(self) -> None:
+        """Hand messages out again. Harmless where it is not paused."""
+        self._paused = False
+        self._attach()
+        self._wake()
+
+    # The beginning and the end
+
+    def _readings(self) -> list[Reading]:
+        return [self._reading]
+
+    async def _begin(self) -> None:
+        if self._durable is not None and self._state is SubscriptionState.NEW:
+            if not self._entered:
+                raise self._wrong_time("a subscription with a cursor is read inside `async with`")
+            place = self._place
+            await self._durable.take_up([(place, lambda: place.finished)], place.plan.timeout)
+            self._attach()
         if self._state is SubscriptionState.NEW:
             self._reading.begin()
             self._state = SubscriptionState.READING
-        await asyncio.shield(self._reading.started)
-        if self._feed.ended and not self._intake.buffered:
-            error = self._feed.take_error()
+        await self._accepted()
+
+    async def _accepted(self) -> None:
+        reading = self._reading
+        await asyncio.shield(reading.started)
+        if reading.feed.ended and not reading.intake.buffered:
+            error = reading.feed.take_error()
             if error is not None:
-                self._state = SubscriptionState.ENDED
+                if reading is self._reading:
+                    self._state = SubscriptionState.ENDED
                 raise error
 
-    def _drop(self) -> None:
-        self._state = SubscriptionState.ENDED
-        self._reading.drop()
+    def _put_down(self) -> None:
+        self._place.asked = True
 
-    def __del__(self) -> None:
-        reading: Reading | None = getattr(self, "_reading", None)
-        if reading is None:
-            return
-        if self._entered:
-            warnings.warn(f"{self!r} was entered but never left", ResourceWarning, stacklevel=2)
-        left = reading.feed.held_bytes or not reading.feed.ended
-        if left and self._state is not SubscriptionState.NEW and not self._loop.is_closed():
-            # The collector may run in any thread.
-            self._loop.call_soon_threadsafe(reading.drop)
+    def _wake(self) -> None:
+        self._feed.bell.ring()
+
+    def _wrong_time(self, text: str) -> UsageError:
+        return UsageError(text, stream=self.stream, partition=self.partition)
