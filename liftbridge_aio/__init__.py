@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .client import Client, ClientStatistics
 from .errors import (
     AckTimeout,
+    AlreadyMember,
     ClientClosed,
     ConcurrentRead,
     ConnectionFailed,
@@ -22,18 +23,22 @@ from .errors import (
     CursorsUnavailable,
     DuplicateCorrelationId,
     EncryptionFailed,
+    GroupError,
     IncorrectOffset,
     InvalidRequest,
     LiftbridgeError,
     MalformedData,
     MessageTooLarge,
+    NoCommittedPosition,
     NoMetadataLeader,
     NotFound,
+    NotGroupMember,
     NotLiftbridge,
     NotPartitionLeader,
     PartitionNotFound,
     PartitionPaused,
     PartitionReadonly,
+    PartitionTaken,
     PermissionDenied,
     PublishError,
     PublishManyFailed,
@@ -78,6 +83,7 @@ from .retry import Backoff, Retry
 from .telemetry import Hook
 
 if TYPE_CHECKING:
+    from .groups import ConsumerGroup, GroupState, StreamPartition
     from .merged_subscription import MergedSubscription
     from .raw_message import RawMessage
     from .subscription import Subscription
@@ -88,6 +94,7 @@ __all__ = [
     "AckError",
     "AckPolicy",
     "AckTimeout",
+    "AlreadyMember",
     "Backoff",
     "BrokerInfo",
     "Client",
@@ -97,13 +104,16 @@ __all__ = [
     "ConcurrentRead",
     "ConnectTimeout",
     "ConnectionFailed",
+    "ConsumerGroup",
     "CursorsUnavailable",
     "DuplicateCorrelationId",
     "Duration",
     "EncryptionFailed",
     "EndReason",
     "EventTimestamps",
+    "GroupError",
     "GroupInfo",
+    "GroupState",
     "Hook",
     "IncorrectOffset",
     "InvalidRequest",
@@ -113,14 +123,17 @@ __all__ = [
     "Message",
     "MessageTooLarge",
     "Metadata",
+    "NoCommittedPosition",
     "NoMetadataLeader",
     "NotFound",
+    "NotGroupMember",
     "NotLiftbridge",
     "NotPartitionLeader",
     "PartitionInfo",
     "PartitionNotFound",
     "PartitionPaused",
     "PartitionReadonly",
+    "PartitionTaken",
     "Partitioner",
     "PermissionDenied",
     "PublishError",
@@ -141,6 +154,7 @@ __all__ = [
     "StreamInfo",
     "StreamNotFound",
     "StreamOptions",
+    "StreamPartition",
     "StreamReserved",
     "StreamReset",
     "Subscription",
@@ -170,5 +184,9 @@ def __getattr__(name: str) -> Any:
         from .raw_message import RawMessage  # noqa: PLC0415 - see above
 
         return RawMessage
+    if name in {"ConsumerGroup", "GroupState", "StreamPartition"}:
+        from . import groups  # noqa: PLC0415 - see above
+
+        return getattr(groups, name)
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(text)

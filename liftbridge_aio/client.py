@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from .addresses import format_address, parse_address
 from .arguments import check_text, check_type
 from .client_administration import ClientAdministration
+from .client_groups import ClientGroups
 from .client_publishing import ClientPublishing
 from .client_reading import ClientReading
 from .client_values import ClientValues
@@ -41,7 +42,7 @@ class ClientStatistics(NamedTuple):
     """None before the client is connected."""
 
 
-class Client(ClientValues, ClientPublishing, ClientReading, ClientAdministration):
+class Client(ClientGroups, ClientValues, ClientPublishing, ClientReading, ClientAdministration):
     """An asyncio client of a Liftbridge cluster.
 
     Use it as an async context manager, or call `connect` and `aclose`. It belongs to the event

@@ -36,9 +36,14 @@
     │   ├── IncorrectOffset               the expected offset was not the next one
     │   ├── PublishRefused                any other refusal by the server
     │   └── PublishManyFailed             some of many; has the outcome of each
-    └── SubscriptionError
-        ├── SubscriptionLost (TimeoutError)  could not be resumed in time
-        └── StreamReset                   the log was truncated or created anew
+    ├── SubscriptionError
+    │   ├── SubscriptionLost (TimeoutError)  could not be resumed in time
+    │   ├── StreamReset                   the log was truncated or created anew
+    │   └── PartitionTaken                another member of the consumer group reads it
+    └── GroupError                        of consumer groups
+        ├── AlreadyMember                 somebody with this id is in the group
+        ├── NotGroupMember                this member is out of the group, or may be
+        └── NoCommittedPosition           nothing says where to begin
 
 Each names what is known of the stream, partition and offset, and says what to do. Exceptions that
 are made here carry the cause as `__cause__`.
@@ -337,3 +342,35 @@ class StreamReset(SubscriptionError):
     """
 
     hint = "decide where to go on; offsets seen so far mean nothing in the new log"
+
+
+class PartitionTaken(SubscriptionError):
+    """The subscription of a member of a consumer group gave way to another member's.
+
+    The group deals with it; users see it as the reason in `PartitionBlocked` events.
+    """
+
+
+class GroupError(LiftbridgeError):
+    """A member of a consumer group cannot go on, or not yet."""
+
+
+class AlreadyMember(GroupError):
+    """A member with this consumer id is in the group."""
+
+    hint = (
+        "give each member an id of its own, or none; one that crashed is expelled when the "
+        "server's groups.consumer.timeout is over"
+    )
+
+
+class NotGroupMember(GroupError):
+    """This member is not in the group, or cannot be sure that it is, so it may not commit."""
+
+    hint = "it joins again by itself; what was not committed is read again by whoever is next"
+
+
+class NoCommittedPosition(GroupError):
+    """The group has committed nothing for this partition, and start=None says that it must have."""
+
+    hint = "set the cursor, or pass start="

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -14,6 +14,7 @@ from .errors import (
     LiftbridgeError,
     PartitionNotFound,
     PartitionPaused,
+    PartitionTaken,
     RequestTimeout,
     StreamDeleted,
     StreamNotFound,
@@ -33,9 +34,17 @@ from .options import timer_seconds
 from .position import Position, ReversePosition
 from .read_budget import ReadBudget
 from .reading_patience import GiveUp, ReadingPatience
-from .reading_plan import ReadingPlan
+from .reading_plan import ConsumerIdentity, ReadingPlan
 from .reading_start import broker_for, resolve
-from .status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
+from .status import (
+    CallFailure,
+    Code,
+    Reach,
+    StreamEnd,
+    error_from,
+    replaced_in_group,
+    stream_end,
+)
 from .telemetry import Resubscribed, Retried, Subscribed, SubscriptionEnded
 from .wire import proto
 from .wire.rpc import SUBSCRIBE
@@ -60,6 +69,8 @@ class Reading:
         self.resubscriptions = 0
         self.address: str | None = None
         """The broker that is read from now."""
+        self.on_end: Callable[[LiftbridgeError | None], None] | None = None
+        """Told of the end at once, before what waits was read; must not touch this then."""
         self._connection = connection
         self._budget = budget
         self._joined = False
@@ -168,6 +179,8 @@ class Reading:
             self._resize_windows()
         if not self.started.done():
             self.started.set_result(None)
+        if self.on_end is not None:
+            self.on_end(error)
         return True
 
     def _end(self, reason: EndReason) -> None:
@@ -287,6 +300,7 @@ class Reading:
             read_isr_replica=plan.from_isr_replica,
             resume=plan.resume,
             reverse=plan.reverse,
+            consumer=_consumer(plan.consumer),
         )
 
     # One try
@@ -360,6 +374,10 @@ class Reading:
             What failed while waiting, to be recovered from in turn; None if nothing did.
         """
         plan = self.plan
+        if plan.consumer is not None and replaced_in_group(failure):
+            # Whether the partition is still this member's is for the group to find out.
+            text = f"no longer this member's to read: {failure.text}"
+            raise PartitionTaken(text) from failure
         end = stream_end(failure, reverse=plan.reverse)
         if plan.reverse and end is StreamEnd.STOP_REACHED and not self.position.finished:
             # Read backwards, a read-only partition stops at its newest message; go on below.
@@ -437,6 +455,14 @@ class Reading:
             text = "the stream was deleted and created again"
             raise StreamReset(text, offset=self.position.next)
         return None
+
+
+def _consumer(identity: ConsumerIdentity | None) -> proto.Consumer | None:
+    if identity is None:
+        return None
+    return proto.Consumer(
+        group_id=identity.group, group_epoch=identity.epoch, consumer_id=identity.consumer
+    )
 
 
 _ORDERLY: Final = {

@@ -10,6 +10,21 @@ from .model import StartAt, StartPosition, StopAt, StopPosition
 from .options import Duration, seconds
 
 
+class ConsumerIdentity:
+    """In whose name a member of a consumer group subscribes.
+
+    The epoch is read at the moment of each subscribe: a subscription that a member keeps over many
+    epochs is resumed with the newest that the member knows.
+    """
+
+    __slots__ = ("consumer", "epoch", "group")
+
+    def __init__(self, group: str, consumer: str, epoch: int) -> None:
+        self.group = group
+        self.consumer = consumer
+        self.epoch = epoch
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingPlan:
     """The arguments of a subscription, defaults filled in."""
@@ -29,6 +44,9 @@ class ReadingPlan:
     """The time of asking, in Unix nanoseconds."""
     start_found: bool = False
     """Whether the start was found here, so that it may lie behind the stop: all was read then."""
+    consumer: ConsumerIdentity | None = None
+    """The member of a consumer group that reads; its reading ends, with `PartitionTaken`, when
+    another member takes the partition."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -50,6 +68,8 @@ class ReadingPlan:
     def _problem(self) -> str | None:
         if not self.stream:
             return "a stream name must not be empty"
+        if self.consumer is not None and self.from_isr_replica:
+            return "members of a consumer group read from the leader"
         if self.reverse:
             problem = self._reverse_problem()
             if problem is not None:

@@ -268,3 +268,62 @@ _ENDS: Final[tuple[tuple[Code, str, StreamEnd], ...]] = (
     (Code.FAILED_PRECONDITION, "Server not partition leader", StreamEnd.NOT_LEADER),
     (Code.FAILED_PRECONDITION, "not currently assigned", StreamEnd.FENCED),
 )
+
+
+class GroupRefusal(enum.Enum):
+    """Why a call of a consumer group failed, as far as the member's next step goes."""
+
+    NO_GROUP = "no group"
+    NOT_A_MEMBER = "not a member"
+    OTHER_EPOCH = "other epoch"
+    """The group has gone on: another coordinator, epoch, or both."""
+    NOT_COORDINATOR = "not coordinator"
+    ALREADY_MEMBER = "already a member"
+    NO_STREAM = "no stream"
+    NO_CANDIDATES = "no candidates"
+    """There is no other broker that could coordinate the group."""
+    LOST = "lost"
+    """Anything that another try may mend."""
+    REFUSED = "refused"
+    """Anything that no other try will mend."""
+
+
+_GROUP_REFUSALS: Final[tuple[tuple[Code, str, GroupRefusal], ...]] = (
+    (Code.NOT_FOUND, "", GroupRefusal.NO_GROUP),
+    (Code.FAILED_PRECONDITION, "No such consumer group", GroupRefusal.NO_GROUP),
+    (Code.FAILED_PRECONDITION, "already a member", GroupRefusal.ALREADY_MEMBER),
+    (Code.FAILED_PRECONDITION, "not the consumer group coordinator", GroupRefusal.NOT_COORDINATOR),
+    (Code.FAILED_PRECONDITION, "group epoch differs", GroupRefusal.OTHER_EPOCH),
+    (Code.FAILED_PRECONDITION, "generation mismatch", GroupRefusal.OTHER_EPOCH),
+    (Code.FAILED_PRECONDITION, "No group coordinator candidates", GroupRefusal.NO_CANDIDATES),
+    (Code.FAILED_PRECONDITION, "stream does not exist", GroupRefusal.NO_STREAM),
+    (Code.FAILED_PRECONDITION, "is not a member of", GroupRefusal.NOT_A_MEMBER),
+)
+_NO_USE: Final = frozenset(
+    {Code.INVALID_ARGUMENT, Code.UNIMPLEMENTED, Code.PERMISSION_DENIED, Code.UNAUTHENTICATED}
+)
+
+
+def group_refusal(failure: CallFailure) -> GroupRefusal:
+    """Classify the failure of a call of a consumer group by code and text.
+
+    "Already exists" comes to one of two who join a new group in the same moment, "not active" from
+    a coordinator that is just taking over: both are worth another try.
+    """
+    if failure.reach is Reach.ANSWERED:
+        for wanted, part, refusal in _GROUP_REFUSALS:
+            if failure.code is wanted and part in failure.text:
+                return refusal
+        if failure.code in _NO_USE or _mentions(failure.text, _NOT_AUTHORISED):
+            return GroupRefusal.REFUSED
+    return GroupRefusal.REFUSED if failure.wrong_protocol else GroupRefusal.LOST
+
+
+def replaced_in_group(failure: CallFailure) -> bool:
+    """Tell whether a member's subscription ended because another member has the partition.
+
+    A server that shuts down may end it with the same clean end (W24).
+    """
+    return failure.reach is Reach.ANSWERED and (
+        failure.code is Code.OK or stream_end(failure) is StreamEnd.FENCED
+    )

@@ -79,6 +79,32 @@ class CommitFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupChanged:
+    """A member of a consumer group is in another state, or has another epoch or coordinator."""
+
+    group: str
+    consumer: str
+    state: str
+    """The value of a `GroupState`."""
+    epoch: int
+    coordinator: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBlocked:
+    """A partition that is assigned to this member of a group cannot be read; it is tried again."""
+
+    group: str
+    stream: str
+    partition: int
+    attempts: int
+    """Tries that failed so far."""
+    error: BaseException
+    """A `PartitionTaken` where another member reads it, perhaps one of a group of the same name
+    that was deleted: the server lets it go only when that one's subscription ends."""
+
+
+@dataclass(frozen=True, slots=True)
 class MessageSkipped:
     """A message was left out of a reading of values because its value could not be read."""
 
@@ -141,6 +167,12 @@ class Hook:
 
     def commit_failed(self, event: CommitFailed) -> None:
         """Take note of a position that could not be stored; it is tried again by and by."""
+
+    def group_changed(self, event: GroupChanged) -> None:
+        """Take note of how a member of a consumer group is."""
+
+    def partition_blocked(self, event: PartitionBlocked) -> None:
+        """Take note of a partition of a consumer group that cannot be read for now."""
 
     def message_skipped(self, event: MessageSkipped) -> None:
         """Take note of a message whose value could not be read, where such are skipped."""

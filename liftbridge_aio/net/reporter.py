@@ -11,10 +11,12 @@ from liftbridge_aio.telemetry import (
     NO_HOOK,
     CommitFailed,
     Connected,
+    GroupChanged,
     Hook,
     Lost,
     MessageSkipped,
     MetadataRefreshed,
+    PartitionBlocked,
     PublishFailed,
     Resubscribed,
     Retried,
@@ -49,6 +51,10 @@ class Reporter:
             "subscription_ended"
         )
         self.commit_failed: Callable[[CommitFailed], None] = self._guarded("commit_failed")
+        self.group_changed: Callable[[GroupChanged], None] = self._guarded("group_changed")
+        self.partition_blocked: Callable[[PartitionBlocked], None] = self._guarded(
+            "partition_blocked"
+        )
         self.message_skipped: Callable[[MessageSkipped], None] = self._guarded("message_skipped")
         self.publish_failed: Callable[[PublishFailed], None] = self._guarded("publish_failed")
         self.retried: Callable[[Retried], None] = self._guarded("retried")

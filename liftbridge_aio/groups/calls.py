@@ -1,0 +1,199 @@
+"""The calls of one consumer group, each made once; whoever asks decides about another try.
+
+Any broker passes joins, leaves and reports on to the metadata leader. Assignments are fetched from
+the coordinator alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.model import BrokerInfo
+from liftbridge_aio.net.connection import Connection
+from liftbridge_aio.status import (
+    CallFailure,
+    Code,
+    Reach,
+    error_from,
+    group_refusal,
+)
+from liftbridge_aio.wire import proto
+from liftbridge_aio.wire.convert import metadata_from_wire
+from liftbridge_aio.wire.rpc import (
+    FETCH_CONSUMER_GROUP_ASSIGNMENTS,
+    FETCH_METADATA,
+    JOIN_CONSUMER_GROUP,
+    LEAVE_CONSUMER_GROUP,
+    REPORT_CONSUMER_GROUP_COORDINATOR,
+    ReplyT,
+    RequestT,
+    Rpc,
+)
+
+from .membership import (
+    Answer,
+    Assignment,
+    Call,
+    Done,
+    Fetch,
+    Fetched,
+    Join,
+    Joined,
+    Leave,
+    Locate,
+    Located,
+    Refused,
+    Report,
+    StreamPartition,
+)
+
+_NS: Final = 1_000_000_000
+_CHANGE_LIMIT: Final = 3.0
+"""Seconds for a join, a leave or a report, which go through the log of the cluster."""
+_LOCATE_LIMIT: Final = 0.5
+"""Seconds after which a server is to answer with the brokers it has heard of (W28)."""
+
+
+class GroupCalls:
+    """Makes the calls of one group, and tells their outcome in the terms of `Membership`."""
+
+    def __init__(self, group: str, streams: Sequence[str], connection: Connection) -> None:
+        self._group = group
+        self._streams = list(streams)
+        self._connection = connection
+        self._brokers: dict[str, BrokerInfo] = {}
+        self._turn = itertools.count()
+
+    async def make(self, call: Call, limit: float) -> Answer:
+        """Make a call; whatever goes wrong is an answer too.
+
+        Cancelling abandons it; whether the server acted on it is then not known.
+
+        Args:
+            call: what to ask.
+            limit: seconds that the coordinator has to answer.
+
+        Raises:
+            ClientClosed: the client was closed.
+        """
+        try:
+            return await self._made(call, limit)
+        except CallFailure as failure:
+            return Refused(
+                group_refusal(failure),
+                error_from(_NAMES[type(call)], failure),
+                unknown=failure.reach is Reach.UNKNOWN or failure.code is Code.UNAVAILABLE,
+            )
+
+    async def _made(self, call: Call, limit: float) -> Answer:
+        match call:
+            case Join():
+                return await self._join(call)
+            case Leave():
+                leave = proto.LeaveConsumerGroupRequest(
+                    group_id=self._group, consumer_id=call.consumer
+                )
+                await self._any(LEAVE_CONSUMER_GROUP, leave)
+                return Done()
+            case Fetch():
+                return await self._fetch(call, limit)
+            case Locate():
+                return await self._locate(call, limit)
+            case Report():
+                report = proto.ReportConsumerGroupCoordinatorRequest(
+                    group_id=self._group,
+                    consumer_id=call.consumer,
+                    coordinator=call.coordinator,
+                    epoch=call.epoch,
+                )
+                await self._any(REPORT_CONSUMER_GROUP_COORDINATOR, report, but=call.coordinator)
+                return Done()
+
+    async def _join(self, call: Join) -> Joined:
+        request = proto.JoinConsumerGroupRequest(
+            group_id=self._group, consumer_id=call.consumer, streams=self._streams
+        )
+        reply = await self._any(JOIN_CONSUMER_GROUP, request)
+        return Joined(
+            reply.coordinator,
+            reply.epoch,
+            reply.consumer_timeout / _NS,
+            reply.coordinator_timeout / _NS,
+        )
+
+    async def _fetch(self, call: Fetch, limit: float) -> Fetched:
+        address = self._address(call.coordinator)
+        if address is None:
+            text = f"the address of the coordinator {call.coordinator!r} is not known"
+            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+        request = proto.FetchConsumerGroupAssignmentsRequest(
+            group_id=self._group, consumer_id=call.consumer, epoch=call.epoch
+        )
+        reply = await self._once(address, FETCH_CONSUMER_GROUP_ASSIGNMENTS, request, limit)
+        return Fetched(_partitions(reply.assignments))
+
+    async def _locate(self, call: Locate, limit: float) -> Located:
+        address = self._address(call.coordinator) if call.answers else None
+        if address is None:
+            address = self._some_address(but=call.coordinator)
+        request = proto.FetchMetadataRequest(streams=self._streams, groups=[self._group])
+        # A server with a dead peer waits for it until this deadline, and answers the next time from
+        # what it has heard till then.
+        reply = await self._once(address, FETCH_METADATA, request, max(limit, _LOCATE_LIMIT))
+        answer, _, _ = metadata_from_wire(reply)
+        self._brokers.update(answer.brokers)
+        found = answer.groups.get(self._group)
+        if found is None:
+            raise CallFailure(Code.NOT_FOUND, f"no broker knows the group {self._group!r}")
+        return Located(found.coordinator, found.epoch)
+
+    # Whom to call
+
+    async def _any(
+        self, rpc: Rpc[RequestT, ReplyT], request: RequestT, *, but: str | None = None
+    ) -> ReplyT:
+        return await self._once(self._some_address(but), rpc, request, _CHANGE_LIMIT)
+
+    def _some_address(self, but: str | None) -> str:
+        """One address after the other, from one call to the next."""
+        addresses = sorted(self._connection.router.addresses())
+        avoided = None if but is None else self._address(but)
+        others = [address for address in addresses if address != avoided] or addresses
+        return others[next(self._turn) % len(others)]
+
+    def _address(self, broker: str) -> str | None:
+        known = self._connection.metadata.snapshot.brokers.get(broker) or self._brokers.get(broker)
+        return None if known is None else self._connection.router.address_of(known)
+
+    async def _once(
+        self, address: str, rpc: Rpc[RequestT, ReplyT], request: RequestT, limit: float
+    ) -> ReplyT:
+        try:
+            async with asyncio.timeout(limit):
+                return await self._connection.router.call_once(address, rpc, request, limit)
+        except TimeoutError as error:
+            if isinstance(error, LiftbridgeError):
+                raise
+            text = f"{address} did not answer within {limit:g} s"
+            raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from None
+
+
+def _partitions(assignments: Iterable[proto.PartitionAssignment]) -> Assignment:
+    return frozenset(
+        StreamPartition(one.stream, partition)
+        for one in assignments
+        for partition in one.partitions
+    )
+
+
+_NAMES: Final[dict[type[Call], str]] = {
+    Join: JOIN_CONSUMER_GROUP.name,
+    Leave: LEAVE_CONSUMER_GROUP.name,
+    Fetch: FETCH_CONSUMER_GROUP_ASSIGNMENTS.name,
+    Locate: FETCH_METADATA.name,
+    Report: REPORT_CONSUMER_GROUP_COORDINATOR.name,
+}

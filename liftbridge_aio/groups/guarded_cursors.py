@@ -1,0 +1,94 @@
+"""The cursors of a group, guarded against writers that come late, as far as cursors allow.
+
+The server does not fence cursors: whoever writes last wins, whichever epoch he belongs to. So a
+position is written only by a member that cannot have been expelled unheard, and never below what
+stands there. What remains: between the look and the write another member may write a higher one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from liftbridge_aio.cursor_keeper import CursorStore
+from liftbridge_aio.errors import NotGroupMember
+
+_BEGAN_AT_0: Final = 0
+
+
+def group_cursor(group: str) -> str:
+    """The id of a group's cursors, which Go members use too."""
+    return f"__group:{group}"
+
+
+def beginning_cursor(group: str) -> str:
+    """The id of the cursors that say a group began at the first offset of an empty log.
+
+    A position is the last offset that was processed, and before the first there is none to store.
+    """
+    return f"__group-began-at-0:{group}"
+
+
+class GuardedCursors:
+    """A `CursorStore` for one member of a group.
+
+    Args:
+        store: where cursors are kept.
+        may_write: whether this member may write now.
+    """
+
+    def __init__(self, store: CursorStore, may_write: Callable[[], bool]) -> None:
+        self._store = store
+        self._may_write = may_write
+
+    async def fetch(
+        self, cursor_id: str, stream: str, partition: int, timeout: float
+    ) -> int | None:
+        """Read a position; None where none was stored. Cancelling abandons the call.
+
+        Raises:
+            LiftbridgeError: it could not be read.
+        """
+        return await self._store.fetch(cursor_id, stream, partition, timeout)
+
+    async def set(
+        self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float
+    ) -> None:
+        """Store a position, unless that one or a higher one stands there.
+
+        Cancelling abandons the wait; the position may be stored or not.
+
+        Raises:
+            NotGroupMember: this member may have been expelled.
+            LiftbridgeError: it could not be stored.
+        """
+        stored = await self._store.fetch(cursor_id, stream, partition, timeout)
+        if not self._may_write():
+            text = "the group has not confirmed in time that this is still a member"
+            raise NotGroupMember(text, stream=stream, partition=partition, offset=offset)
+        if stored is None or stored < offset:
+            await self._store.set(cursor_id, stream, partition, offset, timeout)
+
+    async def begin_at(self, group: str, stream: str, partition: int, timeout: float) -> int | None:
+        """Return 0 where the group was noted to begin at the first offset; else None."""
+        noted = await self._store.fetch(beginning_cursor(group), stream, partition, timeout)
+        return None if noted is None else _BEGAN_AT_0
+
+    async def note_beginning(
+        self, group: str, stream: str, partition: int, offset: int, timeout: float
+    ) -> int:
+        """Note where a group begins that has stored no position yet, for whoever is next (B28).
+
+        Returns:
+            Where to begin: `offset`, or behind what somebody else has stored meanwhile.
+        """
+        cursor = group_cursor(group)
+        stored = await self._store.fetch(cursor, stream, partition, timeout)
+        if stored is not None:
+            return stored + 1
+        if offset > 0:
+            await self._store.set(cursor, stream, partition, offset - 1, timeout)
+        else:
+            note = beginning_cursor(group)
+            await self._store.set(note, stream, partition, _BEGAN_AT_0, timeout)
+        return offset

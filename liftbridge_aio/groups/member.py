@@ -1,0 +1,106 @@
+"""Keeps a member in its group: makes the calls that `Membership` asks for, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+
+from liftbridge_aio.errors import LiftbridgeError, RequestTimeout
+from liftbridge_aio.feed import Doorbell
+from liftbridge_aio.status import GroupRefusal
+
+from .calls import GroupCalls
+from .membership import OVER, Call, GroupState, Membership, Refused, Rest
+
+logger = logging.getLogger("liftbridge_aio.groups")
+
+
+class Member:
+    """Runs in a task of its own, so that no reader or handler keeps it from its sign of life.
+
+    Args:
+        calls: makes the calls.
+        ids: gives the id for each time that the member joins.
+        changed: called after each answer.
+    """
+
+    def __init__(self, calls: GroupCalls, ids: Iterator[str], changed: Callable[[], None]) -> None:
+        self.core = Membership(ids, random.random)
+        self._calls = calls
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._bell = Doorbell()
+        self._call: asyncio.Timeout | None = None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether this is a member for certain, by the time that the group gives its members."""
+        return self._loop.time() < self.core.lease_until
+
+    def begin(self, timeout: float) -> None:
+        """Join from now on; `run` does it."""
+        now = self._loop.time()
+        self.core.begin(now, now + timeout)
+
+    def hurry(self) -> None:
+        """Fetch the assignment at once."""
+        self.core.hurry(self._loop.time())
+        self._bell.ring()
+
+    def leave(self, timeout: float) -> None:
+        """Leave from now on; `run` does it, and ends."""
+        now = self._loop.time()
+        self.core.leave(now, now + timeout)
+        if self._call is not None:
+            self._call.reschedule(now)
+        self._bell.ring()
+
+    async def run(self) -> None:
+        """Be a member until it has left or failed. Cancelling ends it without a word.
+
+        Raises:
+            ClientClosed: the client was closed.
+        """
+        core = self.core
+        while core.state not in OVER:
+            step = core.next_step(self._loop.time())
+            if isinstance(step, Rest):
+                await self._rest(step.until)
+            else:
+                await self._make(step)
+            self._changed()
+
+    async def _make(self, call: Call) -> None:
+        core = self.core
+        began = self._loop.time()
+        try:
+            async with asyncio.timeout(None) as self._call:
+                answer = await self._calls.make(call, core.call_limit)
+        except TimeoutError as error:
+            if isinstance(error, LiftbridgeError):
+                raise
+            broken_off = RequestTimeout("broken off to leave the group")
+            answer = Refused(GroupRefusal.LOST, broken_off, unknown=True)
+        finally:
+            self._call = None
+        before = core.state
+        core.take(call, began, self._loop.time(), answer)
+        if isinstance(answer, Refused):
+            logger.debug("%r: %s (%s)", call, answer.why.value, answer.error)
+        if core.state is not before:
+            logger.debug("%s: %s, epoch %d", core.consumer, core.state.value, core.epoch)
+
+    async def _rest(self, until: float) -> None:
+        wait = until - self._loop.time()
+        try:
+            async with asyncio.timeout(wait if wait < 10**6 else None):
+                await self._bell.wait()
+        except TimeoutError:
+            pass
+
+    @property
+    def state(self) -> GroupState:
+        """How the member is."""
+        return self.core.state

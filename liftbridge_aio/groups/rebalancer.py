@@ -1,0 +1,213 @@
+"""Takes partitions up and gives them up: what `Ownership` asks for, one step after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeAlias
+
+from liftbridge_aio.cursor_keeper import CursorKeeper
+from liftbridge_aio.errors import (
+    InvalidRequest,
+    LiftbridgeError,
+    NoCommittedPosition,
+    PartitionTaken,
+    PermissionDenied,
+    StreamReset,
+)
+from liftbridge_aio.feed import Doorbell
+from liftbridge_aio.model import StartAt
+from liftbridge_aio.reading_plan import ConsumerIdentity
+from liftbridge_aio.telemetry import PartitionBlocked
+
+from .group_reading import GroupReading
+from .member import Member
+from .membership import Assignment, StreamPartition
+from .ownership import Adopt, Idle, Open, Ownership, Revoke
+from .starts import Starts
+
+logger = logging.getLogger("liftbridge_aio.groups")
+
+Handler: TypeAlias = Callable[[Assignment], Awaitable[None]]
+"""Told of partitions, and awaited."""
+
+_LASTING = (InvalidRequest, NoCommittedPosition, PermissionDenied)
+"""Why a start cannot be found, however often one looks."""
+
+
+class Rebalancer:
+    """Brings what is read into line with what is assigned.
+
+    Args:
+        group: id of the group.
+        member: the member that reads.
+        readings: what it reads.
+        keeper: stores how far.
+        starts: where to begin.
+        on_assigned: the user's, told before anything of these partitions is handed out.
+        on_revoked: the user's, told before they are given up.
+        commits: whether positions are stored without being asked.
+        blocked: told of partitions that cannot be read.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        member: Member,
+        readings: GroupReading,
+        keeper: CursorKeeper,
+        starts: Starts,
+        *,
+        on_assigned: Handler | None,
+        on_revoked: Handler | None,
+        commits: bool,
+        blocked: Callable[[PartitionBlocked], None],
+    ) -> None:
+        self.ownership = Ownership()
+        self.identity = ConsumerIdentity(group, "", 0)
+        self._group = group
+        self._member = member
+        self._readings = readings
+        self._keeper = keeper
+        self._starts = starts
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._commits = commits
+        self._blocked = blocked
+        self._loop = asyncio.get_running_loop()
+        self._bell = Doorbell()
+        self._seen: tuple[str, int] | None = None
+        self._ending = False
+
+    # What happens
+
+    def follow(self) -> None:
+        """Take in how the member is now; what is not its own any more is not handed out."""
+        core = self._member.core
+        if core.assigned_epoch is None:
+            if self._seen is not None:
+                self._seen = None
+                self._readings.stop(self.ownership.lose())
+        elif self._seen != (core.consumer, core.assigned_epoch):
+            self._seen = (core.consumer, core.assigned_epoch)
+            if self.identity.consumer != core.consumer:
+                self.identity = ConsumerIdentity(self._group, core.consumer, core.assigned_epoch)
+            self._readings.stop(self.ownership.assign(core.assignment))
+            # Only now: no subscription of a partition that has gone may be resumed with it.
+            self.identity.epoch = core.assigned_epoch
+        self._bell.ring()
+
+    def ended(self, place: StreamPartition, error: LiftbridgeError | None) -> None:
+        """Take note of a reading that ended by itself."""
+        taken = isinstance(error, PartitionTaken)
+        attempts = self.ownership.ended(
+            place, self._loop.time(), taken=taken, again=not isinstance(error, StreamReset)
+        )
+        if error is not None and attempts:
+            self._blocked(PartitionBlocked(self._group, *place, attempts, error))
+        if taken:
+            self._member.hurry()
+        self._bell.ring()
+
+    def seek(self, place: StreamPartition, start: StartAt) -> None:
+        """Read a partition from elsewhere."""
+        self._readings.seek(place, start)
+        self.ownership.reopen(place)
+        self._bell.ring()
+
+    def end(self) -> None:
+        """Have `run` give everything up, with a commit, and return."""
+        self._ending = True
+        self._readings.stop(self.ownership.assign(frozenset()))
+        self._bell.ring()
+
+    # Steps
+
+    async def run(self) -> None:
+        """Follow the assignments until `end`. Cancelling leaves partitions as they are.
+
+        Raises:
+            Exception: what a handler of the user raised.
+            LiftbridgeError: it cannot be found where to begin.
+        """
+        while True:
+            step = self.ownership.next_step(self._loop.time(), self._member.core.confirmed_at)
+            match step:
+                case Revoke():
+                    await self._revoke(step)
+                case Adopt() if not self._ending:
+                    await self._adopt(step)
+                case Open():
+                    self._open(step)
+                case _:
+                    if self._ending:
+                        return
+                    await self._idle(step.until if isinstance(step, Idle) else 0.0)
+
+    async def _revoke(self, step: Revoke) -> None:
+        if self._on_revoked is not None:
+            await self._on_revoked(step.partitions)
+        for place in step.partitions:
+            if not step.commit or not self._commits:
+                self._keeper.forget(*place)
+        if step.commit and self._commits:
+            await self._commit_last(step.partitions)
+        self._readings.give_up(step.partitions)
+        self.ownership.revoked(step)
+
+    async def _commit_last(self, places: Assignment) -> None:
+        try:
+            await self._keeper.commit(places)
+        except LiftbridgeError as error:
+            if self._ending:
+                raise
+            logger.debug("a last commit failed: %s", error)  # the hook was told
+        finally:
+            for place in places:
+                self._keeper.forget(*place)
+
+    async def _adopt(self, step: Adopt) -> None:
+        found = await self._find(step.partitions)
+        told = self.ownership.resolved(found)
+        for place in told:
+            start, stored = found[place]
+            self._readings.adopt(place, start)
+            self._keeper.keep(*place, partial(self._readings.finished, place), stored)
+        self.ownership.unresolved(step.partitions - told, self._loop.time())
+        if told and self._on_assigned is not None:
+            await self._on_assigned(told)
+        self.ownership.told(told)
+
+    async def _find(self, places: Assignment) -> dict[StreamPartition, tuple[StartAt, int | None]]:
+        found: dict[StreamPartition, tuple[StartAt, int | None]] = {}
+        lasting: list[LiftbridgeError] = []
+
+        async def find(place: StreamPartition) -> None:
+            try:
+                found[place] = await self._starts.find(place)
+            except _LASTING as error:
+                lasting.append(error)
+            except LiftbridgeError as error:
+                self._blocked(PartitionBlocked(self._group, *place, 1, error))
+
+        async with asyncio.TaskGroup() as group:
+            for place in places:
+                group.create_task(find(place))
+        if lasting:
+            raise lasting[0]
+        return found
+
+    def _open(self, step: Open) -> None:
+        for place in step.partitions:
+            self._readings.open(place, self.identity)
+            self.ownership.opened(place, self._loop.time())
+
+    async def _idle(self, until: float) -> None:
+        wait = until - self._loop.time()
+        try:
+            async with asyncio.timeout(wait if wait < 10**6 else None):
+                await self._bell.wait()
+        except TimeoutError:
+            pass

@@ -1,0 +1,74 @@
+"""Where a member begins to read a partition: behind what the group has done, or by the policy."""
+
+from __future__ import annotations
+
+from liftbridge_aio.errors import NoCommittedPosition
+from liftbridge_aio.model import StartAt, StartPosition
+from liftbridge_aio.net.metadata import MetadataCache
+
+from .guarded_cursors import GuardedCursors, group_cursor
+from .membership import StreamPartition
+
+_MOVING = frozenset({StartPosition.NEW_ONLY, StartPosition.LATEST})
+
+
+class Starts:
+    """Looks up where to begin.
+
+    Args:
+        group: id of the group.
+        start: where to begin where the group has committed nothing; None: that is an error.
+        cursors: the group's.
+        metadata: tells where a partition ends.
+        timeout: seconds for each look.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        start: StartAt | None,
+        cursors: GuardedCursors,
+        metadata: MetadataCache,
+        timeout: float,
+    ) -> None:
+        self._group = group
+        self._start = start
+        self._cursors = cursors
+        self._metadata = metadata
+        self._timeout = timeout
+
+    async def find(self, place: StreamPartition) -> tuple[StartAt, int | None]:
+        """Find where to begin to read a partition. Cancelling abandons the look.
+
+        "New" and "latest" move: a position is stored at once, so that whoever has the partition
+        next begins at the same place, and not at what is the end by then (B28).
+
+        Returns:
+            The start, and the position that is stored.
+
+        Raises:
+            NoCommittedPosition: there is none, and no other start is wished.
+            LiftbridgeError: a server could not be asked.
+        """
+        stream, partition = place
+        stored = await self._cursors.fetch(
+            group_cursor(self._group), stream, partition, self._timeout
+        )
+        if stored is not None:
+            return StartAt.offset(stored + 1), stored
+        start = self._start
+        if start is None:
+            text = f"the group {self._group!r} has committed no position"
+            raise NoCommittedPosition(text, stream=stream, partition=partition)
+        if start.position not in _MOVING:
+            return start, None
+        begun = await self._cursors.begin_at(self._group, stream, partition, self._timeout)
+        if begun is not None:
+            return StartAt.offset(begun), None
+        state = await self._metadata.partition(stream, partition, self._timeout)
+        is_latest = start.position is StartPosition.LATEST
+        offset = max(state.newest_offset, 0) if is_latest else state.newest_offset + 1
+        begin_at = await self._cursors.note_beginning(
+            self._group, stream, partition, offset, self._timeout
+        )
+        return StartAt.offset(begin_at), begin_at - 1 if begin_at > 0 else None
