@@ -1,0 +1,177 @@
+"""aiohttp applications on Liftbridge: the client's life, a health handler, server-sent events.
+
+    app = web.Application()
+    app.cleanup_ctx.append(client_context())
+    app.router.add_get("/health", health("orders"))
+
+Handlers find the client as `request.config_dict[CLIENT]`, also in nested applications. It needs the
+extra `[aiohttp]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final, Unpack
+
+try:
+    from aiohttp import web
+except ImportError as error:
+    text = f"aiohttp is missing ({error}): pip install 'liftbridge-aio[aiohttp]'"
+    raise ImportError(text) from error
+
+from liftbridge_aio.client import Client
+from liftbridge_aio.errors import UsageError
+from liftbridge_aio.integrations.event_stream import EventStream, EventStreamOptions, Write
+from liftbridge_aio.integrations.health import look_after
+from liftbridge_aio.integrations.server_sent_events import HEADERS, Event, as_json, as_text
+from liftbridge_aio.integrations.service import Service, running_service
+from liftbridge_aio.options import ClientOptions, Duration
+
+__all__ = [
+    "CLIENT",
+    "Event",
+    "as_json",
+    "as_text",
+    "client_context",
+    "health",
+    "send_events",
+]
+
+CLIENT: Final = web.AppKey("liftbridge_aio.client", Client)
+"""Where an application keeps its client."""
+_SERVICE: Final = web.AppKey("liftbridge_aio.service", Service)
+_LOOK: Final = 0.25
+"""Seconds between looks whether the browser is still there."""
+_LAST_WRITE: Final = 1.0
+"""Seconds for a browser to take in what is left when the service ends."""
+
+
+def client_context(
+    *servers: str, options: ClientOptions | None = None, timeout: Duration | None = None
+) -> Callable[[web.Application], AsyncIterator[None]]:
+    """Make a cleanup context for `app.cleanup_ctx` of the main application.
+
+    On leaving, publishes that are on their way are waited for: close_timeout seconds for their
+    acks. Responses of events end as soon as the application begins to shut down. Contexts behind it
+    in the list may use the client in starting and in ending.
+
+    Args:
+        servers: addresses; none: what LIFTBRIDGE_SERVERS names.
+        options: how the client behaves; None: as the environment says, else the defaults.
+        timeout: seconds to wait for servers that are starting; None is the client's call_timeout.
+
+    Raises:
+        LiftbridgeError: on starting: no server was ready in time, or the settings make no sense.
+    """
+
+    async def context(app: web.Application) -> AsyncIterator[None]:
+        async with running_service(*servers, options=options, timeout=timeout) as service:
+
+            async def stop(_: web.Application) -> None:
+                service.stopping.set()
+
+            try:
+                app.on_shutdown.append(stop)
+            except RuntimeError as frozen:
+                text = "the client belongs to the main application; nested ones find it there"
+                raise UsageError(text) from frozen
+            app[_SERVICE], app[CLIENT] = service, service.client
+            yield
+
+    return context
+
+
+def health(
+    *streams: str, timeout: Duration = 2.0
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Make a health handler: 200 if the service is ready, else 503 and what is wrong.
+
+    The answer names addresses and streams, so it is for operators rather than for the public.
+
+    Args:
+        streams: each must exist, and each of its partitions must have a leader.
+        timeout: seconds after which it is unready.
+    """
+
+    async def health(request: web.Request) -> web.Response:
+        found = await look_after(_service(request), streams, timeout)
+        return web.json_response(
+            found.as_dict(), status=found.status, headers={"Cache-Control": "no-store"}
+        )
+
+    return health
+
+
+async def send_events(
+    request: web.Request,
+    stream: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    **options: Unpack[EventStreamOptions],
+) -> web.StreamResponse:
+    """Send the messages of a partition as server-sent events, for as long as the browser listens.
+
+    The id of an event is the offset of its message; a browser that comes back goes on behind the
+    last one that it got (`Last-Event-ID`). One that takes nothing more in stops the server, not
+    this process's memory. One that leaves ends the subscription: within a quarter of a second, or
+    at once where the application is run with `handler_cancellation=True`.
+
+    Args:
+        request: what is answered.
+        stream: what is read.
+        headers: of the response, beside those that events need.
+        options: what to read and how to send it, see `EventStreamOptions`.
+
+    Returns:
+        The response, for the handler to return; it has been sent.
+
+    Raises:
+        InvalidRequest: an option makes no sense.
+        UsageError: there is no client, see `client_context`.
+    """
+    service = _service(request)
+    response = web.StreamResponse(headers={**HEADERS, **(headers or {})})
+    if request.method == "HEAD":
+        return response
+    events = EventStream(service, stream, request.headers.get("Last-Event-ID"), **options)
+
+    async def begin(status: int) -> Write:
+        nonlocal response
+        if status != web.HTTPOk.status_code:
+            response = web.StreamResponse(status=status)
+        await response.prepare(request)
+        return response.write
+
+    with suppress(ConnectionError):  # the browser is gone
+        await events.serve(begin, partial(_until_gone, request))
+        if service.stopping.is_set() and response.prepared:
+            await _end_soon(request, response)
+    return response
+
+
+async def _until_gone(request: web.Request) -> None:
+    # aiohttp tells nobody when a connection is lost; a handler that does not read finds out by
+    # writing, which may be in a long time.
+    while (transport := request.transport) is not None and not transport.is_closing():  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK)
+
+
+async def _end_soon(request: web.Request, response: web.StreamResponse) -> None:
+    """End the response although the browser may take nothing in, which would hold up the end."""
+    try:
+        async with asyncio.timeout(_LAST_WRITE):
+            await response.write_eof()
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+
+
+def _service(request: web.Request) -> Service:
+    service = request.config_dict.get(_SERVICE)
+    if service is None:
+        text = "this application has no client: put client_context(…) into its cleanup_ctx"
+        raise UsageError(text)
+    return service

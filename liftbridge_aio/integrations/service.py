@@ -1,0 +1,91 @@
+"""The client of a web service: connected while the service starts, drained while it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+from liftbridge_aio.client import Client
+from liftbridge_aio.options import ClientOptions, Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a web application holds while it runs."""
+
+    client: Client
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the service begins to end: responses without end are to end now."""
+
+
+@asynccontextmanager
+async def running_service(
+    *servers: str, options: ClientOptions | None, timeout: Duration | None
+) -> AsyncIterator[Service]:
+    """Connect; on leaving wait for the acks of what is on its way, as `Client.aclose` does.
+
+    Args:
+        servers: addresses; none: as `Client.from_env` finds them.
+        options: how the client behaves; None: as the environment says, else the defaults.
+        timeout: seconds to wait for servers that are starting; None is the client's call_timeout.
+
+    Raises:
+        LiftbridgeError: no server was ready in time, or the settings make no sense.
+    """
+    if servers:
+        client = Client(*servers, options=options or ClientOptions.from_env())
+    else:
+        client = Client.from_env(options=options)
+    service = Service(client)
+    try:
+        await client.wait_ready(timeout=timeout)
+        yield service
+    finally:
+        service.stopping.set()
+        await client.aclose()
+
+
+_Handler = Callable[[int, FrameType | None], object]
+
+
+@contextmanager
+def noticing_stop_signals(notice: Callable[[], object]) -> Iterator[None]:
+    """Have SIGTERM and SIGINT noticed by us before whoever handles them.
+
+    A server that is told to end waits for its responses, and tells nobody: a response without end
+    would hold it up for ever. Signals that nobody handles are left alone, as are all outside the
+    main thread, where none arrive.
+
+    Args:
+        notice: called in the event loop.
+    """
+    loop = asyncio.get_running_loop()
+    installed: dict[signal.Signals, tuple[_Handler, _Handler]] = {}
+
+    def chained(handler: _Handler) -> _Handler:
+        def handle(number: int, frame: FrameType | None) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(notice)
+            handler(number, frame)
+
+        return handle
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        handler = signal.getsignal(number)
+        if not callable(handler):
+            continue
+        try:
+            signal.signal(number, ours := chained(handler))
+        except ValueError:  # not the main thread
+            break
+        installed[number] = ours, handler
+    try:
+        yield
+    finally:
+        for number, (ours, handler) in installed.items():
+            if signal.getsignal(number) is ours:  # else somebody else has come to stand before us
+                signal.signal(number, handler)
