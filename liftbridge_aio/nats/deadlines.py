@@ -1,0 +1,65 @@
+"""Fails what has run out of time, or has no connection any more: one look for all messages."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Final
+
+from liftbridge_aio.errors import PublishNotSent, PublishOutcomeUnknown
+
+from .in_flight import MessagesInFlight
+from .link import LinkState, NatsLink
+
+_SWEEPS_A_WAIT: Final = 5
+"""How often messages are looked at within the shortest time that one of them may wait."""
+_SLOWEST_SWEEP: Final = 0.25
+_QUICKEST_SWEEP: Final = 0.01
+
+
+class Deadlines:
+    """Looks after the deadlines of messages in flight, while there are any."""
+
+    def __init__(self, link: NatsLink, in_flight: MessagesInFlight) -> None:
+        self._link = link
+        self._in_flight = in_flight
+        self._needed = asyncio.Event()
+        self._shortest_wait = math.inf
+        self._reconnects = link.reconnects
+
+    def watch(self, wait: float) -> None:
+        """Look often enough for a message that may wait for `wait` seconds."""
+        if wait < self._shortest_wait:
+            self._shortest_wait = wait
+            self._needed.set()
+
+    async def run(self) -> None:
+        """Look, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._needed.wait()
+            wait = min(self._shortest_wait / _SWEEPS_A_WAIT, _SLOWEST_SWEEP)
+            await asyncio.sleep(max(wait, _QUICKEST_SWEEP))
+            if self._link.state is LinkState.OVER:
+                self._fail_for_good()
+            else:
+                self._in_flight.expire(loop.time(), self._excuse())
+            if not self._in_flight.unsettled:
+                self._reconnects = self._link.reconnects
+                self._shortest_wait = math.inf
+                self._needed.clear()
+
+    def _excuse(self) -> str:
+        """Say what is known of why nothing comes."""
+        if self._link.state is LinkState.AWAY:
+            return "; the connection to NATS is lost"
+        if self._link.reconnects != self._reconnects:
+            return "; the connection to NATS was lost meanwhile"
+        error = self._link.last_error
+        return f"; NATS said: {error}" if error is not None else ""
+
+    def _fail_for_good(self) -> None:
+        unknown = PublishOutcomeUnknown("the NATS connection was closed before the ack came")
+        unsent = PublishNotSent("the NATS connection was closed before it had the message")
+        unknown.__cause__ = unsent.__cause__ = self._link.last_error
+        self._in_flight.fail_all(unknown, unsent)

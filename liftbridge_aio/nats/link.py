@@ -1,0 +1,218 @@
+"""The connection to NATS that a publisher uses: its own, or one that it was given.
+
+nats-py, as it is (2.9 to 2.16), and what keeps its hazards off:
+
+- Inside `publish` it may wait for the socket, without a limit, and it swallows cancellations there.
+  So only the publisher's own task calls it, never that of a user.
+- While it reconnects it keeps what is published in a buffer, for as long as that takes. So nothing
+  is given to it then: what waits here can still be called "not sent".
+- Its `flush` writes the PING before what is buffered, so one PONG says nothing about that. The
+  second one does.
+- Its first connect tries every address sixty times, two seconds apart.
+- Its `close` waits for a dead server to take what is buffered.
+- It logs every error by itself unless it is told where to put them.
+- It throws messages of a subscription away that has too many unread; ours has no limit, since no
+  more acks come than messages are in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from liftbridge_aio.errors import ClientClosed, ConnectionFailed, ConnectTimeout
+from liftbridge_aio.net.supervisor import wait_despite_cancellation
+
+try:
+    from nats.aio.client import Client as NatsConnection
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+except ImportError as error:
+    _text = "liftbridge_aio.nats needs nats-py: pip install nats-py"
+    raise ImportError(_text) from error
+
+logger = logging.getLogger("liftbridge_aio.nats")
+
+_DEFAULTS: Final[Mapping[str, Any]] = {"max_reconnect_attempts": -1}
+"""A publisher outlives an outage of any length; its messages have deadlines of their own."""
+
+_ABORT_TIMEOUT: Final = 0.2
+
+
+class LinkState(enum.Enum):
+    """What can be done with a connection."""
+
+    UP = "up"
+    AWAY = "away"
+    """It is lost, and being made anew."""
+    OVER = "over"
+    """It is closed, or about to be."""
+
+
+class NatsLink:
+    """A connection, and the one subscription that all acks come to."""
+
+    def __init__(
+        self, connection: NatsConnection | Sequence[str], arguments: Mapping[str, Any]
+    ) -> None:
+        """Keep what to use: a connection, or the addresses to connect to and how."""
+        self._given = isinstance(connection, NatsConnection)
+        self._servers = [] if isinstance(connection, NatsConnection) else list(connection)
+        self._arguments = arguments
+        self._connection = connection if isinstance(connection, NatsConnection) else None
+        self._inbox: Subscription | None = None
+        self._errors: list[Exception] = []
+        self._tried_all: asyncio.Event = asyncio.Event()
+
+    @property
+    def connection(self) -> NatsConnection:
+        """The connection, once it is open.
+
+        Raises:
+            ClientClosed: it is not.
+        """
+        if self._connection is None:
+            raise ClientClosed("the publisher was never opened")
+        return self._connection
+
+    @property
+    def state(self) -> LinkState:
+        """What can be done with it now."""
+        connection = self._connection
+        if connection is None or connection.is_closed or connection.is_draining:
+            return LinkState.OVER
+        return LinkState.UP if connection.is_connected else LinkState.AWAY
+
+    @property
+    def reconnects(self) -> int:
+        """How often it was made anew."""
+        return int(self.connection.stats["reconnects"])
+
+    @property
+    def last_error(self) -> Exception | None:
+        """What NATS last complained about, such as a permission that is missing."""
+        return self.connection.last_error
+
+    # Opening
+
+    async def open(self, timeout: float) -> None:
+        """Connect, unless it is somebody else's connection: each address is tried once.
+
+        Cancelling leaves nothing behind.
+
+        Raises:
+            ConnectionFailed: no NATS server answered, or the connection given is not open.
+            ConnectTimeout: not in time.
+        """
+        if self._given:
+            if self.state is LinkState.OVER:
+                raise ConnectionFailed("the NATS connection that was given is closed")
+            if not (self.connection.is_connected or self.connection.is_reconnecting):
+                raise ConnectionFailed("the NATS connection that was given is not connected")
+            return
+        connection = NatsConnection()
+        try:
+            await self._connect(connection, timeout)
+        except BaseException:
+            with suppress(Exception):
+                await wait_despite_cancellation(connection.close(), _ABORT_TIMEOUT)
+            raise
+        self._connection = connection
+
+    async def _connect(self, connection: NatsConnection, timeout: float) -> None:
+        arguments = {**_DEFAULTS, **self._arguments, "error_cb": self._note_error}
+        connecting = asyncio.ensure_future(connection.connect(self._servers, **arguments))
+        failing = asyncio.ensure_future(self._tried_all.wait())
+        both = {connecting, failing}
+        try:
+            await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.wait(both, timeout=_ABORT_TIMEOUT)
+        where = ", ".join(self._servers)
+        if connecting.done() and not connecting.cancelled():
+            failure = connecting.exception()
+            if failure is None:
+                return
+            text = f"no connection to NATS at {where}: {failure}"
+            raise ConnectionFailed(text) from failure
+        cause = self._errors[-1] if self._errors else None
+        if self._tried_all.is_set():
+            text = f"no connection to NATS at {where}: {cause}"
+            raise ConnectionFailed(text) from cause
+        text = f"no connection to NATS at {where} within {timeout:g} s"
+        raise ConnectTimeout(text) from cause
+
+    async def _note_error(self, error: Exception) -> None:
+        if self._connection is None:
+            self._errors.append(error)
+            if len(self._errors) >= len(self._servers):
+                self._tried_all.set()
+        else:
+            logger.warning("the connection to NATS: %s", error)
+
+    # Using
+
+    async def listen(self, subject: str, callback: Callable[[Msg], Awaitable[None]]) -> None:
+        """Have what comes on a subject given to a callback, which must not wait.
+
+        Raises:
+            ConnectionFailed: the connection has been closed meanwhile.
+        """
+        try:
+            self._inbox = await self.connection.subscribe(
+                subject, cb=callback, pending_msgs_limit=0, pending_bytes_limit=0
+            )
+        except Exception as error:
+            text = f"the acks cannot be subscribed to: {error}"
+            raise ConnectionFailed(text) from error
+
+    async def prove(self) -> None:
+        """Wait until the NATS server has taken everything that was handed over before.
+
+        Raises:
+            Exception: of nats-py, where the connection is lost or closed meanwhile.
+        """
+        # The first PING is written before what is buffered, the second one after it.
+        for _ in range(2):
+            await self.connection.flush()
+
+    # Closing
+
+    async def close(self, timeout: float) -> None:
+        """Let go of the connection: end the subscription, or the connection if it is our own.
+
+        Returns within `timeout` seconds, or little more. Cancelling takes effect after that.
+        """
+        if self._connection is None:
+            return
+        try:
+            ended = await wait_despite_cancellation(self._let_go(self._connection), timeout)
+        finally:
+            if not self._given:
+                _abort(self._connection)
+        if not ended:
+            logger.warning("the connection to NATS did not end within %g s", timeout)
+
+    async def _let_go(self, connection: NatsConnection) -> None:
+        inbox, self._inbox = self._inbox, None
+        try:
+            if not self._given:
+                await connection.close()
+            elif inbox is not None and self.state is not LinkState.OVER:
+                await inbox.unsubscribe()
+        except Exception as error:  # noqa: BLE001 - there is nobody left whom it would help
+            logger.debug("while letting go of the connection to NATS: %s", error)
+
+
+def _abort(connection: NatsConnection) -> None:
+    """Give up what a dead server has not taken; does nothing to a connection that has ended."""
+    # There is no public way to the transport.
+    writer = getattr(getattr(connection, "_transport", None), "_io_writer", None)
+    if writer is not None:
+        writer.transport.abort()
