@@ -185,7 +185,9 @@ class EventStream:
         A log that was made anew begins at 0 again: what comes until it is as long as the old one
         was would be left out.
         """
-        state = await self._service.client.fetch_partition_metadata(self._stream, self._partition)
+        state = await self._service.client.fetch_partition_metadata(
+            self._stream, self._partition, timeout=self._subscribing.get("timeout")
+        )
         if last > state.newest_offset:
             text = "the log ends before the message that the browser got last"
             raise StreamReset(text, stream=self._stream, partition=self._partition, offset=last)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import aiohttp
+
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
 class Received(NamedTuple):
@@ -28,8 +31,7 @@ class EventStreamParser:
         self.comments: list[str] = []
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._begun = False
-        self._line = ""
-        self._after_return = False
+        self._rest = ""
         self._data = ""
         self._type = ""
         self._id = last_event_id
@@ -39,20 +41,11 @@ class EventStreamParser:
         if text and not self._begun:
             self._begun = True
             text = text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
-        found = []
-        for character in text:
-            if self._after_return and character == "\n":
-                self._after_return = False
-                continue
-            self._after_return = character == "\r"
-            if character in "\r\n":
-                line, self._line = self._line, ""
-                event = self._take(line)
-                if event is not None:
-                    found.append(event)
-            else:
-                self._line += character
-        return found
+        text = self._rest + text
+        held = text.endswith("\r")  # a line feed may follow
+        *lines, self._rest = _LINE_END.split(text[:-1] if held else text)
+        self._rest += "\r" * held
+        return [event for line in lines if (event := self._take(line)) is not None]
 
     def _take(self, line: str) -> Received | None:
         if not line:

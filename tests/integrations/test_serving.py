@@ -1,0 +1,235 @@
+"""Services under load and in trouble: slow browsers, silence, lost servers, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+from aiohttp import web
+from starlette.applications import Starlette
+
+from faults.support import eventually, nothing_left_behind
+from integrations.event_source import EventStreamParser, browse
+from integrations.web_apps import FRAMEWORKS, Serve
+from liftbridge_aio import Client, ClientOptions, ConnectTimeout, Message, Retry, StartAt
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.integrations import aiohttp as for_aiohttp
+from liftbridge_aio.integrations import starlette as for_starlette
+from liftbridge_aio.integrations.starlette import Event
+from servers.ports import free_ports
+
+EARLIEST = StartAt.earliest()
+SMALL = ClientOptions(max_buffered_bytes=2**20)
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[EmbeddedBroker]:
+    async with EmbeddedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
+    async with Client(broker.address) as client:
+        await client.create_stream("orders")
+        yield client
+
+
+async def asked(url: str) -> tuple[int, dict[str, Any]]:
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, json.loads(await response.read())
+
+
+# Browsers
+
+
+@asynccontextmanager
+async def slow_browser(
+    url: str,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A browser that reads only when it is told to, with little room of its own."""
+    parts = urlsplit(url)
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**14)
+    connection.setblocking(False)  # noqa: FBT003 - the name of the socket module
+    await asyncio.get_running_loop().sock_connect(connection, (parts.hostname, parts.port))
+    reader, writer = await asyncio.open_connection(sock=connection, limit=2**14)
+    try:
+        writer.write(f"GET {parts.path} HTTP/1.0\r\n\r\n".encode())
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def test_a_browser_that_does_not_read_stops_the_server_and_loses_nothing(
+    broker: EmbeddedBroker, client: Client, serve: Serve
+) -> None:
+    made = ahead = 0
+
+    def counted(message: Message) -> Event:
+        nonlocal made
+        made += 1
+        return Event(message.value.decode())
+
+    total, line = 500, "x" * 2**15
+    await client.publish_many("orders", [f"{number} {line}".encode() for number in range(total)])
+    settings: dict[str, Any] = {"start": EARLIEST, "to_event": counted, "options": SMALL}
+    async with (
+        serve(broker.address, "orders", **settings) as service,
+        slow_browser(service.events) as (reader, _),
+    ):
+        _, _, body = (await reader.readuntil(b"\r\n\r\n")).partition(b"\r\n\r\n")
+        parser = EventStreamParser()
+        events = parser.feed(body)
+        while len(events) < total:
+            events += parser.feed(await reader.read(2**16))
+            ahead = max(ahead, made - len(events))
+        assert ahead < total / 2  # the kernel holds up to 4 MiB
+        assert [int(event.data.split()[0]) for event in events] == list(range(total))
+
+
+async def test_silence_is_filled_with_comments(
+    broker: EmbeddedBroker, client: Client, serve: Serve
+) -> None:
+    async with (
+        serve(broker.address, "orders", heartbeat=0.02) as service,
+        browse(service.events) as page,
+    ):
+        while len(page.parser.comments) < 3:
+            assert await page.read()
+        await client.publish("orders", b"bread")
+        assert (await anext(page)).data == "bread"
+
+
+async def test_a_reading_that_is_lost_is_a_failure_after_which_the_browser_comes_back(
+    broker: EmbeddedBroker, client: Client, serve: Serve
+) -> None:
+    await client.publish("orders", b"bread")
+    settings: dict[str, Any] = {"start": EARLIEST, "resubscribe_timeout": 0.2, "timeout": 0.2}
+    async with serve(broker.address, "orders", **settings) as service:
+        async with browse(service.events) as page:
+            assert (await anext(page)).data == "bread"
+            await broker.stop()
+            [lost] = [event async for event in page]
+            assert lost.type == "failure"
+            assert json.loads(lost.data) == {"error": "SubscriptionLost", "offset": 0}
+        async with browse(service.events) as page:
+            # Not a status: at that a browser would not come back.
+            assert page.status == 200
+            [failed] = [event async for event in page]
+            assert failed.type == "failure"
+            assert page.parser.reconnection_time == 2000
+        await broker.start()
+        await client.publish("orders", b"milk", retry=Retry())
+        assert await first_message(service.events, lost.last_event_id) == "milk"
+
+
+async def first_message(url: str, last_event_id: str) -> str:
+    """Come back as often as it takes, as a browser does."""
+    while True:
+        async with browse(url, last_event_id) as page:
+            async for event in page:
+                if event.type == "message":
+                    return event.data
+
+
+# Health
+
+
+@pytest.mark.usefixtures("client")
+async def test_a_service_is_ready(broker: EmbeddedBroker, serve: Serve) -> None:
+    async with serve(broker.address, "orders", needed=("orders",)) as service:
+        status, told = await asked(service.health)
+        assert status == 200
+        assert told["status"] == "ready"
+        assert told["problems"] == []
+        assert 0 < told["seconds"] < 0.5
+
+
+async def test_a_service_without_a_stream_that_it_needs_is_unready(
+    broker: EmbeddedBroker, client: Client, serve: Serve
+) -> None:
+    async with serve(broker.address, "orders", needed=("orders", "bills")) as service:
+        status, told = await asked(service.health)
+        assert status == 503
+        assert told["status"] == "unready"
+        assert told["problems"] == ["stream 'bills' does not exist"]
+        await client.create_stream("bills")
+        assert (await asked(service.health))[0] == 200
+
+
+@pytest.mark.usefixtures("client")
+async def test_the_health_of_a_service_without_an_answering_server_is_told_in_time(
+    broker: EmbeddedBroker, serve: Serve
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with serve(broker.address, "orders", needed=("orders",)) as service:
+        broker.freeze()
+        began = loop.time()
+        status, told = await asked(service.health)
+        assert status == 503
+        assert len(told["problems"]) == 1
+        assert 0.4 < loop.time() - began < 2
+        broker.thaw()
+        assert (await asked(service.health))[0] == 200
+        await broker.stop()
+        status, told = await asked(service.health)
+        assert status == 503
+        assert broker.address in told["problems"][0]
+        assert told["seconds"] is None
+
+
+# The end
+
+
+@pytest.mark.usefixtures("client")
+async def test_a_service_that_ends_ends_its_responses_in_order(
+    broker: EmbeddedBroker, serve: Serve
+) -> None:
+    async with (
+        serve(broker.address, "orders") as service,
+        browse(service.events) as page,
+        asyncio.timeout(5),
+    ):
+        await page.read()
+        service.begin_to_stop()
+        assert [event async for event in page] == []  # the response is whole: else this raises
+
+
+async def test_a_service_ends_although_a_browser_takes_nothing_in(
+    broker: EmbeddedBroker, client: Client, serve: Serve, request: pytest.FixtureRequest
+) -> None:
+    if "starlette" in request.node.name:
+        pytest.skip("uvicorn waits for it, unless timeout_graceful_shutdown is set")
+    await client.publish_many("orders", [b"x" * 2**18] * 60)
+    async with (
+        serve(broker.address, "orders", start=EARLIEST, options=SMALL) as service,
+        slow_browser(service.events) as (reader, _),
+    ):
+        await reader.read(1)
+        service.begin_to_stop()
+        async with asyncio.timeout(5):
+            await eventually(lambda: "closed" in repr(service.client))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+async def test_a_service_that_finds_no_server_does_not_start(framework: str) -> None:
+    [port] = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    async with nothing_left_behind():
+        if framework == "starlette":
+            app = Starlette(lifespan=for_starlette.client_lifespan(address, timeout=0.2))
+            with pytest.raises(ConnectTimeout, match=address):
+                await app.router.lifespan_context(app).__aenter__()
+        else:
+            site = web.Application()
+            site.cleanup_ctx.append(for_aiohttp.client_context(address, timeout=0.2))
+            with pytest.raises(ConnectTimeout, match=address):
+                await web.AppRunner(site).setup()
