@@ -15,9 +15,7 @@ from .output import say, shown, write_json, write_line, write_table
 from .partition_states import AT_ONCE
 from .running import CLIENT, TABLES, in_event_loop
 
-app = App(
-    name=("cursor", "cursors"), help="Store, read and list positions that the servers keep."
-)
+app = App(name=("cursor", "cursors"), help="Store, read and list positions that the servers keep.")
 
 CursorId = Annotated[str, Parameter(help="Name of the cursor, for example of who reads.")]
 

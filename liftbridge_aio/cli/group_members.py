@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+
+from liftbridge_aio.activity_events import ActivityEvent, JoinGroupEvent, LeaveGroupEvent
 
 
 class GroupMembers:
-    """Takes events of joins and leaves, and keeps who is left.
-
-    An event may come again, under the same id; ids rise.
-    """
+    """Takes events, in order, and keeps who is left of those that joined."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, tuple[str, ...]]] = {}
-        self._last_id = -1
 
-    def joined(self, event: int, group: str, consumer: str, streams: Iterable[str]) -> None:
-        """Take note of a join, or of the one with which a group began."""
-        if self._is_new(event):
-            self._groups.setdefault(group, {})[consumer] = tuple(streams)
-
-    def left(self, event: int, group: str, consumer: str) -> None:
-        """Take note of a leave or an expulsion."""
-        if self._is_new(event):
-            self._groups.setdefault(group, {}).pop(consumer, None)
+    def take(self, event: ActivityEvent) -> None:
+        """Take note of an event."""
+        match event:
+            case JoinGroupEvent():
+                self._groups.setdefault(event.group, {})[event.consumer] = event.streams
+            case LeaveGroupEvent():
+                self._groups.setdefault(event.group, {}).pop(event.consumer, None)
 
     @property
     def groups(self) -> list[str]:
@@ -33,9 +29,3 @@ class GroupMembers:
     def of(self, group: str) -> Mapping[str, tuple[str, ...]]:
         """The members of a group, and the streams that each asked for."""
         return self._groups.get(group, {})
-
-    def _is_new(self, event: int) -> bool:
-        if event <= self._last_id:
-            return False
-        self._last_id = event
-        return True

@@ -28,7 +28,7 @@ from .group_positions import (
 from .internal_streams import CursorName, read_cursor_names, read_group_members
 from .output import say, shown, write_json, write_table
 from .partition_states import say_what_failed
-from .running import CLIENT, TABLES, in_event_loop
+from .running import ACTIVITY, CLIENT, TABLES, in_event_loop
 
 app = App(name="groups", help="List and show consumer groups, and move their positions.")
 
@@ -82,7 +82,7 @@ async def _look(client: Client) -> _Sources:
 
 
 @app.command(name="list")
-@in_event_loop(*CLIENT, *TABLES)
+@in_event_loop(*CLIENT, *ACTIVITY, *TABLES)
 async def list_groups(
     *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
 ) -> None:
@@ -127,7 +127,7 @@ async def list_groups(
 
 
 @app.command
-@in_event_loop(*CLIENT, *TABLES)
+@in_event_loop(*CLIENT, *ACTIVITY, *TABLES)
 async def show(
     *groups: Annotated[str, Parameter(help="Ids of groups.")],
     streams: Streams = (),
@@ -179,7 +179,7 @@ async def show(
 
 
 @app.command(name="set")
-@in_event_loop(*CLIENT)
+@in_event_loop(*CLIENT, *ACTIVITY)
 async def set_position(
     group: GroupId,
     stream: StreamName,
@@ -217,7 +217,7 @@ async def set_position(
 
 
 @app.command
-@in_event_loop(*CLIENT)
+@in_event_loop(*CLIENT, *ACTIVITY)
 async def reset(
     group: GroupId,
     /,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
 from liftbridge_aio.client import Client
 from liftbridge_aio.errors import CursorsUnavailable
-from liftbridge_aio.model import ACTIVITY_STREAM, CURSORS_STREAM, Message, StartAt, StopAt
+from liftbridge_aio.model import ACTIVITY_STREAM, CURSORS_STREAM, StartAt, StopAt
 
 from .group_members import GroupMembers
 
@@ -40,14 +39,17 @@ async def read_cursor_names(client: Client) -> list[CursorName]:
         raise CursorsUnavailable("the servers keep no cursors")
     names = set()
     for partition in metadata.streams[CURSORS_STREAM].partitions:
-        async for message in _everything(client, CURSORS_STREAM, partition):
-            try:
-                cursor = proto.Cursor.parse(message.value)
-            except Exception:  # noqa: BLE001, S112 (anybody may publish anything there)
-                continue
-            name = CursorName(cursor.cursor_id, cursor.stream, cursor.partition)
-            if message.key == ",".join(map(str, name)).encode():
-                names.add(name)
+        async with client.subscribe(
+            CURSORS_STREAM, partition, StartAt.earliest(), StopAt.latest(), resume=True
+        ) as messages:
+            async for message in messages:
+                try:
+                    cursor = proto.Cursor.parse(message.value)
+                except Exception:  # noqa: BLE001, S112 (anybody may publish anything there)
+                    continue
+                name = CursorName(cursor.cursor_id, cursor.stream, cursor.partition)
+                if message.key == ",".join(map(str, name)).encode():
+                    names.add(name)
     return sorted(names)
 
 
@@ -60,25 +62,11 @@ async def read_group_members(client: Client) -> GroupMembers | None:
     Raises:
         LiftbridgeError: the stream cannot be read.
     """
-    from liftbridge_aio.wire import proto  # noqa: PLC0415 (help must not wait for it)
-
     metadata = await client.fetch_metadata([ACTIVITY_STREAM])
     if ACTIVITY_STREAM not in metadata.streams:
         return None
     members = GroupMembers()
-    async for message in _everything(client, ACTIVITY_STREAM, 0):
-        event = proto.ActivityStreamEvent.parse(message.value)
-        joined, left = event.join_consumer_group_op, event.leave_consumer_group_op
-        if joined is not None:
-            members.joined(event.id, joined.group_id, joined.consumer_id, joined.streams)
-        elif left is not None:
-            members.left(event.id, left.group_id, left.consumer_id)
+    async with client.activity(StartAt.earliest(), StopAt.latest()) as events:
+        async for event in events:
+            members.take(event)
     return members
-
-
-async def _everything(client: Client, stream: str, partition: int) -> AsyncIterator[Message]:
-    async with client.subscribe(
-        stream, partition, StartAt.earliest(), StopAt.latest(), resume=True
-    ) as messages:
-        async for message in messages:
-            yield message

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -16,11 +17,37 @@ from .output import say, write_json, write_table
 from .running import CLIENT, TABLES, in_event_loop
 
 
-class _Ping(NamedTuple):
-    """How a broker answered a ping sent from here to the address that it tells."""
+@dataclass(frozen=True, slots=True)
+class _Broker:
+    """A broker, and how it answered a ping sent from here to the address that it tells."""
 
+    id: str
+    info: BrokerInfo | None
+    """None where partitions name it but the servers do not list it: they have not met it lately."""
     milliseconds: float | None = None
-    error: LiftbridgeError | None = None
+    error: str | None = None
+
+    def as_json(self, *, asked: bool) -> dict[str, Any]:
+        info = self.info
+        fields: dict[str, Any] = {
+            "id": self.id,
+            "address": None if info is None else info.address,
+            "host": None if info is None else info.host,
+            "port": None if info is None else info.port,
+            "leader_count": None if info is None else info.leader_count,
+            "partition_count": None if info is None else info.partition_count,
+        }
+        if asked:
+            fields |= {"answers": self.error is None, "ping_milliseconds": self.milliseconds}
+        return fields if self.error is None else fields | {"error": self.error}
+
+    def row(self, *, asked: bool) -> tuple[object, ...]:
+        info = self.info
+        known = ("?", "?", "?")
+        if info is not None:
+            known = (info.address, str(info.leader_count), str(info.partition_count))
+        took = "no answer" if self.milliseconds is None else f"{self.milliseconds:.1f} ms"
+        return (self.id, *known, *((took,) if asked else ()))
 
 
 @in_event_loop(*CLIENT, *TABLES)
@@ -43,43 +70,40 @@ async def metadata(
     """
     async with connection.client() as client:
         known = await client.fetch_metadata()
-    brokers = sorted(known.brokers.values(), key=lambda broker: broker.id)
-    pings = dict.fromkeys(known.brokers, _Ping())
+    brokers = [_Broker(broker, known.brokers.get(broker)) for broker in _names(known)]
     if ping:
-        answers = await asyncio.gather(*(_ping(connection, broker) for broker in brokers))
-        pings = {broker.id: answer for broker, answer in zip(brokers, answers, strict=True)}
+        brokers = await asyncio.gather(*(_ask(connection, broker) for broker in brokers))
     if as_json:
-        write_json(_as_json(known, brokers, pings, asked=ping))
+        write_json(_as_json(known, brokers, asked=ping))
     else:
         columns = ("Broker", "Address", "Leads", "Keeps", *(("Answers in",) if ping else ()))
-        rows = [
-            (
-                broker.id,
-                broker.address,
-                broker.leader_count,
-                broker.partition_count,
-                *((_took(pings[broker.id]),) if ping else ()),
-            )
-            for broker in brokers
-        ]
-        write_table(_summary(known), columns, rows)
-    errors = [answer.error for answer in pings.values() if answer.error is not None]
+        write_table(_summary(known), columns, [broker.row(asked=ping) for broker in brokers])
+    errors = [broker.error for broker in brokers if broker.error is not None]
     if errors:
-        what = f"{len(errors)} of {len(brokers)} brokers do not answer, the first"
-        say(f"error: {what}: {' '.join(str(errors[0]).split())}")
+        say(f"error: {len(errors)} of {len(brokers)} brokers do not answer, the first: {errors[0]}")
     return 1 if errors else 0
 
 
-async def _ping(connection: Connection, broker: BrokerInfo) -> _Ping:
+def _names(known: Metadata) -> list[str]:
+    named = {
+        name
+        for stream in known.streams.values()
+        for partition in stream.partitions.values()
+        for name in (*partition.replicas, *filter(None, [partition.leader]))
+    }
+    return sorted(named.union(known.brokers))
+
+
+async def _ask(connection: Connection, broker: _Broker) -> _Broker:
+    if broker.info is None:
+        return replace(
+            broker, error=f"{broker.id} keeps partitions, but the servers do not list it"
+        )
     try:
-        async with connection.client(only=broker.address) as client:
-            return _Ping(milliseconds=round(await client.ping() * 1000, 3))
-    except LiftbridgeError as error:
-        return _Ping(error=error)
-
-
-def _took(answer: _Ping) -> str:
-    return "no answer" if answer.milliseconds is None else f"{answer.milliseconds:.1f} ms"
+        async with connection.client(only=broker.info.address) as client:
+            return replace(broker, milliseconds=round(await client.ping() * 1000, 3))
+    except LiftbridgeError as failure:
+        return replace(broker, error=" ".join(f"{broker.id}: {failure}".split()))
 
 
 def _summary(known: Metadata) -> str:
@@ -95,15 +119,9 @@ def _summary(known: Metadata) -> str:
     )
 
 
-def _as_json(
-    known: Metadata, brokers: list[BrokerInfo], pings: dict[str, _Ping], *, asked: bool
-) -> dict[str, Any]:
+def _as_json(known: Metadata, brokers: Sequence[_Broker], *, asked: bool) -> dict[str, Any]:
     return {
-        "brokers": [
-            {**asdict(broker), "address": broker.address}
-            | (_ping_fields(pings[broker.id]) if asked else {})
-            for broker in brokers
-        ],
+        "brokers": [broker.as_json(asked=asked) for broker in brokers],
         "streams": [
             {
                 "name": stream.name,
@@ -124,8 +142,3 @@ def _as_json(
             for _, stream in sorted(known.streams.items())
         ],
     }
-
-
-def _ping_fields(answer: _Ping) -> dict[str, Any]:
-    error = {} if answer.error is None else {"error": str(answer.error)}
-    return {"answers": answer.error is None, "ping_milliseconds": answer.milliseconds, **error}

@@ -17,6 +17,7 @@ _FIRST_USES: Final = "liftbridge_aio.cli.first_uses"
 CLIENT: Final = ("liftbridge_aio.client_parts", _FIRST_USES)
 BROKER: Final = ("liftbridge_aio.broker", _FIRST_USES)
 DEMO: Final = ("liftbridge_aio.cli.demo_scenario", *CLIENT)
+ACTIVITY: Final = ("liftbridge_aio.activity",)
 TABLES: Final = ("liftbridge_aio.cli.console",)
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from conftest import EMBEDDED, OTHER, PINNED, SERVERS
+from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.cli import main
 
 BOUND = 20.0
@@ -64,6 +66,21 @@ def broker_address() -> Iterator[str]:
         yield process.stdout.readline().strip()
         process.send_signal(signal.SIGTERM)
         assert process.wait(BOUND) == 0
+
+
+@pytest.fixture(scope="session")
+def elsewhere() -> Iterator[BlockingPortal]:
+    """An event loop in a thread of its own, for what has to run while a command does."""
+    with start_blocking_portal() as portal:
+        yield portal
+
+
+@pytest.fixture
+def bare_broker_address(elsewhere: BlockingPortal) -> Iterator[str]:
+    """A broker that keeps neither cursors nor activity."""
+    broker = EmbeddedBroker(cursors_partitions=0)
+    with elsewhere.wrap_async_context_manager(broker):
+        yield broker.address
 
 
 @pytest.fixture

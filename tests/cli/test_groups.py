@@ -1,0 +1,256 @@
+"""`liftbridge-aio groups`: who is in them, how far they are, and putting them elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+import pytest
+from anyio.from_thread import BlockingPortal
+
+from cli.conftest import Result, Run
+from contract.group_calls import Group
+from contract.raw import Wire
+from liftbridge_aio.activity_events import JoinGroupEvent, LeaveGroupEvent
+from liftbridge_aio.addresses import parse_address
+from liftbridge_aio.cli.group_members import GroupMembers
+
+HEARTBEAT = 0.3
+
+
+class Join(Protocol):
+    """Has members in a group for a while."""
+
+    def __call__(self, group: str, *streams: str) -> AbstractContextManager[None]: ...
+
+
+@asynccontextmanager
+async def membership(address: str, name: str, streams: tuple[str, ...]) -> AsyncIterator[None]:
+    wire = Wire(*parse_address(address))
+    group = Group(wire, name)
+
+    async def stay() -> None:
+        while True:
+            await group.shares("m1", "m2")
+            await asyncio.sleep(HEARTBEAT)
+
+    try:
+        await group.join("m1", *streams)
+        await group.join("m2", streams[0])
+        staying = asyncio.create_task(stay())
+        try:
+            yield
+        finally:
+            staying.cancel()
+            await asyncio.wait([staying])
+            await group.leave("m1", "m2")
+    finally:
+        wire.close()
+
+
+@pytest.fixture
+def join(elsewhere: BlockingPortal, address: str) -> Join:
+    def join(group: str, *streams: str) -> AbstractContextManager[None]:
+        return elsewhere.wrap_async_context_manager(membership(address, group, streams))
+
+    return join
+
+
+@pytest.fixture
+def group(stream: str) -> str:
+    """A group that no other test uses."""
+    return f"{stream}-group"
+
+
+@pytest.fixture
+def two(run_on_each: Run, stream: str) -> str:
+    """A stream of two partitions with five messages in the first and none in the other."""
+    run_on_each("streams", "create", stream, "--partitions", "2")
+    run_on_each("publish", stream, *"abcde")
+    return stream
+
+
+def positions(run: Run, group: str) -> dict[int, int | None]:
+    [shown] = run("groups", "show", group, "--json").json
+    return {one["partition"]: one["position"] for one in shown["positions"]}
+
+
+def test_a_group_is_shown_with_its_members_positions_and_lag(
+    run_on_each: Run, join: Join, two: str, group: str
+) -> None:
+    other = f"{two}.other"
+    run_on_each("streams", "create", other)
+    run_on_each("cursor", "set", f"__group:{group}", two, "1")
+    with join(group, two, other):
+        [shown] = run_on_each("groups", "show", group, "--json").json
+        listed = run_on_each("groups", "list", "--json").json
+        text = run_on_each("groups", "show", group).out
+    brokers = run_on_each("metadata", "--json").json["brokers"]
+    place = {"stream": two, "partition": 0, "position": 1, "high_watermark": 4, "lag": 3}
+    empty = place | {"partition": 1, "position": None, "high_watermark": -1, "lag": None}
+    assert shown.pop("positions") == [place, empty, empty | {"stream": other, "partition": 0}]
+    assert shown.pop("epoch") > 0
+    assert shown == {
+        "id": group,
+        "exists": True,
+        "coordinator": brokers[0]["id"],
+        "coordinator_address": brokers[0]["address"],
+        "members": [{"id": "m1", "streams": [two, other]}, {"id": "m2", "streams": [two]}],
+        "streams": [two, other],
+    }
+    assert shown.items() <= next(one for one in listed if one["id"] == group).items()
+    assert f"coordinator {brokers[0]['id']} ({brokers[0]['address']}), epoch" in text
+    assert "members m1, m2" in text
+
+
+def test_a_group_without_members_keeps_its_positions(
+    run_on_each: Run, join: Join, two: str, group: str
+) -> None:
+    with join(group, two):
+        run_on_each("cursor", "set", f"__group:{group}", two, "4")
+    [shown] = run_on_each("groups", "show", group, "--json").json
+    assert (shown["exists"], shown["coordinator"], shown["epoch"]) == (False, None, None)
+    assert (shown["members"], shown["streams"]) == ([], [two])
+    assert shown["positions"][0]["lag"] == 0
+    listed = run_on_each("groups", "list").out
+    [row] = [line.split() for line in listed.splitlines() if group in line]
+    assert row[1::2][:2] == [group, "no"]
+    assert "no members" in run_on_each("groups", "show", group).out
+
+
+def test_positions_in_streams_of_ones_choice_are_shown(
+    run_on_each: Run, two: str, group: str
+) -> None:
+    run_on_each("cursor", "set", f"__group:{group}", f"{two}.gone", "1")
+    [shown] = run_on_each("groups", "show", group, "--json").json
+    assert (shown["streams"], shown["positions"]) == ([f"{two}.gone"], [])
+    [shown] = run_on_each("groups", "show", group, "--stream", two, "--json").json
+    assert [one["position"] for one in shown["positions"]] == [None, None]
+    failed = run_on_each("groups", "show", group, "--stream", f"{two}.gone", "--json", code=1)
+    assert f"{two}.gone" in failed.err
+    assert failed.out == ""
+
+
+def test_a_group_that_nobody_knows_is_one_line(run_on_each: Run, group: str) -> None:
+    failed = run_on_each("groups", "show", group, "--json", code=1)
+    assert failed.out == ""
+    assert f"no server knows a group '{group}'" in failed.err
+    assert len(failed.err.splitlines()) == 1
+    assert "at least one group" in run_on_each("groups", "show", code=2).err
+
+
+def test_a_position_is_set_where_no_member_can_store_over_it(
+    run_on_each: Run, join: Join, two: str, group: str
+) -> None:
+    with join(group, two):
+        refused = run_on_each("groups", "set", group, two, "3", "--json", code=1)
+        assert "has members (m1, m2)" in refused.err
+        assert "--force" in refused.err
+        assert refused.out == ""
+        assert positions(run_on_each, group) == {0: None, 1: None}
+        run_on_each("groups", "set", group, two, "3", "--force")
+        assert positions(run_on_each, group) == {0: 3, 1: None}
+    done = run_on_each("groups", "set", group, two, "1", "--json").json
+    move = {"group": group, "stream": two, "partition": 0, "before": 3, "after": 1}
+    assert done == [move | {"stored": True}]
+    assert positions(run_on_each, group) == {0: 1, 1: None}
+    dry = run_on_each("groups", "set", group, two, "2", "--dry-run")
+    assert f"position of {group} in {two}/0 would be 2, was 1" in dry.err
+    assert positions(run_on_each, group) == {0: 1, 1: None}
+
+
+def test_a_position_beyond_the_log_is_refused(run_on_each: Run, two: str, group: str) -> None:
+    refused = run_on_each("groups", "set", group, two, "5", code=1)
+    assert f"the newest message of {two}/0 has offset 4, not 5" in refused.err
+    run_on_each("groups", "set", group, two, "5", "--force")
+    [shown] = run_on_each("groups", "show", group, "--json").json
+    assert shown["positions"][0]["lag"] == -1
+    for words in [(two, "0", "--partition", "2"), (f"{two}.none", "0")]:
+        failed = run_on_each("groups", "set", group, *words, "--timeout", "2s", code=1)
+        assert len(failed.err.splitlines()) == 1
+
+
+def test_a_group_is_put_elsewhere(run_on_each: Run, two: str, group: str) -> None:
+    run_on_each("groups", "set", group, two, "2")
+    move: dict[str, Any] = {"group": group, "stream": two, "partition": 0, "before": 2}
+
+    def reset(to: str, *more: str, code: int = 0) -> Result:
+        return run_on_each("groups", "reset", group, "--to", to, *more, "--json", code=code)
+
+    for to, after in [("new", 4), ("latest", 3), ("2", 1), ("2100-01-01T00:00Z", 4)]:
+        expected = [move | {"after": after, "stored": False}]
+        assert reset(to, "--dry-run", "--partition", "0").json == expected
+    refused = reset("-1h", code=1)  # before the first message
+    assert f"cannot be put before offset 0 of {two}/0" in refused.err
+    assert refused.out == ""
+    assert positions(run_on_each, group) == {0: 2, 1: None}
+    assert reset("latest", "--stream", two).json == [move | {"after": 3, "stored": True}]
+    assert positions(run_on_each, group) == {0: 3, 1: None}
+    assert reset("3", "--partition", "0").json == [move | {"before": 3, "after": 2, "stored": True}]
+    again = run_on_each("groups", "reset", group, "--to", "3", "--partition", "0")
+    assert "is there already" in again.err
+
+
+def test_a_reset_is_refused_as_a_whole(run_on_each: Run, join: Join, two: str, group: str) -> None:
+    run_on_each("publish", two, "x", "y", "--partition", "1")
+    run_on_each("groups", "set", group, two, "2")
+    beyond = run_on_each("groups", "reset", group, "--to", "4", code=1)
+    assert f"{two}/1" in beyond.err
+    assert positions(run_on_each, group) == {0: 2, 1: None}
+    with join(group, two):
+        refused = run_on_each("groups", "reset", group, "--to", "new", code=1)
+        assert "has members (m1, m2)" in refused.err
+    assert positions(run_on_each, group) == {0: 2, 1: None}
+    run_on_each("groups", "reset", group, "--to", "new")
+    assert positions(run_on_each, group) == {0: 4, 1: 1}
+    paused = run_on_each("partitions", "pause", two, "1")
+    assert paused.out == ""
+    assert "paused" in run_on_each("groups", "reset", group, "--to", "latest", code=1).err
+    assert positions(run_on_each, group) == {0: 4, 1: 1}
+
+
+def test_what_cannot_be_reset_is_one_line(run_on_each: Run, group: str) -> None:
+    unknown = run_on_each("groups", "reset", group, "--to", "new", code=1)
+    assert "name its streams with --stream" in unknown.err
+    assert len(unknown.err.splitlines()) == 1
+    assert "earliest" in run_on_each("groups", "reset", group, "--to", "soon", code=2).err
+    assert "--to" in run_on_each("groups", "reset", group, code=2).err
+
+
+def test_without_cursors_and_activity_groups_cannot_be_found(
+    run: Run, bare_broker_address: str
+) -> None:
+    failed = run("groups", "list", "--json", servers=bare_broker_address, code=1)
+    assert failed.out == ""
+    assert "neither cursors nor activity" in failed.err
+    assert len(failed.err.splitlines()) == 1
+
+
+def test_members_are_those_that_joined_and_did_not_leave() -> None:
+    members = GroupMembers()
+
+    def join(number: int, consumer: str, *streams: str) -> None:
+        members.take(
+            JoinGroupEvent(
+                id=number, offset=0, timestamp=0, group="g", consumer=consumer, streams=streams
+            )
+        )
+
+    def leave(number: int, consumer: str) -> None:
+        members.take(
+            LeaveGroupEvent(
+                id=number, offset=0, timestamp=0, group="g", consumer=consumer, expired=False
+            )
+        )
+
+    join(1, "a", "s", "t")
+    join(2, "b", "s")
+    leave(3, "a")
+    leave(4, "before our time")
+    assert members.of("g") == {"b": ("s",)}
+    assert members.of("another") == {}
+    leave(5, "b")
+    assert members.groups == ["g"]
+    assert members.of("g") == {}
