@@ -44,8 +44,9 @@ class TypedReading(Generic[ItemT_co, SourceT_co]):
         self._source = source
         self._convert = convert
         self._left_out = 0
-        # Messages that were taken from the source together, behind one that raised.
-        self._taken: deque[Message] = deque()
+        # Of a list in which something raised: what is still to be raised and handed over.
+        self._errors: deque[Exception] = deque()
+        self._items: deque[ItemT_co] = deque()
         self._next: Callable[[], Awaitable[Message]] | None = None
 
     def __repr__(self) -> str:
@@ -79,17 +80,20 @@ class TypedReading(Generic[ItemT_co, SourceT_co]):
     ) -> None:
         """Leave the source; see `aclose`."""
         leave = getattr(self._source, "__aexit__", None)
-        if leave is None:
-            await self.aclose()
-        else:
+        # A source that keeps a cursor must not take for finished what was not handed over.
+        finished = exc_type is not None or not (self._errors or self._items)
+        if leave is not None and (finished or not hasattr(self._source, "aclose")):
             await leave(exc_type, exc, traceback)
+        else:
+            await self.aclose()
 
     async def aclose(self) -> None:
         """Close the source, where it can be closed.
 
         Cancelling does to it what it does to the source.
         """
-        self._taken.clear()
+        self._errors.clear()
+        self._items.clear()
         close = getattr(self._source, "aclose", None)
         if close is not None:
             await close()
@@ -111,8 +115,11 @@ class TypedReading(Generic[ItemT_co, SourceT_co]):
         if self._next is None:
             self._next = aiter(self._source).__anext__
         while True:
-            message = self._taken.popleft() if self._taken else await self._next()
-            item = self._convert(message)
+            if self._errors:
+                raise self._errors.popleft()
+            if self._items:
+                return self._items.popleft()
+            item = self._convert(await self._next())
             if item is not None:
                 return item
             self._left_out += 1
@@ -124,8 +131,9 @@ class TypedReading(Generic[ItemT_co, SourceT_co]):
     ) -> Batches[ItemT_co]:
         """Read lists, in order and never empty, instead of one by one.
 
-        A message that cannot be read, where that is an error, ends the list before it; the next
-        step raises, the one after that goes on.
+        Where a message that cannot be read is an error, it is raised before the list that it would
+        have been in, so that nothing of that list is taken for finished; the next step goes on
+        with the rest of the list.
 
         Args:
             max: messages in a list, at most.
@@ -143,28 +151,22 @@ class TypedReading(Generic[ItemT_co, SourceT_co]):
 
         async def take(most: int, _: float) -> list[ItemT_co]:
             while True:
-                if not self._taken:
-                    self._taken.extend(await anext(lists))
-                items = self._convert_taken(most)
-                if items:
-                    return items
+                if self._errors:
+                    raise self._errors.popleft()
+                if self._items:
+                    return [self._items.popleft() for _ in range(min(most, len(self._items)))]
+                self._convert_list(await anext(lists))
 
         return Batches(take, max, timer_seconds(wait, "wait"))
 
-    def _convert_taken(self, most: int) -> list[ItemT_co]:
-        items: list[ItemT_co] = []
-        taken, convert = self._taken, self._convert
-        while taken and len(items) < most:
-            message = taken.popleft()
+    def _convert_list(self, messages: list[Message]) -> None:
+        for message in messages:
             try:
-                item = convert(message)
-            except Exception:
-                if not items:
-                    raise
-                taken.appendleft(message)  # to raise again when its turn comes
-                break
-            if item is None:
-                self._left_out += 1
+                item = self._convert(message)
+            except Exception as error:  # noqa: BLE001 - raised by the next step
+                self._errors.append(error)
             else:
-                items.append(item)
-        return items
+                if item is None:
+                    self._left_out += 1
+                else:
+                    self._items.append(item)

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypedDict, TypeVar, Unpack
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from .arguments import about, check_type
-from .model import Ack, AckPolicy, Message, Partitioner, Record, StartAt, StopAt
+from .model import Ack, AckPolicy, AllPartitions, Message, Partitioner, Record, StartAt, StopAt
 from .options import Duration, Unset
 from .retry import Retry
 from .typed_reading import TypedReading
 from .values import ValueCodec
 
 if TYPE_CHECKING:
+    from .merged_subscription import MergedSubscription
     from .subscription import Subscription
 
 T = TypeVar("T")
@@ -53,6 +64,8 @@ class SubscribeOptions(TypedDict, total=False):
     resume: bool
     from_isr_replica: bool
     reverse: bool
+    cursor: str | None
+    cursor_interval: Duration
     timeout: Duration | None
 
 
@@ -71,8 +84,8 @@ class MessageClient(Protocol):
         """Publish many messages."""
         ...
 
-    def subscribe(self, *arguments: Any, **options: Any) -> Subscription:
-        """Read a partition."""
+    def subscribe(self, *arguments: Any, **options: Any) -> Any:
+        """Read one partition or several."""
         ...
 
 
@@ -186,17 +199,36 @@ class TypedStream(Generic[T, ItemT_co]):
 
     # Reading
 
+    @overload
     def subscribe(
         self,
-        partition: int = 0,
-        start: StartAt = _NEW_ONLY,
+        partition: int = ...,
+        start: StartAt = ...,
+        stop: StopAt | None = ...,
+        **options: Unpack[SubscribeOptions],
+    ) -> TypedReading[ItemT_co, Subscription]: ...
+
+    @overload
+    def subscribe(
+        self,
+        partition: AllPartitions | Collection[int],
+        start: StartAt | Mapping[int, StartAt] = ...,
+        stop: StopAt | None = ...,
+        **options: Unpack[SubscribeOptions],
+    ) -> TypedReading[ItemT_co, MergedSubscription]: ...
+
+    def subscribe(
+        self,
+        partition: int | AllPartitions | Collection[int] = 0,
+        start: StartAt | Mapping[int, StartAt] = _NEW_ONLY,
         stop: StopAt | None = None,
         **options: Unpack[SubscribeOptions],
-    ) -> TypedReading[ItemT_co, Subscription]:
-        """Read a partition: iterate over what this returns, inside `async with` or without.
+    ) -> TypedReading[ItemT_co, Subscription] | TypedReading[ItemT_co, MergedSubscription]:
+        """Read one partition or several: iterate over what this returns.
 
         Arguments and errors are those of `Client.subscribe`; `source` of what this returns is the
-        subscription.
+        subscription. Where a cursor is kept, a message that raises is finished when the one after
+        it is asked for.
         """
         return self.read(self._client.subscribe(self.stream, partition, start, stop, **options))
 

@@ -92,10 +92,10 @@ async def test_it_goes_on_after_each_message_that_raises() -> None:
     assert reading.left_out == 5
 
 
-async def test_batches_end_before_a_message_that_raises_and_go_on_after_it() -> None:
+async def test_batches_raise_before_the_list_that_a_message_would_have_been_in() -> None:
     reading = TypedReading(Source(12), odd_and_no_multiple_of_five)
     steps = await all_steps(reading.batches(max=100, wait=0.25))
-    assert steps == [[1, 3], ("poison", 5), [7, 9], ("poison", 10), [11]]
+    assert steps == [("poison", 5), ("poison", 10), [1, 3, 7, 9, 11]]
     assert reading.left_out == 5
 
 
@@ -103,38 +103,24 @@ async def test_batches_end_before_a_message_that_raises_and_go_on_after_it() -> 
 async def test_batches_hold_the_same_in_the_same_order(most: int) -> None:
     reading = TypedReading(Source(12), odd_and_no_multiple_of_five)
     steps = await all_steps(reading.batches(max=most, wait=0.25))
-    flat = [item for step in steps for item in (step if isinstance(step, list) else [step])]
-    assert flat == [1, 3, ("poison", 5), 7, 9, ("poison", 10), 11]
-    assert all(0 < len(step) <= most for step in steps if isinstance(step, list))
+    lists = [step for step in steps if isinstance(step, list)]
+    assert [item for items in lists for item in items] == [1, 3, 7, 9, 11]
+    assert all(0 < len(items) <= most for items in lists)
+    assert [step for step in steps if step not in lists] == [("poison", 5), ("poison", 10)]
     assert reading.left_out == 5
 
 
 async def test_single_steps_and_batches_take_turns() -> None:
-    reading = TypedReading(Source(12), odd_and_no_multiple_of_five)
-    batches = reading.batches(max=100, wait=0.25)
-    assert await anext(batches) == [1, 3]
+    reading = TypedReading(Source(14), odd_and_no_multiple_of_five)
+    batches = reading.batches(max=12, wait=0.25)
     with pytest.raises(ValueError, match="5"):
+        await anext(batches)
+    with pytest.raises(ValueError, match="10"):
         await anext(reading)
-    assert await anext(reading) == 7
-    assert await anext(batches) == [9]
-
-
-async def test_a_smaller_batch_takes_no_more_than_it_asks_for_of_what_is_left() -> None:
-    reading = TypedReading(Source(20), odd_and_no_multiple_of_five)
-    assert await anext(reading.batches(max=100, wait=0.25)) == [1, 3]
-    one_by_one = reading.batches(max=1, wait=0.25)
-    assert await all_steps(one_by_one) == [
-        ("poison", 5),
-        [7],
-        [9],
-        ("poison", 10),
-        [11],
-        [13],
-        ("poison", 15),
-        [17],
-        [19],
-        ("poison", 20),
-    ]
+    assert await anext(reading) == 1
+    assert await anext(reading.batches(max=2, wait=0.25)) == [3, 7]
+    assert await anext(batches) == [9, 11]
+    assert await anext(reading) == 13
 
 
 async def test_entering_and_leaving_enters_and_leaves_the_source() -> None:
@@ -158,10 +144,20 @@ async def test_the_source_learns_that_it_is_left_by_an_error() -> None:
     assert source.done == ["entered", ValueError]
 
 
+async def test_a_source_is_not_left_as_finished_while_something_of_a_list_is_left() -> None:
+    source = Source(9)
+    async with TypedReading(source, odd_and_no_multiple_of_five) as reading:
+        with pytest.raises(ValueError, match="5"):
+            await anext(reading.batches(wait=0.25))
+    assert source.done == ["entered", "closed"]
+    assert await all_steps(reading) == []
+
+
 async def test_closing_closes_the_source_and_drops_what_was_taken() -> None:
     source = Source(9)
     reading = TypedReading(source, odd_and_no_multiple_of_five)
-    assert await anext(reading.batches(wait=0.25)) == [1, 3]
+    with pytest.raises(ValueError, match="5"):
+        await anext(reading.batches(wait=0.25))
     await reading.aclose()
     assert source.done == ["closed"]
     assert await all_steps(reading) == []

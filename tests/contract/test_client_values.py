@@ -13,6 +13,7 @@ import pytest
 from contract.clients import EARLIEST, LATEST, read_out, values
 from contract.raw import BOUND
 from liftbridge_aio import (
+    ALL_PARTITIONS,
     Client,
     ClientClosed,
     ClientOptions,
@@ -50,14 +51,18 @@ async def stream(client: Client, stream_name: str) -> str:
 
 @pytest.fixture
 async def poisoned(client: Client, stream: str) -> str:
-    """A stream of good orders with all kinds of poison among them, at the offsets 1, 3, 4, 6."""
+    """A stream of good orders with all kinds of poison among them, at the offsets 1, 3, 4, 6.
+
+    That at offset 4 is none for those who take a megabyte.
+    """
     orders = client.values(stream, JSON)
     good = orders.record({"number": 1})
     await client.publish(stream, good.value)
     await client.publish(stream, b"{")
     await client.publish(stream, good.value)
     await client.publish(stream, b"noise", headers={"X-Msg-Encoding": b"gzip"})
-    await client.publish(stream, zlib.compress(bytes(2**20)), headers={"X-Msg-Encoding": b"zlib"})
+    large = zlib.compress(b"[%s]" % (b" " * 2**20))
+    await client.publish(stream, large, headers={"X-Msg-Encoding": b"zlib"})
     await client.publish(stream, good.value)
     await client.publish(stream, good.value, headers={"X-Msg-Encoding": b"brotli"})
     await client.publish(stream, good.value)
@@ -247,6 +252,95 @@ async def test_values_are_read_from_any_source_of_messages(client: Client, strea
         no_source: Any = [1]
         with pytest.raises(WrongType):
             orders.read(no_source)
+
+
+async def test_several_partitions_are_read_as_one(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name, partitions=3)
+    orders = client.values(stream_name, JSON, on_undecodable=Undecodable.SKIP)
+    for partition in range(3):
+        await orders.publish([partition, 0], partition=partition)
+        await client.publish(stream_name, b"{", partition=partition)
+        await orders.publish([partition, 1], partition=partition)
+    async with asyncio.timeout(BOUND):
+        async with orders.subscribe(ALL_PARTITIONS, EARLIEST, LATEST) as reading:
+            read = [decoded.value async for decoded in reading]
+        assert reading.source.partitions == (0, 1, 2)
+        listed = [
+            decoded.value
+            async for batch in orders.subscribe([2, 0], EARLIEST, LATEST).batches()
+            for decoded in batch
+        ]
+    assert [value for value in read if value[0] == 1] == [[1, 0], [1, 1]]
+    assert sorted(read) == [[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]]
+    assert sorted(listed) == [[0, 0], [0, 1], [2, 0], [2, 1]]
+
+
+async def test_members_of_a_group_read_values(client: Client, stream: str) -> None:
+    orders = client.values(stream, JSON, on_undecodable=Undecodable.RAW)
+    await orders.publish(1)
+    await client.publish(stream, b"{")
+    await orders.publish(2)
+    async with (
+        asyncio.timeout(BOUND),
+        client.group(f"group-{stream}", [stream], start=EARLIEST) as group,
+    ):
+        kinds = []
+        async for item in orders.read(group):
+            kinds.append(type(item))
+            if item.message.offset == 2:
+                break
+    assert kinds == [Decoded, Undecoded, Decoded]
+    assert await client.fetch_cursor(f"__group:group-{stream}", stream, 0) == 2
+
+
+# Cursors
+
+
+async def test_a_cursor_stays_before_poison_that_ends_the_reading_and_passes_what_is_skipped(
+    client: Client, poisoned: str
+) -> None:
+    strict = client.values(poisoned, JSON)
+    lenient = client.values(poisoned, JSON, on_undecodable=Undecodable.SKIP)
+
+    async def read_strictly() -> None:
+        async with strict.subscribe(0, EARLIEST, LATEST, cursor="reader") as reading:
+            async for _ in reading:
+                pass
+
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(UndecodableMessage):
+            await read_strictly()
+        assert await client.fetch_cursor("reader", poisoned, 0) == 0
+        async with lenient.subscribe(0, EARLIEST, cursor="reader") as reading:
+            assert (await anext(reading)).message.offset == 2
+        assert await client.fetch_cursor("reader", poisoned, 0) == 2
+        async with lenient.subscribe(0, EARLIEST, LATEST, cursor="reader") as reading:
+            assert [decoded.message.offset async for decoded in reading] == [4, 5, 7]
+        assert await client.fetch_cursor("reader", poisoned, 0) == 7
+
+
+async def test_a_cursor_passes_nothing_of_a_list_that_was_not_handed_over(
+    client: Client, poisoned: str
+) -> None:
+    orders = client.values(poisoned, JSON, max_decompressed_bytes=2**19)
+    async with asyncio.timeout(BOUND):
+        async with orders.subscribe(0, EARLIEST, LATEST, cursor="lists") as reading:
+            batches = reading.batches(wait=0.2)
+            with pytest.raises(UndecodableMessage):
+                await anext(batches)
+        assert await client.fetch_cursor("lists", poisoned, 0) is None
+        async with orders.subscribe(0, EARLIEST, LATEST, cursor="lists") as reading:
+            read: list[int] = []
+            batches = reading.batches()
+            while True:
+                try:
+                    read += [decoded.message.offset for decoded in await anext(batches)]
+                except UndecodableMessage:
+                    continue
+                except StopAsyncIteration:
+                    break
+        assert read == GOOD
+        assert await client.fetch_cursor("lists", poisoned, 0) == 7
 
 
 async def test_errors_of_the_subscription_come_through(client: Client, stream: str) -> None:
