@@ -6,7 +6,7 @@ Without I/O or a clock: times are Unix nanoseconds of the one machine on which a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -161,8 +161,11 @@ class History:
                     owners[place].append(member)
         return owners
 
-    def served_at(self, place: Place, owner: str, values: Collection[str]) -> int | None:
-        """When the owner, knowing that it is, first handled one of these messages."""
+    def served_at(self, place: Place, owner: str, last: int) -> int | None:
+        """When the owner, knowing that it is, first handled a message with a number after `last`.
+
+        Values are numbers in the order in which they were published.
+        """
         share = self.share_of(owner)
         assert share is not None
         times = [
@@ -170,6 +173,6 @@ class History:
             for each in self.handled
             if (each.place, each.member) == (place, owner)
             and each.at >= share.at
-            and each.value in values
+            and int(each.value) > last
         ]
         return min(times, default=None)

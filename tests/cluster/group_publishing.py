@@ -23,21 +23,18 @@ class Publishing:
     Attributes:
         ends: The last offset of each partition that was acked.
         acked: The value of each acked offset.
+        stopping: Set when there is to be nothing more.
+        sent: The number of the latest message; values are numbers from 0 up.
     """
 
     ends: dict[Place, int] = field(default_factory=dict)
     acked: dict[tuple[Place, int], str] = field(default_factory=dict)
-    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    _sent: int = 0
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    sent: int = -1
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Publish nothing more."""
-        self._stopping.set()
-
-    @property
-    def sent(self) -> int:
-        """How many messages there were; values are numbers up to it."""
-        return self._sent
+        self.stopping.set()
 
 
 @asynccontextmanager
@@ -47,9 +44,9 @@ async def publishing(client: Client, places: Iterable[Place]) -> AsyncIterator[P
     numbers = itertools.count()
 
     async def publish(place: Place) -> None:
-        while not state._stopping.is_set():
-            state._sent = next(numbers)
-            value = str(state._sent)
+        while not state.stopping.is_set():
+            state.sent = next(numbers)
+            value = str(state.sent)
             with suppress(LiftbridgeError):
                 ack = await client.publish(
                     place.stream,
@@ -62,7 +59,7 @@ async def publishing(client: Client, places: Iterable[Place]) -> AsyncIterator[P
                 state.ends[place] = max(ack.offset, state.ends.get(place, -1))
                 state.acked[place, ack.offset] = value
             with suppress(TimeoutError):
-                await asyncio.wait_for(state._stopping.wait(), PAUSE)
+                await asyncio.wait_for(state.stopping.wait(), PAUSE)
 
     async with asyncio.TaskGroup() as tasks:
         for place in places:
@@ -70,4 +67,4 @@ async def publishing(client: Client, places: Iterable[Place]) -> AsyncIterator[P
         try:
             yield state
         finally:
-            state._stopping.set()
+            state.stopping.set()

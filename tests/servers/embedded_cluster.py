@@ -49,7 +49,17 @@ class EmbeddedNodes:
 
 
 @asynccontextmanager
-async def running_embedded_cluster() -> AsyncIterator[EmbeddedNodes]:
-    """Three embedded nodes, as the real ones are set up."""
-    async with EmbeddedCluster(nodes=3, cursors_partitions=CURSORS_PARTITIONS) as cluster:
+async def running_embedded_cluster(group_timeout: float = 3.0) -> AsyncIterator[EmbeddedNodes]:
+    """Three embedded nodes, as the real ones are set up.
+
+    Args:
+        group_timeout: seconds after which a silent member, or coordinator, of a group counts as
+            dead.
+    """
+    async with EmbeddedCluster(
+        nodes=3,
+        cursors_partitions=CURSORS_PARTITIONS,
+        consumer_timeout=group_timeout,
+        coordinator_timeout=group_timeout,
+    ) as cluster:
         yield EmbeddedNodes(cluster)

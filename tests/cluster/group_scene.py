@@ -1,0 +1,177 @@
+"""A group at work: numbered messages are published to all its partitions, and all is watched."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from cluster.group_history import History, Place, StepBack
+from cluster.group_members import Group, Member, running
+from cluster.group_publishing import Publishing, publishing
+from cluster.support import BOUND
+from liftbridge_aio import Client
+
+LOOK_INTERVAL: Final = 0.02
+"""Seconds from one look at a condition to the next."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """What a test does with a group.
+
+    Attributes:
+        group: The group.
+        members: Those that take part; take out who is killed.
+        places: Every partition that the group reads.
+        publishing: What is published.
+    """
+
+    group: Group
+    members: list[Member]
+    places: frozenset[Place]
+    publishing: Publishing
+
+    @property
+    def history(self) -> History:
+        """All that happened."""
+        return self.group.history
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch that any member knows."""
+        shares = (member.share for member in self.members)
+        return max((share.epoch for share in shares if share is not None), default=-1)
+
+    async def until(self, what: str, condition: Callable[[], bool], within: float = BOUND) -> float:
+        """Wait until it holds; the seconds that took.
+
+        Raises:
+            AssertionError: It did not come true in time; the text says how things stand.
+        """
+        began = time.monotonic()
+        while not condition():
+            waited = time.monotonic() - began
+            assert waited < within, f"not {what} within {within:.1f} s\n{self.describe()}"
+            await asyncio.sleep(LOOK_INTERVAL)
+        return time.monotonic() - began
+
+    async def settled(self, after: int = -1, within: float = BOUND) -> float:
+        """Wait until all members agree on an epoch after this one and on who has what."""
+        return await self.until("settled", lambda: self.is_settled(after), within)
+
+    def is_settled(self, after: int = -1) -> bool:
+        """Whether each partition has one owner, by one epoch after this one, and nobody is idle."""
+        shares = [member.share for member in self.members]
+        if any(share is None or not share.places or share.epoch <= after for share in shares):
+            return False
+        epochs = {share.epoch for share in shares if share is not None}
+        owners = self.history.owned(self._names(), after + 1)
+        return len(epochs) == 1 and self._are_single(owners)
+
+    async def served(self, within: float = BOUND) -> None:
+        """Wait until each partition's owner has handled a message that is new now."""
+        last = self.publishing.sent
+
+        def all_are() -> bool:
+            return all(self.served_since(place, last) is not None for place in self.places)
+
+        await self.until("served", all_are, within)
+
+    def served_since(self, place: Place, last: int) -> int | None:
+        """When the owner first handled a message with a higher number than `last`."""
+        owners = self.history.owned(self._names(), self.epoch).get(place, ())
+        times = [self.history.served_at(place, owner, last) for owner in owners]
+        return min((at for at in times if at is not None), default=None)
+
+    async def drained(self, within: float = BOUND) -> None:
+        """Publish no more; wait until everything was handled, and stored as handled."""
+        self.publishing.stop()
+        await self.until("all handled", lambda: not self.history.skipped(self.ends), within)
+        await self.until("all committed", self.is_committed, within)
+
+    def is_committed(self) -> bool:
+        """Whether the positions of the group are the ends of all partitions."""
+        committed = self.history.committed()
+        return all(committed.get(place, -1) >= end for place, end in self.ends.items())
+
+    @property
+    def ends(self) -> dict[Place, int]:
+        """The last offset of each partition that was published and acked."""
+        return self.publishing.ends
+
+    def check(self) -> None:
+        """Nothing was skipped, no position says more than is true, and messages are the same."""
+        assert set(self.ends) == self.places
+        assert self.history.skipped(self.ends) == {}
+        assert self.history.committed_too_early() == []
+        assert self.history.contradictions() == []
+        values = {(each.place, each.offset): each.value for each in self.history.handled}
+        assert {of: values[of] for of in self.publishing.acked} == self.publishing.acked
+
+    def check_commits(self) -> None:
+        """No position was ever less than one before, and nothing went wrong for a member."""
+        assert self.history.steps_back() == [], self.describe()
+        assert {member.name: member.failures for member in self.members if member.failures} == {}
+
+    def describe(self) -> str:
+        """How things stand, for a test that fails."""
+        skipped = {place: offsets[:5] for place, offsets in self.history.skipped(self.ends).items()}
+        lines = [f"{member.name}: {member.share} {member.failures}" for member in self.members]
+        behind = {
+            place: (self.history.committed().get(place), end) for place, end in self.ends.items()
+        }
+        lines += [f"skipped: {skipped}", f"committed, end: {behind}"]
+        lines += [f"{step}\n{self._around(step)}" for step in self.history.steps_back()]
+        return "\n".join(lines)
+
+    def _around(self, step: StepBack) -> str:
+        """What was stored, and who knew what to be its own, about the time of a step back."""
+        place, at = step.then.place, step.then.at
+        stored = [
+            (commit.at, f"stored {commit.offset}")
+            for commit in self.history.commits
+            if commit.place == place
+        ]
+        known = [
+            (share.at, f"{name} knows in epoch {share.epoch}: {place in share.places}")
+            for name, shares in self.history.shares.items()
+            for share in shares
+        ]
+        events = [(when, text) for when, text in stored + known if abs(when - at) < 15e9]
+        return "\n".join(f"  {(when - at) / 1e9:+.3f} {text}" for when, text in sorted(events))
+
+    def _names(self) -> list[str]:
+        return [member.name for member in self.members]
+
+    def _are_single(self, owners: dict[Place, list[str]]) -> bool:
+        return set(owners) == self.places and all(len(each) == 1 for each in owners.values())
+
+
+@asynccontextmanager
+async def at_work(
+    client: Client, group: Group, members: Iterable[Member], *, partitions: int
+) -> AsyncIterator[Scene]:
+    """Make the streams of a group, and let its members handle what is published to them.
+
+    Args:
+        client: Publishes and watches.
+        group: Its streams do not exist yet.
+        members: The first of them makes the group.
+        partitions: How many each stream has, with replicas on all brokers.
+    """
+    await _create(client, group.streams, partitions)
+    places = frozenset(
+        Place(each, number) for each in group.streams for number in range(partitions)
+    )
+    members = list(members)
+    async with group.watched(client), publishing(client, places) as published, running(members):
+        yield Scene(group, members, places, published)
+
+
+async def _create(client: Client, streams: Sequence[str], partitions: int) -> None:
+    for stream in streams:
+        await client.create_stream(stream, partitions=partitions, replication_factor=-1)
