@@ -8,7 +8,8 @@ nats-py, as it is (2.9 to 2.16), and what keeps its hazards off:
   is given to it then: what waits here can still be called "not sent".
 - Its `flush` writes the PING before what is buffered, so one PONG says nothing about that. The
   second one does.
-- Its first connect tries every address sixty times, two seconds apart.
+- Its first connect tries every address sixty times, two seconds apart; cancelling it once is not
+  always enough.
 - Its `close` waits for a dead server to take what is buffered.
 - It logs every error by itself unless it is told where to put them.
 - It throws messages of a subscription away that has too many unread; ours has no limit, since no
@@ -27,20 +28,15 @@ from typing import Any, Final
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed, ConnectTimeout
 from liftbridge_aio.net.supervisor import wait_despite_cancellation
 
-try:
-    from nats.aio.client import Client as NatsConnection
-    from nats.aio.msg import Msg
-    from nats.aio.subscription import Subscription
-except ImportError as error:
-    _text = "liftbridge_aio.nats needs nats-py: pip install nats-py"
-    raise ImportError(_text) from error
+from .library import Msg, NatsConnection, Subscription
 
 logger = logging.getLogger("liftbridge_aio.nats")
 
 _DEFAULTS: Final[Mapping[str, Any]] = {"max_reconnect_attempts": -1}
 """A publisher outlives an outage of any length; its messages have deadlines of their own."""
 
-_ABORT_TIMEOUT: Final = 0.2
+_ABORT_TIMEOUT: Final = 0.5
+_CANCEL_INTERVAL: Final = 0.01
 
 
 class LinkState(enum.Enum):
@@ -127,13 +123,11 @@ class NatsLink:
         arguments = {**_DEFAULTS, **self._arguments, "error_cb": self._note_error}
         connecting = asyncio.ensure_future(connection.connect(self._servers, **arguments))
         failing = asyncio.ensure_future(self._tried_all.wait())
-        both = {connecting, failing}
+        both: set[asyncio.Task[Any]] = {connecting, failing}
         try:
             await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in both:
-                task.cancel()
-            await asyncio.wait(both, timeout=_ABORT_TIMEOUT)
+            await wait_despite_cancellation(_end(both), _ABORT_TIMEOUT)
         where = ", ".join(self._servers)
         if connecting.done() and not connecting.cancelled():
             failure = connecting.exception()
@@ -208,6 +202,17 @@ class NatsLink:
                 await inbox.unsubscribe()
         except Exception as error:  # noqa: BLE001 - there is nobody left whom it would help
             logger.debug("while letting go of the connection to NATS: %s", error)
+
+
+async def _end(tasks: set[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended: `wait_for` before Python 3.12 swallows it at times."""
+    while tasks:
+        for task in tasks:
+            task.cancel()
+        done, tasks = await asyncio.wait(tasks, timeout=_CANCEL_INTERVAL)
+        for task in done:
+            if not task.cancelled():
+                task.exception()  # looked at, or of no interest to anybody
 
 
 def _abort(connection: NatsConnection) -> None:

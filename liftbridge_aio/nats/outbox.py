@@ -6,8 +6,6 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from nats import errors as nats_errors
-
 from liftbridge_aio.errors import (
     InvalidRequest,
     LiftbridgeError,
@@ -17,6 +15,7 @@ from liftbridge_aio.errors import (
 )
 
 from .in_flight import MessageInFlight, MessagesInFlight
+from .library import errors as nats_errors
 from .link import NatsLink
 
 _LOOK_INTERVAL: Final = 0.05

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from nats.aio.client import Client as NatsConnection
-
 from liftbridge_aio.arguments import INT64_MAX, check_text, check_type, check_whole_number
 from liftbridge_aio.errors import ClientClosed, InvalidRequest, PublishManyFailed, UsageError
 from liftbridge_aio.model import Ack, AckPolicy, Partitioner, StreamInfo
@@ -19,6 +17,7 @@ from liftbridge_aio.publish_window import PublishWindow
 
 from .destinations import destination
 from .in_flight import MessagesInFlight, NatsPublisherStatistics
+from .library import NatsConnection
 from .link import NatsLink
 from .options import NatsPublisherOptions
 from .session import NatsSession

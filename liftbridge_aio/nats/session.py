@@ -6,8 +6,6 @@ import asyncio
 import logging
 from typing import Final
 
-from nats.aio.msg import Msg
-
 from liftbridge_aio.errors import (
     AckTimeout,
     ConnectionFailed,
@@ -23,6 +21,7 @@ from liftbridge_aio.publish_window import PublishWindow
 
 from .deadlines import Deadlines
 from .in_flight import MessageInFlight, MessagesInFlight, NatsPublisherStatistics
+from .library import Msg
 from .link import LinkState, NatsLink
 from .messages import MessageMaker
 from .options import NatsPublisherOptions

@@ -10,10 +10,11 @@ def ack(stream: str) -> Ack:
 
 def test_named_streams_are_told_in_their_own_order() -> None:
     acks = StreamAcks(["a", "b"])
-    assert acks.take(ack("b"), None)
-    assert not acks.complete
-    assert acks.take(ack("a"), None)
-    assert acks.complete
+    complete = []
+    for stream in ("b", "a"):
+        assert acks.take(ack(stream), None)
+        complete.append(acks.complete)
+    assert complete == [False, True]
     assert acks.outcomes() == [ack("a"), ack("b")]
 
 

@@ -1,0 +1,12 @@
+"""nats-py as far as this room uses it, or an ImportError that says how to get it."""
+
+try:
+    from nats import errors
+    from nats.aio.client import Client as NatsConnection
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+except ImportError as error:
+    _text = "liftbridge_aio.nats needs nats-py: pip install nats-py"
+    raise ImportError(_text) from error
+
+__all__ = ["Msg", "NatsConnection", "Subscription", "errors"]

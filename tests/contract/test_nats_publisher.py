@@ -1,0 +1,224 @@
+"""Publishing straight over NATS to a real server. The embedded broker has no NATS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from contract.raw import eventually
+from liftbridge_aio import (
+    Ack,
+    AckPolicy,
+    AckTimeout,
+    Client,
+    IncorrectOffset,
+    Message,
+    StartAt,
+    StopAt,
+    StreamOptions,
+)
+from liftbridge_aio.nats import NatsPublisher, NatsPublisherOptions, NobodyListens
+from servers.node import LiftbridgeNode
+
+SILENCE = 0.2
+"""Seconds after which nothing more is to come."""
+
+
+@pytest.fixture
+async def client(real_server: LiftbridgeNode) -> AsyncIterator[Client]:
+    async with Client(real_server.address) as client:
+        yield client
+
+
+@pytest.fixture
+async def publisher(real_server: LiftbridgeNode) -> AsyncIterator[NatsPublisher]:
+    async with NatsPublisher(real_server.nats_url) as publisher:
+        yield publisher
+
+
+async def stored(client: Client, stream: str, partition: int = 0) -> list[Message]:
+    return [
+        message
+        async for message in client.subscribe(
+            stream, partition=partition, start=StartAt.earliest(), stop=StopAt.latest()
+        )
+    ]
+
+
+async def there_are(client: Client, stream: str, count: int) -> list[Message]:
+    async def enough() -> bool:
+        return (await client.fetch_partition_metadata(stream, 0)).high_watermark >= count - 1
+
+    await eventually(enough)
+    return await stored(client, stream)
+
+
+@pytest.mark.parametrize("crc", [False, True], ids=["plain", "checksum"])
+@pytest.mark.parametrize("policy", [AckPolicy.LEADER, AckPolicy.ALL])
+async def test_what_is_acked_is_stored_with_all_its_parts(
+    real_server: LiftbridgeNode, client: Client, stream_name: str, policy: AckPolicy, *, crc: bool
+) -> None:
+    await client.create_stream(stream_name)
+    options = NatsPublisherOptions(crc=crc)
+    async with NatsPublisher(real_server.nats_url, options=options) as publisher:
+        acks = [
+            await publisher.publish(
+                stream_name, b"value", b"key", {"colour": b"red"}, ack_policy=policy
+            )
+            for _ in range(2)
+        ]
+    assert [(ack.stream, ack.offset, ack.ack_policy) for ack in acks if ack is not None] == [
+        (stream_name, 0, policy),
+        (stream_name, 1, policy),
+    ]
+    for message, ack in zip(await there_are(client, stream_name, 2), acks, strict=True):
+        assert (message.value, message.key) == (b"value", b"key")
+        assert message.headers["colour"] == b"red"
+        assert ack is not None
+        assert message.timestamp == ack.reception_timestamp
+
+
+async def test_many_messages_are_stored_in_order_and_each_is_acked_once(
+    client: Client, publisher: NatsPublisher, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    count = 5000
+    futures = [await publisher.submit(stream_name, b"%d" % number) for number in range(count)]
+    acks = await asyncio.gather(*futures)
+    assert [ack.offset for ack in acks if ack is not None] == list(range(count))
+    values = [message.value for message in await there_are(client, stream_name, count)]
+    assert values == [b"%d" % number for number in range(count)]
+    statistics = publisher.statistics()
+    assert (statistics.sent, statistics.acked, statistics.unmatched) == (count, count, 0)
+
+
+async def test_keys_lead_to_the_partitions_that_the_client_takes(
+    client: Client, publisher: NatsPublisher, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, partitions=3)
+    info = (await client.fetch_metadata(streams=[stream_name])).streams[stream_name]
+    keys = [b"key-%d" % number for number in range(12)]
+    for key in keys:
+        await publisher.publish(info, b"over NATS", key)
+        await client.publish(stream_name, b"over gRPC", key)
+    found: dict[bytes, set[int]] = {}
+    for partition in range(3):
+        messages = await stored(client, stream_name, partition)
+        assert len(messages) % 2 == 0
+        for message in messages:
+            found.setdefault(message.key, set()).add(partition)
+    assert set(found) == set(keys)
+    assert all(len(partitions) == 1 for partitions in found.values())
+
+
+async def test_a_paused_partition_is_told_at_once_and_stores_nothing(
+    client: Client, publisher: NatsPublisher, stream_name: str
+) -> None:
+    """Without the reply subject nobody would say anything (W31)."""
+    await client.create_stream(stream_name)
+    await publisher.publish(stream_name, b"before")
+    await client.pause_stream(stream_name)
+    with pytest.raises(NobodyListens):
+        await publisher.publish(stream_name, b"lost")
+    await client.resume_stream(stream_name)
+    ack = await publisher.publish(stream_name, b"after")
+    assert ack is not None
+    assert ack.offset == 1
+
+
+async def test_a_stream_that_there_is_not_is_told_at_once(publisher: NatsPublisher) -> None:
+    with pytest.raises(NobodyListens):
+        await publisher.publish("no.such.stream", b"")
+
+
+async def test_a_read_only_partition_never_answers(
+    client: Client, publisher: NatsPublisher, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    await client.set_stream_readonly(stream_name)
+    with pytest.raises(AckTimeout, match="read-only"):
+        await publisher.publish(stream_name, b"", ack_timeout=SILENCE)
+    await client.set_stream_readonly(stream_name, readonly=False)
+    ack = await publisher.publish(stream_name, b"")
+    assert ack is not None
+    assert ack.offset == 0
+
+
+async def test_an_expected_offset_is_checked(
+    client: Client, publisher: NatsPublisher, stream_name: str
+) -> None:
+    controlled = StreamOptions(optimistic_concurrency_control=True)
+    await client.create_stream(stream_name, options=controlled)
+    await publisher.publish(stream_name, b"", expected_offset=0)
+    with pytest.raises(IncorrectOffset) as raised:
+        await publisher.publish(stream_name, b"", expected_offset=0)
+    assert raised.value.stream == stream_name
+    await publisher.publish(stream_name, b"unchecked")
+    # A plain message expects offset 0, and is refused in silence (W6).
+    await publisher.publish_plain(stream_name, b"refused")
+    ack = await publisher.publish(stream_name, b"", expected_offset=2)
+    assert ack is not None
+    assert ack.offset == 2
+
+
+async def test_without_an_ack_a_flush_has_everything_at_the_server(
+    client: Client, publisher: NatsPublisher, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    for _ in range(1000):
+        await publisher.submit(stream_name, b"", ack_policy=AckPolicy.NONE)
+    await publisher.flush()
+    assert publisher.statistics().sent == 1000
+    assert len(await there_are(client, stream_name, 1000)) == 1000
+
+
+async def test_a_flush_says_of_messages_without_acks_that_nobody_listened(
+    client: Client, publisher: NatsPublisher, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    await client.pause_stream(stream_name)
+    await publisher.publish(stream_name, b"", ack_policy=AckPolicy.NONE)
+    with pytest.raises(NobodyListens):
+        await publisher.flush()
+
+
+async def test_a_plain_message_is_stored_as_it_came(
+    client: Client, publisher: NatsPublisher, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    await publisher.publish_plain(stream_name, b"from outside", reply="some.reply")
+    [message] = await there_are(client, stream_name, 1)
+    assert (message.value, message.key) == (b"from outside", b"")
+    assert message.reply_subject == "some.reply"
+    assert message.subject == stream_name
+
+
+async def test_every_stream_on_a_subject_stores_and_acks(
+    client: Client, publisher: NatsPublisher, stream_name: str
+) -> None:
+    names = [f"{stream_name}-a", f"{stream_name}-b"]
+    for name in names:
+        await client.create_stream(name, subject=stream_name)
+    acks = await publisher.publish_to_all(stream_name, b"for all", names)
+    assert [(ack.stream, ack.offset) for ack in acks] == [(name, 0) for name in names]
+    ack = await publisher.publish(stream_name, b"for one", stream=names[1])
+    assert isinstance(ack, Ack)
+    assert (ack.stream, ack.offset) == (names[1], 1)
+    for name in names:
+        values = [message.value for message in await there_are(client, name, 2)]
+        assert values == [b"for all", b"for one"]
+
+
+async def test_the_reply_subject_is_stored_only_where_it_was_wanted(
+    real_server: LiftbridgeNode, client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    for wanted in (True, False):
+        options = NatsPublisherOptions(detect_nobody=wanted)
+        async with NatsPublisher(real_server.nats_url, options=options) as publisher:
+            await publisher.publish(stream_name, b"")
+    detected, silent = await there_are(client, stream_name, 2)
+    assert detected.reply_subject.startswith("_INBOX.")
+    assert silent.reply_subject == ""

@@ -1,0 +1,232 @@
+"""Opening and closing: whose connection it is, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client as NatsClient
+
+from contract.raw import eventually
+from liftbridge_aio import (
+    ClientClosed,
+    ConnectionFailed,
+    ConnectTimeout,
+    InvalidRequest,
+    PublishNotSent,
+    PublishOutcomeUnknown,
+    UsageError,
+    WrongType,
+)
+from liftbridge_aio.nats import NatsPublisher, NatsPublisherOptions
+from nats_publisher.streams import BOUND, Streams
+from servers.ports import free_ports
+
+
+async def test_a_connection_that_was_given_stays_open_and_as_it_was(
+    connection: NatsClient, streams: Streams, stream_name: str
+) -> None:
+    await streams.make("orders", stream_name)
+    before = connection._subs.copy()
+    async with NatsPublisher(connection) as publisher:
+        await publisher.publish(stream_name, b"")
+        assert len(connection._subs) == len(before) + 1
+    assert connection.is_connected
+    assert connection._subs == before
+    await connection.flush()
+
+
+async def test_a_connection_of_its_own_ends_with_it_and_no_task_is_left(
+    nats_url: str, streams: Streams, stream_name: str
+) -> None:
+    await streams.make("orders", stream_name)
+    tasks = asyncio.all_tasks()
+    publisher = NatsPublisher(nats_url)
+    async with publisher:
+        await publisher.publish(stream_name, b"")
+        own = publisher._link.connection
+    assert own.is_closed
+    assert asyncio.all_tasks() == tasks
+    await publisher.aclose()
+    for late in (publisher.publish(stream_name, b""), publisher.flush(), publisher.open()):
+        with pytest.raises(ClientClosed):
+            await late
+
+
+async def test_a_publisher_may_be_closed_in_another_task_than_it_was_opened_in(
+    nats_url: str,
+) -> None:
+    publisher = NatsPublisher(nats_url)
+    await asyncio.create_task(publisher.open())
+    await publisher.open()
+    await asyncio.gather(*(asyncio.create_task(publisher.aclose()) for _ in range(3)))
+    assert "closed" in repr(publisher)
+
+
+async def test_before_it_is_open_nothing_can_be_published(nats_url: str) -> None:
+    publisher = NatsPublisher(nats_url)
+    with pytest.raises(ClientClosed, match="not open"):
+        await publisher.publish("subject", b"")
+    assert publisher.statistics().in_flight == 0
+    await publisher.aclose()
+    with pytest.raises(ClientClosed):
+        await publisher.open()
+
+
+async def test_cancelling_the_opening_closes_it() -> None:
+    connected = asyncio.Event()
+
+    async def say_nothing(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        await _reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    tasks = asyncio.all_tasks()
+    try:
+        publisher = NatsPublisher(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        opening = asyncio.create_task(publisher.open())
+        async with asyncio.timeout(BOUND):
+            await connected.wait()
+        with pytest.raises(UsageError, match="another task"):
+            await publisher.open()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert "closed" in repr(publisher)
+    finally:
+        server.close()
+
+    async def only_ours() -> bool:
+        return asyncio.all_tasks() == tasks
+
+    await eventually(only_ours)  # the server's own see the connection end
+
+
+async def test_nobody_at_the_address_is_said_at_once() -> None:
+    ports = free_ports(2)
+    publisher = NatsPublisher([f"127.0.0.1:{port}" for port in ports])
+    async with asyncio.timeout(2):
+        with pytest.raises(ConnectionFailed, match="no connection to NATS at") as raised:
+            await publisher.open()
+    assert isinstance(raised.value.__cause__, OSError)
+
+
+async def test_somebody_who_says_nothing_is_given_up_in_time() -> None:
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        publisher = NatsPublisher(address, options=NatsPublisherOptions(connect_timeout=0.1))
+        with pytest.raises(ConnectTimeout, match=r"within 0\.1 s"):
+            await publisher.open()
+
+
+async def test_a_wrong_password_is_said(nats_url: str) -> None:
+    """The server of the tests wants none, so a scripted one says what NATS says."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.9.0","auth_required":true}\r\n')
+        await reader.readline()
+        writer.write(b"-ERR 'Authorization Violation'\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        publisher = NatsPublisher(address, connect={"user": "me", "password": "wrong"})
+        with pytest.raises(ConnectionFailed, match="Authorization Violation"):
+            await publisher.open()
+    async with NatsPublisher(nats_url, connect={"name": "with arguments"}) as good:
+        assert good._link.connection.options["name"] == "with arguments"
+
+
+async def test_a_connection_that_is_not_open_is_refused(nats_url: str) -> None:
+    closed = await nats.connect(nats_url)
+    await closed.close()
+    with pytest.raises(ConnectionFailed, match="is closed"):
+        await NatsPublisher(closed).open()
+    with pytest.raises(ConnectionFailed, match="is not connected"):
+        await NatsPublisher(NatsClient()).open()
+
+
+@pytest.mark.parametrize("ended_by", ["close", "drain"])
+async def test_an_owner_who_closes_the_connection_fails_what_is_unsettled(
+    nats_url: str, streams: Streams, stream_name: str, ended_by: str
+) -> None:
+    stream = await streams.make("orders", stream_name, silent=True)
+    owned = await nats.connect(nats_url)
+    options = NatsPublisherOptions(max_in_flight=2, ack_timeout=60, close_timeout=0.1)
+    async with NatsPublisher(owned, options=options) as publisher:
+        handed_over = [await publisher.submit(stream_name, b"") for _ in range(2)]
+        await stream.have(2)
+        waiting = asyncio.create_task(publisher.submit(stream_name, b""))
+        await asyncio.sleep(0)
+        await getattr(owned, ended_by)()
+        async with asyncio.timeout(BOUND):
+            for future in handed_over:
+                with pytest.raises(PublishOutcomeUnknown, match="was closed before the ack"):
+                    await future
+            with pytest.raises(PublishNotSent):
+                await waiting
+        with pytest.raises(ConnectionFailed, match="closed for good"):
+            await publisher.publish(stream_name, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fields"),
+    [
+        ((), {}),
+        ((7,), {}),
+        (("nats://127.0.0.1:1",), {"options": 7}),
+    ],
+)
+def test_what_leads_nowhere_is_refused(arguments: tuple[Any, ...], fields: dict[str, Any]) -> None:
+    with pytest.raises((InvalidRequest, TypeError)):
+        NatsPublisher(list(arguments), **fields)
+
+
+async def test_arguments_for_connecting_are_for_addresses(connection: NatsClient) -> None:
+    with pytest.raises(InvalidRequest, match="connect="):
+        NatsPublisher(connection, connect={"name": "too late"})
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"ack_timeout": 0},
+        {"publish_timeout": -1},
+        {"close_timeout": "soon"},
+        {"max_in_flight": 0},
+        {"max_in_flight_bytes": True},
+        {"max_message_bytes": 0},
+        {"crc": 1},
+        {"detect_nobody": None},
+        {"partitioner": "by key"},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(field: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        NatsPublisherOptions(**field)
+    assert issubclass(WrongType, InvalidRequest)
+
+
+def test_without_nats_py_the_way_out_is_said() -> None:
+    code = (
+        "import sys; sys.modules['nats'] = None; import liftbridge_aio; import liftbridge_aio.nats"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert "ImportError: liftbridge_aio.nats needs nats-py: pip install nats-py" in done.stderr
+
+
+async def test_a_publisher_that_nobody_closed_warns(nats_url: str) -> None:
+    async with NatsPublisher(nats_url) as publisher:
+        with pytest.warns(ResourceWarning, match="was not closed"):
+            publisher.__del__()
