@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Final, TypedDict, Unpack
@@ -18,6 +18,7 @@ from liftbridge_aio.errors import (
     LiftbridgeError,
     NotFound,
     PermissionDenied,
+    StreamNotFound,
     StreamReset,
     UnsupportedByServer,
     UsageError,
@@ -30,11 +31,19 @@ from liftbridge_aio.integrations.server_sent_events import (
     failure,
     id_of,
     mark,
-    offset_of,
+    offsets_of,
     opening,
 )
 from liftbridge_aio.integrations.service import Service
-from liftbridge_aio.model import EndReason, Message, StartAt, StopAt, StopPosition
+from liftbridge_aio.merged_subscription import MergedSubscription
+from liftbridge_aio.model import (
+    AllPartitions,
+    EndReason,
+    Message,
+    StartAt,
+    StopAt,
+    StopPosition,
+)
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.subscription import Subscription
 
@@ -47,6 +56,8 @@ _NOTHING_MORE: Final = 204
 _AT_ONCE: Final = 32
 """Messages in one write, at most: enough that a write costs little beside them."""
 
+Readable = Subscription | MergedSubscription
+"""One partition, or several as one."""
 Write = Callable[[bytes], Awaitable[object]]
 """Sends bytes to the browser, and waits while it takes no more."""
 Begin = Callable[[int], Awaitable[Write]]
@@ -67,8 +78,8 @@ class Subscribing(TypedDict, total=False):
 class EventStreamOptions(Subscribing, total=False):
     """What to read, and how to send it."""
 
-    partition: int
-    """Which of the stream's partitions; 0 if left out. A response has one partition."""
+    partition: int | AllPartitions | Collection[int]
+    """Which of the stream's partitions: one, several or `ALL_PARTITIONS`; 0 if left out."""
     start: StartAt
     """Where to begin if the browser does not say how far it is; left out: with what is new."""
     stop: StopAt | None
@@ -82,10 +93,10 @@ class EventStreamOptions(Subscribing, total=False):
 
 
 class EventStream:
-    """Answers one request with the messages of a partition.
+    """Answers one request with messages.
 
-    The id of an event is the offset of its message. A browser sends the last one that it got when
-    it comes back, and is given what follows.
+    The id of an event says how far the browser is; it sends the last one when it comes back, and
+    is given what follows. With one partition the id is the offset of the message.
 
     Args:
         service: what reads.
@@ -102,7 +113,7 @@ class EventStream:
         stream: str,
         last_event_id: str | None,
         *,
-        partition: int = 0,
+        partition: int | AllPartitions | Collection[int] = 0,
         start: StartAt = _NEW_ONLY,
         stop: StopAt | None = None,
         to_event: Callable[[Message], Event | None] = as_text,
@@ -110,9 +121,11 @@ class EventStream:
         retry: Duration = 2.0,
         **subscribing: Unpack[Subscribing],
     ) -> None:
-        self._service = service
+        self._client = service.client
+        self._stopping = service.stopping
         self._stream = stream
         self._partition = partition
+        self._only = partition if isinstance(partition, int) else None
         self._last_event_id = last_event_id or None
         self._start = start
         self._stop = stop
@@ -120,6 +133,7 @@ class EventStream:
         self._heartbeat = timer_seconds(heartbeat, "heartbeat")
         self._retry = timer_seconds(retry, "retry")
         self._subscribing = subscribing
+        self._offsets: dict[int, int] = {}
 
     async def serve(self, begin: Begin, gone: Wait) -> None:
         """Send events until the reading ends, the browser is gone or the service stops.
@@ -135,72 +149,48 @@ class EventStream:
         Raises:
             UsageError: the program is wrong.
         """
-        await _until_first(partial(self._serve, begin), gone, self._service.stopping.wait)
+        await _until_first(partial(self._serve, begin), gone, self._stopping.wait)
 
     async def _serve(self, begin: Begin) -> None:
         try:
             subscription = await self._subscribe()
         except LiftbridgeError as error:
-            logger.warning("no events of %s: %s", self._stream, error)
-            status = _lasting(error)
-            write = await begin(status or _OK)
-            if status is None:
-                await write(opening(self._retry, None))
-                await self._fail(write, error)
+            await self._refuse(begin, error)
             return
         if subscription is None:
             await begin(_NOTHING_MORE)
             return
         async with aclosing(subscription):
-            write = await begin(_OK)
-            position = subscription.position
-            await write(opening(self._retry, None if position is None else id_of(position - 1)))
-            await self._send(subscription, write)
+            await self._send(subscription, begin)
 
-    async def _subscribe(self) -> Subscription | None:
-        """Subscribe, and wait until the server has accepted; None: there is nothing to come."""
-        start = self._start
-        if self._last_event_id is not None:
-            last = offset_of(self._last_event_id)
-            if self._ended_by(last):
-                return None
-            await self._check(last)
-            start = StartAt.offset(last + 1)
-        subscription = self._service.client.subscribe(
-            self._stream, self._partition, start, self._stop, **self._subscribing
-        )
-        await subscription.__aenter__()
-        if subscription.end_reason is None or subscription.statistics().buffered:
-            return subscription
-        await subscription.aclose()
-        return None
+    async def _refuse(self, begin: Begin, error: LiftbridgeError) -> None:
+        logger.warning("no events of %s: %s", self._stream, error)
+        status = _lasting(error)
+        write = await begin(status or _OK)
+        if status is None:
+            await write(opening(self._retry, None))
+            await self._fail(write, error)
 
-    def _ended_by(self, offset: int) -> bool:
-        stop = self._stop
-        return stop is not None and stop.position is StopPosition.OFFSET and offset >= stop.value
-
-    async def _check(self, last: int) -> None:
-        """Make sure that the log is, as far as can be seen, the one that the browser was reading.
-
-        A log that was made anew begins at 0 again: what comes until it is as long as the old one
-        was would be left out.
-        """
-        state = await self._service.client.fetch_partition_metadata(
-            self._stream, self._partition, timeout=self._subscribing.get("timeout")
-        )
-        if last > state.newest_offset:
-            text = "the log ends before the message that the browser got last"
-            raise StreamReset(text, stream=self._stream, partition=self._partition, offset=last)
-
-    async def _send(self, subscription: Subscription, write: Write) -> None:
+    async def _send(self, subscription: Readable, begin: Begin) -> None:
         batches = subscription.batches(_AT_ONCE)
-        while True:
+        try:
+            messages = await self._next(batches, 0)  # what is there already, or that it is over
+        except StopAsyncIteration:
+            await begin(_NOTHING_MORE)
+            return
+        except LiftbridgeError as error:
+            await self._refuse(begin, error)
+            return
+        write = await begin(_OK)
+        await write(opening(self._retry, id_of(self._offsets, self._only) or None))
+        while not messages or await self._pass_on(messages, write):
             try:
-                messages = await self._next(batches)
+                messages = await self._next(batches, self._heartbeat)
             except StopAsyncIteration:
-                reason = subscription.end_reason
-                if reason is not None and reason is not EndReason.CLOSED:
-                    await write(Event(reason.value, END).encode())
+                reasons = set(_end_reasons(subscription))
+                if EndReason.CLOSED not in reasons:
+                    told = ", ".join(sorted(reason.value for reason in reasons))
+                    await write(Event(told, END).encode())
                 return
             except LiftbridgeError as error:
                 logger.warning("the events of %s end: %s", self._stream, error)
@@ -208,13 +198,91 @@ class EventStream:
                 return
             if not messages:
                 await write(HEARTBEAT)
-            elif not await self._pass_on(messages, write):
-                return
 
-    async def _next(self, batches: Batches[Message]) -> list[Message]:
-        """Return the next messages; none where none came for so long that a heartbeat is due."""
+    # Subscribing
+
+    async def _subscribe(self) -> Readable | None:
+        """Subscribe, and wait until the server has accepted; None: there is nothing to come."""
+        partition, start = self._partition, self._start
+        starts: dict[int, StartAt] = {}
+        if self._last_event_id is not None:
+            self._offsets = offsets_of(self._last_event_id, self._only)
+            starts = await self._starts(await self._partitions())
+            if not starts:
+                return None
+        subscription: Readable
+        if isinstance(partition, int):
+            subscription = self._client.subscribe(
+                self._stream,
+                partition,
+                starts.get(partition, start),
+                self._stop,
+                **self._subscribing,
+            )
+        else:
+            subscription = self._client.subscribe(
+                self._stream, starts or partition, starts or start, self._stop, **self._subscribing
+            )
+        await subscription.__aenter__()
+        self._offsets |= {
+            partition: position - 1
+            for partition, position in _positions(subscription).items()
+            if position is not None
+        }
+        return subscription
+
+    async def _partitions(self) -> Collection[int]:
+        if isinstance(self._partition, int):
+            return [self._partition]
+        if not isinstance(self._partition, AllPartitions):
+            return self._partition
+        metadata = await self._client.fetch_metadata([self._stream], timeout=self._timeout)
+        if self._stream not in metadata.streams:
+            raise StreamNotFound("no such stream", stream=self._stream)
+        return metadata.streams[self._stream].partitions
+
+    async def _starts(self, partitions: Collection[int]) -> dict[int, StartAt]:
+        """Find where to go on in each partition that is not at its end."""
+        if not self._offsets.keys() <= set(partitions):
+            text = f"Last-Event-ID names partitions that are not read here: {self._last_event_id!r}"
+            raise InvalidRequest(text, stream=self._stream)
+        starts: dict[int, StartAt] = {}
+        for partition in partitions:
+            last = self._offsets.get(partition)
+            if last is None:
+                starts[partition] = self._start
+            elif not self._ended_by(last):
+                await self._check(partition, last)
+                starts[partition] = StartAt.offset(last + 1)
+        return starts
+
+    def _ended_by(self, offset: int) -> bool:
+        stop = self._stop
+        return stop is not None and stop.position is StopPosition.OFFSET and offset >= stop.value
+
+    async def _check(self, partition: int, last: int) -> None:
+        """Make sure that the log is, as far as can be seen, the one that the browser was reading.
+
+        A log that was made anew begins at 0 again: what comes until it is as long as the old one
+        was would be left out.
+        """
+        state = await self._client.fetch_partition_metadata(
+            self._stream, partition, timeout=self._timeout
+        )
+        if last > state.newest_offset:
+            text = "the log ends before the message that the browser got last"
+            raise StreamReset(text, stream=self._stream, partition=partition, offset=last)
+
+    @property
+    def _timeout(self) -> Duration | None:
+        return self._subscribing.get("timeout")
+
+    # Events
+
+    async def _next(self, batches: Batches[Message], wait: float) -> list[Message]:
+        """Return the next messages; none where none came within `wait` seconds."""
         try:
-            async with asyncio.timeout(self._heartbeat):
+            async with asyncio.timeout(wait):
                 return await anext(batches)
         except TimeoutError as error:
             if isinstance(error, LiftbridgeError):
@@ -224,33 +292,47 @@ class EventStream:
     async def _pass_on(self, messages: Sequence[Message], write: Write) -> bool:
         """Send messages; tell whether all of them could be made events."""
         encoded: list[bytes] = []
-        failed: bytes | None = None
-        left_out: str | None = None
+        failed = left_out = False
         for message in messages:
-            event_id = id_of(message.offset)
+            offsets = self._offsets | {message.partition: message.offset}
             try:
                 event = self._to_event(message)
-                if event is None:
-                    left_out = event_id
-                    continue
-                encoded.append(event.encode(event_id))
+                if event is not None:
+                    encoded.append(event.encode(id_of(offsets, self._only)))
             except Exception as error:
                 where = f"{message.stream}/{message.partition} at offset {message.offset}"
                 logger.exception("the message of %s could not be made an event", where)
-                failed = failure(error, message.offset).encode()
+                told = failure(error, message.partition, message.offset)
+                encoded.append(told.encode(id_of(self._offsets, self._only)))
+                failed = True
                 break
-            left_out = None
-        if left_out is not None:
-            encoded.append(mark(left_out))
-        if failed is not None:
-            encoded.append(failed)
+            self._offsets = offsets
+            left_out = event is None
+        if left_out and not failed:
+            encoded.append(mark(id_of(self._offsets, self._only)))
         await write(b"".join(encoded))
-        return failed is None
+        return not failed
 
     async def _fail(self, write: Write, error: LiftbridgeError) -> None:
-        # After a reset offsets mean something else, so that the browser is to begin anew.
-        event_id = "" if isinstance(error, StreamReset) else None
-        await write(failure(error, error.offset).encode(event_id))
+        told = failure(error, error.partition, error.offset)
+        if isinstance(error, StreamReset) and error.partition is not None:
+            # Offsets mean something else from now on: there the browser is to begin anew.
+            self._offsets.pop(error.partition, None)
+            await write(told.encode(id_of(self._offsets, self._only)))
+        else:
+            await write(told.encode())
+
+
+def _positions(subscription: Readable) -> dict[int, int | None]:
+    if isinstance(subscription, Subscription):
+        return {subscription.partition: subscription.position}
+    return subscription.positions
+
+
+def _end_reasons(subscription: Readable) -> Iterable[EndReason]:
+    if isinstance(subscription, Subscription):
+        return [] if subscription.end_reason is None else [subscription.end_reason]
+    return subscription.end_reasons.values()
 
 
 def _lasting(error: LiftbridgeError) -> int | None:

@@ -36,7 +36,7 @@ FAILURE: Final = "failure"
 
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _NOT_IN_A_LINE: Final = re.compile(r"[\r\n]")
-_ID: Final = re.compile(r"-1|[0-9]{1,19}")
+_PAIRS: Final = re.compile(r"([0-9]{1,10}):(-1|[0-9]{1,19})(?:,|$)")
 
 
 class Event(NamedTuple):
@@ -83,30 +83,40 @@ def mark(event_id: str) -> bytes:
     return f"id: {event_id}\n\n".encode()
 
 
-def failure(error: Exception, offset: int | None) -> Event:
+def failure(error: Exception, partition: int | None, offset: int | None) -> Event:
     """Tell of an error no more than its kind and where it was: its text is not for the public."""
-    return Event(json.dumps({"error": type(error).__name__, "offset": offset}), FAILURE)
+    told = {"error": type(error).__name__, "partition": partition, "offset": offset}
+    return Event(json.dumps(told), FAILURE)
 
 
 # Ids
 
 
-def id_of(offset: int) -> str:
-    """Return the id that stands for "everything up to this offset was sent"; -1: nothing was."""
-    return str(offset)
+def id_of(offsets: Mapping[int, int], only: int | None) -> str:
+    """Say how far a browser is: the last offset that it got, -1 where it got nothing.
+
+    Args:
+        offsets: these, by partition; those that are not known are left out.
+        only: the partition if there is but one, whose offset is the whole id. With several it is
+            `partition:offset,partition:offset`. Empty where nothing is known.
+    """
+    if only is not None:
+        return str(offsets[only]) if only in offsets else ""
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
 
 
-def offset_of(event_id: str) -> int:
-    """Read an id that `id_of` made.
+def offsets_of(event_id: str, only: int | None) -> dict[int, int]:
+    """Read what `id_of` made and a browser sent back.
 
     Raises:
         InvalidRequest: it made no such id.
     """
-    offset = int(event_id) if _ID.fullmatch(event_id) else INT64_MAX
-    if offset >= INT64_MAX:
-        text = f"Last-Event-ID is the offset of a message, not {event_id!r}"
-        raise InvalidRequest(text)
-    return offset
+    pairs = _PAIRS.findall(event_id if only is None else f"{only}:{event_id}")
+    offsets = {int(partition): int(offset) for partition, offset in pairs}
+    if max(offsets.values(), default=0) < INT64_MAX and id_of(offsets, only) == event_id:
+        return offsets
+    text = f"Last-Event-ID is none that was given: {event_id!r}"
+    raise InvalidRequest(text)
 
 
 # Formats

@@ -12,11 +12,16 @@ import pytest
 from faults.support import eventually
 from integrations.event_source import Received, browse
 from integrations.web_apps import Serve
-from liftbridge_aio import Client, Message, StartAt, StopAt
+from liftbridge_aio import ALL_PARTITIONS, Client, Message, StartAt, StopAt
 from liftbridge_aio.integrations.starlette import Event
 from servers.node import Server
 
 EARLIEST = StartAt.earliest()
+
+
+def failure_of(error: str, offset: int, last_event_id: str, partition: int = 0) -> Received:
+    told = {"error": error, "partition": partition, "offset": offset}
+    return Received("failure", json.dumps(told), last_event_id)
 
 
 async def test_a_browser_that_comes_back_goes_on_behind_what_it_got(
@@ -133,9 +138,88 @@ async def test_a_browser_whose_place_is_gone_is_told_and_begins_anew(
     async with serve(server.address, stream_name, start=EARLIEST) as service:
         async with browse(service.events, "7") as page:
             [failed] = [event async for event in page]
-            assert failed == Received("failure", '{"error": "StreamReset", "offset": 7}', "")
+            assert failed == failure_of("StreamReset", 7, "")
         async with browse(service.events, page.last_event_id) as page:
             assert (await anext(page)).data == "of another log"
+
+
+async def test_several_partitions_are_read_as_one_and_resumed_each_where_it_was(
+    server: Server, client: Client, stream_name: str, serve: Serve
+) -> None:
+    await client.create_stream(stream_name, partitions=3)
+    values = [f"{partition} {number}" for number in range(4) for partition in (0, 2)]
+    for value in values:
+        await client.publish(stream_name, value.encode(), partition=int(value[0]))
+    async with serve(
+        server.address, stream_name, start=EARLIEST, partition=ALL_PARTITIONS
+    ) as service:
+        last_event_id, seen = "", []
+        for count in (3, 1, 4):
+            async with browse(service.events, last_event_id) as page:
+                events = await page.take(count)
+            seen += [event.data for event in events]
+            last_event_id = events[-1].last_event_id
+        assert last_event_id == "0:3,2:3"  # nothing is known of partition 1
+        await client.publish(stream_name, b"1 0", partition=1)
+        async with browse(service.events, last_event_id) as page:
+            assert await anext(page) == Received("message", "1 0", "0:3,1:0,2:3")
+        for partition in (0, 2):
+            one = [value for value in seen if value.startswith(f"{partition}")]
+            assert one == [value for value in values if value.startswith(f"{partition}")]
+
+
+async def test_what_comes_into_any_partition_is_not_missed_by_a_browser_that_left(
+    server: Server, client: Client, stream_name: str, serve: Serve
+) -> None:
+    await client.create_stream(stream_name, partitions=3)
+    await client.publish(stream_name, b"old", partition=2)
+    async with serve(server.address, stream_name, partition=[0, 2]) as service:
+        async with browse(service.events) as page:
+            await page.read()
+            assert page.last_event_id == "0:-1,2:0"
+        await client.publish(stream_name, b"new", partition=2)
+        async with browse(service.events, page.last_event_id) as page:
+            assert await anext(page) == Received("message", "new", "0:-1,2:1")
+        for unknown in ("1:4", "0:1,3:4", "4"):
+            async with browse(service.events, unknown) as page:
+                assert page.status == 400
+
+
+async def test_several_partitions_end_when_all_have(
+    server: Server, client: Client, stream_name: str, serve: Serve
+) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    for partition in (0, 1, 1):
+        await client.publish(stream_name, b"x", partition=partition)
+    async with serve(
+        server.address, stream_name, start=EARLIEST, stop=StopAt.offset(1), partition=ALL_PARTITIONS
+    ) as service:
+        async with browse(service.events) as page:
+            last = (await page.take(3))[-1].last_event_id
+        assert last == "0:0,1:1"
+        await client.publish(stream_name, b"y", partition=0)
+        async with browse(service.events, last) as page:
+            assert [event async for event in page] == [
+                Received("message", "y", "0:1,1:1"),
+                Received("end", "stop reached", "0:1,1:1"),
+            ]
+        async with browse(service.events, "0:1,1:1") as page:
+            assert page.status == 204
+
+
+async def test_one_partition_of_several_begins_anew(
+    server: Server, client: Client, stream_name: str, serve: Serve
+) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    for partition in (0, 1):
+        await client.publish(stream_name, b"%d" % partition, partition=partition)
+    async with serve(
+        server.address, stream_name, start=EARLIEST, partition=ALL_PARTITIONS
+    ) as service:
+        async with browse(service.events, "0:0,1:5") as page:
+            assert [event async for event in page] == [failure_of("StreamReset", 5, "0:0", 1)]
+        async with browse(service.events, "0:0") as page:
+            assert await anext(page) == Received("message", "1", "0:0,1:0")
 
 
 async def test_an_id_that_is_no_offset_is_a_bad_request(
@@ -163,8 +247,7 @@ async def test_messages_can_be_made_events_of_ones_own_or_left_out(
         browse(service.events) as page,
     ):
         assert await anext(page) == Received("even", "no. 2", "1")
-        failed = await anext(page)
-        assert failed == Received("failure", '{"error": "ValueError", "offset": 4}', "3")
+        assert await anext(page) == failure_of("ValueError", 4, "3")
         assert [event async for event in page] == []
 
 

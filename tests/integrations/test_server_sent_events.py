@@ -21,7 +21,7 @@ from liftbridge_aio.integrations.server_sent_events import (
     failure,
     id_of,
     mark,
-    offset_of,
+    offsets_of,
     opening,
 )
 
@@ -49,7 +49,7 @@ def test_events_arrive_one_by_one_with_their_ids(
     stream = opening(1.5, "7")
     expected, last = [], "7"
     for event, offset in events:
-        last = last if offset is None else id_of(offset)
+        last = last if offset is None else str(offset)
         stream += HEARTBEAT + event.encode(None if offset is None else last)
         expected.append(Received(event.type or "message", arrived(event.data), last))
     parser = EventStreamParser()
@@ -90,19 +90,31 @@ def test_json_carries_all_of_a_message(value: bytes, key: bytes, offset: int) ->
         assert found == wanted
 
 
-@given(OFFSETS)
-def test_an_id_is_read_as_it_was_written(offset: int) -> None:
-    assert offset_of(id_of(offset)) == offset
+@given(st.dictionaries(st.integers(0, 2**31 - 1), OFFSETS), st.integers(0, 3))
+def test_an_id_is_read_as_it_was_written(offsets: dict[int, int], only: int) -> None:
+    assert id_of({}, None) == id_of({}, only) == ""  # at which a browser sends none
+    if offsets:
+        assert offsets_of(id_of(offsets, None), None) == offsets
+    assert offsets_of(id_of({only: 7} | offsets, only), only) == {only: offsets.get(only, 7)}
 
 
-@given(st.text() | st.from_regex(r"[-+ 0-9_]{1,25}") | st.just(str(2**63 - 1)))
+@given(st.text(min_size=1) | st.from_regex(r"[-+ 0-9_]{1,25}") | st.just(str(2**63 - 1)))
 def test_an_id_that_is_no_offset_is_refused(event_id: str) -> None:
-    digits = event_id.isascii() and event_id.isdigit() and len(event_id) < 20
+    digits = event_id.isascii() and event_id.isdigit() and event_id == str(int(event_id))
     if event_id == "-1" or (digits and int(event_id) < 2**63 - 1):
-        assert offset_of(event_id) == int(event_id)
+        assert offsets_of(event_id, 0) == {0: int(event_id)}
         return
     with pytest.raises(InvalidRequest, match="Last-Event-ID"):
-        offset_of(event_id)
+        offsets_of(event_id, 0)
+
+
+@pytest.mark.parametrize(
+    "event_id",
+    ["7", ",", "0:1,", ",0:1", "1:1,0:1", "0:1,0:2", "0:1 ,1:2", "0:01", f"0:{2**63 - 1}"],
+)
+def test_an_id_that_names_no_offsets_by_partition_is_refused(event_id: str) -> None:
+    with pytest.raises(InvalidRequest, match="Last-Event-ID"):
+        offsets_of(event_id, None)
 
 
 def test_what_only_the_browser_hears_is_no_event() -> None:
@@ -119,8 +131,9 @@ def test_what_only_the_browser_hears_is_no_event() -> None:
 def test_a_failure_names_its_kind_and_no_more_and_can_make_the_browser_forget() -> None:
     error = StreamReset("10.0.0.3:9292 says otherwise", stream="orders", offset=5)
     parser = EventStreamParser("5")
-    [event] = parser.feed(failure(error, error.offset).encode(""))
-    assert event == Received("failure", '{"error": "StreamReset", "offset": 5}', "")
+    told = {"error": "StreamReset", "partition": 0, "offset": 5}
+    [event] = parser.feed(failure(error, 0, error.offset).encode(""))
+    assert event == Received("failure", f"{json.dumps(told)}", "")
 
 
 @pytest.mark.parametrize("kind", ["two\nlines", "two\rlines"])

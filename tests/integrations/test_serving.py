@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 
 from faults.support import eventually, nothing_left_behind
 from integrations.event_source import EventStreamParser, browse
-from integrations.web_apps import FRAMEWORKS, Serve
+from integrations.web_apps import FRAMEWORKS, Serve, serve_aiohttp
 from liftbridge_aio import Client, ClientOptions, ConnectTimeout, Message, Retry, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.integrations import aiohttp as for_aiohttp
@@ -119,7 +119,7 @@ async def test_a_reading_that_is_lost_is_a_failure_after_which_the_browser_comes
             await broker.stop()
             [lost] = [event async for event in page]
             assert lost.type == "failure"
-            assert json.loads(lost.data) == {"error": "SubscriptionLost", "offset": 0}
+            assert json.loads(lost.data)["error"] == "SubscriptionLost"
         async with browse(service.events) as page:
             # Not a status: at that a browser would not come back.
             assert page.status == 200
@@ -204,13 +204,11 @@ async def test_a_service_that_ends_ends_its_responses_in_order(
 
 
 async def test_a_service_ends_although_a_browser_takes_nothing_in(
-    broker: EmbeddedBroker, client: Client, serve: Serve, request: pytest.FixtureRequest
+    broker: EmbeddedBroker, client: Client
 ) -> None:
-    if "starlette" in request.node.name:
-        pytest.skip("uvicorn waits for it, unless timeout_graceful_shutdown is set")
     await client.publish_many("orders", [b"x" * 2**18] * 60)
     async with (
-        serve(broker.address, "orders", start=EARLIEST, options=SMALL) as service,
+        serve_aiohttp(broker.address, "orders", start=EARLIEST, options=SMALL) as service,
         slow_browser(service.events) as (reader, _),
     ):
         await reader.read(1)
