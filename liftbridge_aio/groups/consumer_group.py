@@ -202,6 +202,7 @@ class ConsumerGroup:
             await self._give_way()
             raise
         self._entered = True
+        self._rebalancer.begin()
         return self
 
     async def _join(self) -> None:
@@ -210,7 +211,7 @@ class ConsumerGroup:
             await self._connection.metadata.stream(stream)
         # Without cursors nothing works, so that is better said at once.
         await self._cursors.fetch(group_cursor(plan.group), plan.streams[0], 0, plan.timeout)
-        self._member.begin(plan.timeout)
+        self._member.begin(0.8 * plan.timeout)  # so that there is time to say why not
         self._spawn(self._member.run, "member")
         self._spawn(self._rebalancer.run, "rebalancer")
         if plan.commit_interval is not None:
@@ -259,7 +260,7 @@ class ConsumerGroup:
         if closing.done() and not closing.cancelled():
             error = closing.exception()
             if error is not None:
-                raise error
+                raise error  # to each who closes it
 
     async def _give_way(self) -> None:
         try:
@@ -268,37 +269,38 @@ class ConsumerGroup:
             return
 
     async def _close(self) -> None:
-        limit = self._plan.close_timeout
-        deadline = self._loop.time() + limit
-        error: BaseException | None = None
-        failed = self._error is not None
+        deadline = self._loop.time() + self._plan.close_timeout
+        failure: LiftbridgeError | None = None
         try:
-            if self._children and not failed:
+            if self._children:
                 self._rebalancer.end()
                 self._readings.merge.finish()
-                error = await self._last_commit(deadline)
+                # Half of the time, so that there is some left to leave.
+                async with asyncio.timeout(self._plan.close_timeout / 2):
+                    await self._children[1].wait()
+                    await self._commit_rest()
+        except LiftbridgeError as error:
+            failure = error
+        except TimeoutError:
+            failure = RequestTimeout("on_revoked and the last commit took longer than they may")
         finally:
             self._readings.close()
             self._readings.merge.finish()
             for child in self._children[1:]:
                 child.cancel()
             await self._leave(deadline)
-        if error is not None:
-            raise error
+        self._raise_error()
+        if failure is not None:
+            raise failure
 
-    async def _last_commit(self, deadline: float) -> BaseException | None:
-        """Give everything up in order; return what went wrong."""
-        rebalancer = self._children[1]
-        # Half of the time, so that there is some left to leave.
-        left = (deadline - self._loop.time()) / 2
+    async def _commit_rest(self) -> None:
+        """Commit what the rebalancer has not, where it ended with an error."""
         try:
-            async with asyncio.timeout(max(left, 0.0)):
-                await rebalancer.wait()
-        except TimeoutError:
-            return RequestTimeout("on_revoked and the last commit took longer than close_timeout")
-        error, self._error = self._error, None
-        self._error_seen = True
-        return error
+            if self._plan.commit_interval is not None:
+                await self._keeper.commit()
+        except LiftbridgeError:
+            if self._error is None:
+                raise
 
     async def _leave(self, deadline: float) -> None:
         if not self._children:

@@ -119,8 +119,6 @@ class GroupReading:
             self.paused.discard(place)
             if slot is not None:
                 self._part(slot)
-                for reading in slot.parting:
-                    self.merge.remove(reading)
 
     def close(self) -> None:
         """Give everything up."""
@@ -140,7 +138,6 @@ class GroupReading:
             self._note(slot, self.merge.finished(reading))
             if self.merge.finished(reading) == reading.intake.handed_over:
                 slot.parting.remove(reading)
-                self.merge.remove(reading)
         if slot.reading is not None:
             self._note(slot, self.merge.finished(slot.reading))
         return slot.done
@@ -201,7 +198,7 @@ class GroupReading:
         if reading is None:
             return
         slot.start = _behind(reading) or slot.start
-        self.merge.hold([reading])
+        self.merge.remove(reading)
         reading.drop()
         slot.parting.append(reading)
 

@@ -79,9 +79,15 @@ class Rebalancer:
         self._loop = asyncio.get_running_loop()
         self._bell = Doorbell()
         self._seen: tuple[str, int] | None = None
+        self._begun = False
         self._ending = False
 
     # What happens
+
+    def begin(self) -> None:
+        """Take partitions up from now on: the user has the group in hand that handlers may need."""
+        self._begun = True
+        self._bell.ring()
 
     def follow(self) -> None:
         """Take in how the member is now; what is not its own any more is not handed out."""
@@ -132,19 +138,21 @@ class Rebalancer:
             Exception: what a handler of the user raised.
             LiftbridgeError: it cannot be found where to begin.
         """
+        while not self._begun and not self._ending:
+            await self._bell.wait()
         while True:
             step = self.ownership.next_step(self._loop.time(), self._member.core.confirmed_at)
             match step:
                 case Revoke():
                     await self._revoke(step)
-                case Adopt() if not self._ending:
+                case Adopt():
                     await self._adopt(step)
                 case Open():
                     self._open(step)
-                case _:
+                case Idle():
                     if self._ending:
                         return
-                    await self._idle(step.until if isinstance(step, Idle) else 0.0)
+                    await self._idle(step.until)
 
     async def _revoke(self, step: Revoke) -> None:
         if self._on_revoked is not None:
