@@ -1,0 +1,82 @@
+"""What people from other clients are told is true: the code runs, and the names exist."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from typing import Any, Final
+
+import pytest
+
+import liftbridge_aio
+from docs.markdown import ROOT, Block, blocks, names, table
+from liftbridge_aio import Client, ClientOptions, Message, StreamOptions
+from liftbridge_aio.broker import EmbeddedBroker
+
+README: Final = ROOT / "README.md"
+PAGE: Final = ROOT / "liftbridge_aio" / "COMING_FROM.md"
+PYTHON: Final = blocks(PAGE, "python")
+ROWS: Final = table(README, "go-liftbridge")
+CALL: Final = re.compile(
+    r"(?P<owner>client\.|group\.|Client\b)?(?P<name>\w*)\((?P<arguments>.*)\)$"
+)
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+async def test_code_runs(block: Block) -> None:
+    assert block.setup == "client"
+    code = "async def example(client):\n" + "".join(
+        f"    {line}\n" for line in block.code.splitlines()
+    )
+    namespace: dict[str, Any] = {}
+    exec(compile(code, str(PAGE), "exec", dont_inherit=True), namespace)  # noqa: S102
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("orders", partitions=3)
+        await client.publish_many("orders", [b"%d" % number for number in range(10)])
+        async with asyncio.timeout(10):
+            await namespace["example"](client)
+
+
+def test_the_front_page_leads_there() -> None:
+    assert f"({PAGE.relative_to(ROOT).as_posix()})" in README.read_text()
+
+
+def test_each_option_stands_once() -> None:
+    options = [name for row in ROWS for name in names(row[0])]
+    assert len(options) > 80
+    assert sorted(options) == sorted(set(options))
+
+
+def called() -> list[tuple[str, list[str]]]:
+    calls = []
+    for row in ROWS:
+        for text in names(row[1]):
+            call = CALL.search(text)
+            if call is not None and call["name"] != "Client":
+                arguments = re.findall(r"(\w+)=(?:,|$)", call["arguments"])
+                calls.append((call["name"], arguments))
+    return calls
+
+
+@pytest.mark.parametrize(("name", "arguments"), called())
+def test_a_call_exists_and_takes_these_arguments(name: str, arguments: list[str]) -> None:
+    owner = liftbridge_aio.ConsumerGroup if name == "commit" else Client
+    assert {*arguments} <= {*inspect.signature(getattr(owner, name)).parameters}
+
+
+def test_other_names_exist() -> None:
+    unknown = []
+    faces: list[Any] = [liftbridge_aio, Client, ClientOptions, StreamOptions, Message]
+    for row in ROWS:
+        for text in names(row[1]):
+            if "(" in text or text.startswith(("liftbridge_aio.", "-", "None")):
+                continue
+            owner, _, name = text.rpartition(".")
+            places = [getattr(liftbridge_aio, owner)] if owner and owner != "client" else faces
+            if not any(
+                hasattr(place, name) or name in getattr(place, "__dataclass_fields__", ())
+                for place in places
+            ):
+                unknown.append(text)
+    assert unknown == []
