@@ -18,9 +18,7 @@ README: Final = ROOT / "README.md"
 PAGE: Final = ROOT / "liftbridge_aio" / "COMING_FROM.md"
 PYTHON: Final = blocks(PAGE, "python")
 ROWS: Final = table(README, "go-liftbridge")
-CALL: Final = re.compile(
-    r"(?P<owner>client\.|group\.|Client\b)?(?P<name>\w*)\((?P<arguments>.*)\)$"
-)
+CALL: Final = re.compile(r"(?P<name>\w+)\((?P<arguments>.*)\)$")
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)
