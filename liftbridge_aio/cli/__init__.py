@@ -23,6 +23,7 @@ from .metadata import metadata
 from .output import say
 from .publish import publish
 from .subscribe import subscribe
+from .tail import tail
 
 
 class ExitCode(IntEnum):
@@ -45,6 +46,7 @@ app.command(demo)
 app.command(broker)
 app.command(publish)
 app.command(subscribe)
+app.command(tail)
 app.command(streams.app)
 app.command(partitions.app)
 app.command(groups.app)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from liftbridge_aio.model import StartAt, StopAt
+from liftbridge_aio.model import Message, StartAt, StopAt, StopPosition, datetime_from_ns
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
@@ -73,6 +74,64 @@ def parse_stop(text: str) -> StopAt:
     if plain.isdecimal():
         return StopAt.offset(_offset(plain))
     return StopAt.time(_moment(text, "latest, an offset or a time"))
+
+
+@dataclass(frozen=True, slots=True)
+class LastMessages:
+    """A start so many messages before the end of each partition."""
+
+    count: int
+
+
+def parse_from(text: str) -> StartAt | LastMessages:
+    """Turn `last:10`, or what `parse_start` understands, into a start position.
+
+    Raises:
+        BadArgument: it is none of these.
+    """
+    word, colon, number = text.strip().lower().partition(":")
+    if colon and word == "last":
+        if not number.isdecimal() or not _offset(number):
+            message = f"{text!r} is not understood; write last:10 for the last ten messages"
+            raise BadArgument(message)
+        return LastMessages(_offset(number))
+    return parse_start(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Where a reading of several partitions ends."""
+
+    stop: StopAt | None = None
+    """What the server is told."""
+    moment: datetime | None = None
+    """A time to come, of which servers know nothing."""
+
+    def covers(self, message: Message) -> bool:
+        """Whether a message does not lie behind the end."""
+        return self.moment is None or message.time <= self.moment
+
+
+def parse_until(text: str | None, *, follow: bool, now: datetime) -> Until:
+    """Turn `latest`, an offset or a time, past or to come, into an end; None is none.
+
+    Args:
+        text: what was typed.
+        follow: False: it ends at the newest message.
+        now: the time.
+
+    Raises:
+        BadArgument: it is none of these, or is told what else to end at.
+    """
+    if text is None:
+        return Until() if follow else Until(StopAt.latest())
+    stop = parse_stop(text)
+    if not follow and stop != StopAt.latest():
+        message = f"--no-follow ends at the newest message, --until at {text}; leave one out"
+        raise BadArgument(message)
+    if stop.position is StopPosition.TIMESTAMP and datetime_from_ns(stop.value) > now:
+        return Until(moment=datetime_from_ns(stop.value))
+    return Until(stop)
 
 
 def _offset(digits: str) -> int:

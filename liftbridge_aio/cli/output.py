@@ -40,7 +40,23 @@ def write_json(value: object) -> None:
     Raises:
         BrokenPipeError: nobody reads any more.
     """
-    write_line(json.dumps(value, ensure_ascii=False))
+    write_line(json_line(value))
+
+
+def json_line(value: object) -> str:
+    """Make one line of JSON of a value."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Write lines to stdout and flush once.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+    """
+    text = "\n".join(lines)
+    if text:
+        write_line(text)
 
 
 def write_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:

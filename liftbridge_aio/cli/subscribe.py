@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter, validators
 
 from .arguments import parse_start, parse_stop
 from .connection import DEFAULT_CONNECTION, AsJson, Connection, Partition
-from .output import json_bytes, json_headers, readable, write_json, write_line
+from .messages import message_json
+from .output import readable, write_json, write_line
 from .running import CLIENT, in_event_loop
-
-if TYPE_CHECKING:
-    from liftbridge_aio.model import Message
 
 
 @in_event_loop(*CLIENT)
@@ -40,7 +38,13 @@ async def subscribe(
     """Read one partition and write a line per message: offset, key, value.
 
     With --json a line is an object with every field; bytes that are no UTF-8 are in base64, under
-    names that end in _base64. Ctrl-C ends it.
+    names that end in _base64. Ctrl-C ends it. `tail` reads all partitions at once.
+
+    For example:
+
+        liftbridge-aio subscribe orders --partition 1
+        liftbridge-aio subscribe orders --start earliest --stop latest
+        liftbridge-aio subscribe orders --start -5m --count 10 --json
     """
     start_at = parse_start(start)
     stop_at = None if stop is None else parse_stop(stop)
@@ -51,7 +55,7 @@ async def subscribe(
         left = count
         async for message in messages:
             if as_json:
-                write_json(_as_json(message))
+                write_json(message_json(message))
             else:
                 key, value = readable(message.key), readable(message.value)
                 write_line(f"{message.offset}\t{key}\t{value}")
@@ -59,18 +63,3 @@ async def subscribe(
                 left -= 1
                 if left == 0:
                     break
-
-
-def _as_json(message: Message) -> dict[str, Any]:
-    return {
-        "stream": message.stream,
-        "partition": message.partition,
-        "offset": message.offset,
-        **json_bytes("key", message.key),
-        **json_bytes("value", message.value),
-        "timestamp": message.timestamp,
-        "time": message.time.isoformat(),
-        "subject": message.subject,
-        "reply_subject": message.reply_subject,
-        **json_headers(message.headers),
-    }

@@ -1,0 +1,241 @@
+"""`liftbridge-aio tail`: all partitions of a stream as one."""
+
+from __future__ import annotations
+
+import base64
+import re
+import signal
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.conftest import Run, Start, end
+from liftbridge_aio.cli.arguments import (
+    BadArgument,
+    LastMessages,
+    Until,
+    parse_from,
+    parse_until,
+)
+from liftbridge_aio.cli.messages import Grep, GrepField, message_line
+from liftbridge_aio.model import Message, StartAt, StopAt
+
+NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def three(run_on_each: Run, stream: str) -> str:
+    """A stream of three partitions, with `a0 a1 a2`, `b0 b1` and nothing."""
+    run_on_each("streams", "create", stream, "--partitions", "3")
+    run_on_each("publish", stream, "a0", "a1", "a2", "--key", "ann", "--partition", "0")
+    run_on_each("publish", stream, "b0", "b1", "--header", "to=bob", "--partition", "1")
+    return stream
+
+
+def values(run: Run, stream: str, *words: str) -> dict[int, list[str]]:
+    """What `tail` gives of each partition, in its order."""
+    found: dict[int, list[str]] = {}
+    for message in run("tail", stream, *words, "--json").objects:
+        assert message["stream"] == stream
+        found.setdefault(message["partition"], []).append(message["value"])
+    return found
+
+
+def test_all_partitions_are_read_to_the_newest_message(run_on_each: Run, three: str) -> None:
+    everything = {0: ["a0", "a1", "a2"], 1: ["b0", "b1"]}
+    for words in [(), ("--from", "earliest"), ("--from", "0"), ("--from", "-1h")]:
+        assert values(run_on_each, three, *words, "--no-follow") == everything
+    assert values(run_on_each, three, "--until", "latest") == everything
+    assert values(run_on_each, three, "--until", "latest", "--no-follow") == everything
+
+
+def test_where_it_begins_and_what_is_wanted(run_on_each: Run, three: str) -> None:
+    both = ("--grep-in", "headers", "--grep-in", "value")
+    cases: list[tuple[tuple[str, ...], dict[int, list[str]]]] = [
+        (("--from", "last:1"), {0: ["a2"], 1: ["b1"]}),
+        (("--from", "last:3"), {0: ["a0", "a1", "a2"], 1: ["b0", "b1"]}),
+        (("--from", "latest"), {0: ["a2"], 1: ["b1"]}),
+        (("--from", "2"), {0: ["a2"]}),
+        (("--from", "new"), {}),
+        (("--from", "2100-01-01T00:00Z"), {}),
+        (("--partition", "1"), {1: ["b0", "b1"]}),
+        (("--partition", "2", "--partition", "0", "--partition", "0"), {0: ["a0", "a1", "a2"]}),
+        (("--from", "last:2", "--partition", "0"), {0: ["a1", "a2"]}),
+        (("--grep", "[ab]1"), {0: ["a1"], 1: ["b1"]}),
+        (("--grep", "^ann$", "--grep-in", "key"), {0: ["a0", "a1", "a2"]}),
+        (("--grep", "^to=b", "--grep-in", "headers"), {1: ["b0", "b1"]}),
+        (("--grep", "2|=", *both), {0: ["a2"], 1: ["b0", "b1"]}),
+        (("--grep", "ann"), {}),
+    ]
+    for words, expected in cases:
+        assert values(run_on_each, three, *words, "--no-follow") == expected, words
+
+
+def test_it_ends_after_the_count_and_at_offsets_and_times(run_on_each: Run, three: str) -> None:
+    two = run_on_each("tail", three, "--from", "earliest", "--count", "2", "--json")
+    assert len(two.objects) == 2
+    found = run_on_each("tail", three, "--grep", "[ab]1", "--count", "2", "--json").objects
+    assert sorted(message["value"] for message in found) == ["a1", "b1"]
+    until = ("--until", "1", "--partition", "0", "--partition", "1")
+    assert values(run_on_each, three, *until) == {0: ["a0", "a1"], 1: ["b0", "b1"]}
+
+    past = datetime.now(UTC).isoformat()
+    run_on_each("publish", three, "a3")
+    assert values(run_on_each, three, "--until", past)[0] == ["a0", "a1", "a2"]
+    assert values(run_on_each, three, "--until", "1990-01-01T00:00Z") == {}
+    soon = (datetime.now(UTC) + timedelta(seconds=0.7)).isoformat()
+    assert values(run_on_each, three, "--until", soon)[0] == ["a0", "a1", "a2", "a3"]
+    assert datetime.now(UTC).isoformat() >= soon
+
+
+def test_a_line_has_time_partition_offset_key_and_value(run_on_each: Run, three: str) -> None:
+    read = run_on_each("tail", three, "--from", "last:1", "--no-follow", "--headers")
+    first, second = (line.split("\t") for line in sorted(read.out.splitlines()))
+    assert first[1:] == ["0", "2", "ann", "a2"]
+    assert second[1:] == ["1", "1", "", "b1", "to=bob"]
+    assert abs(datetime.fromisoformat(first[0]) - datetime.now(UTC)) < timedelta(minutes=1)
+    assert read.err == ""
+
+
+def test_what_is_published_later_is_followed(start: Start, run: Run, stream: str) -> None:
+    run("streams", "create", stream, "--partitions", "2")
+    run("publish", stream, "before", "--partition", "1")
+    reader = start("tail", stream)
+    assert reader.stdout is not None
+    assert reader.stdout.readline().endswith("\t1\t0\t\tbefore\n")
+    for partition in ("0", "1"):
+        run("publish", stream, "after", "--partition", partition)
+        assert reader.stdout.readline().split("\t")[1::3] == [partition, "after\n"]
+    reader.send_signal(signal.SIGINT)
+    assert end(reader) == (130, "", "")
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(start: Start, run: Run, stream: str) -> None:
+    value = "x" * 4096  # a hundred of them are more than a pipe takes unread
+    run("streams", "create", stream, "--partitions", "2")
+    run("publish", stream, *[value] * 100)
+    reader = start("tail", stream, "--from", "earliest")
+    assert reader.stdout is not None
+    assert value in reader.stdout.readline()
+    reader.stdout.close()
+    reader.stdout = None
+    code, _, err = end(reader)
+    assert (code, err) == (141, "")
+
+
+def test_bytes_that_are_no_text_do_no_harm(run: Run, stream: str) -> None:
+    value = b"\x1b[2J\xff\n\t"
+    run("publish", stream, value.decode("utf-8", "surrogateescape"), "--create")
+    line = run("tail", stream, "--no-follow").out
+    assert line.endswith("\\x1b[2J\\xff\\n\\t\n")
+    assert len(line.splitlines()) == 1
+    [message] = run("tail", stream, "--no-follow", "--json").objects
+    assert base64.b64decode(message["value_base64"]) == value
+    found = run("tail", stream, "--no-follow", "--grep", "\udcff\n\t$", "--json")
+    assert found.objects == [message]
+
+
+def test_a_paused_partition_is_read_if_it_may_be_resumed(run_on_each: Run, three: str) -> None:
+    run_on_each("partitions", "pause", three, "1")
+    failed = run_on_each("tail", three, "--no-follow", "--json", code=1)
+    assert "partition=1" in failed.err
+    assert len(failed.err.splitlines()) == 1
+    read = values(run_on_each, three, "--from", "last:1", "--no-follow", "--resume")
+    assert read == {0: ["a2"], 1: ["b1"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "code"),
+    [
+        (("--timeout", "500ms"), "stream='stream'", 1),
+        (("--timeout", "500ms", "--from", "new"), "stream='stream'", 1),
+        (("--until", "2100-01-01T00:00Z", "--timeout", "500ms"), "stream='stream'", 1),
+        (("--from", "last:0"), "last:10", 2),
+        (("--from", "last:few"), "last:10", 2),
+        (("--from", "yesterday"), "earliest", 2),
+        (("--until", "now"), "latest", 2),
+        (("--until", "5", "--no-follow"), "leave one out", 2),
+        (("--grep", "(unclosed"), "no regular expression", 2),
+        (("--grep", "x", "--grep-in", "everywhere"), "--grep-in", 2),
+        (("--count", "0"), "--count", 2),
+        (("--partition", "-1"), "partition", 2),
+    ],
+)
+def test_what_cannot_be_read_is_told(
+    run: Run, words: tuple[str, ...], what: str, code: int
+) -> None:
+    failed = run("tail", "stream", *words, code=code)
+    assert what in failed.err
+    assert failed.out == ""
+
+
+def test_a_partition_that_is_not_there_is_one_line(run_on_each: Run, three: str) -> None:
+    failed = run_on_each("tail", three, "--partition", "3", "--timeout", "1s", code=1)
+    assert "partition=3" in failed.err
+    assert len(failed.err.splitlines()) == 1
+
+
+# What arguments mean
+
+
+def test_starts_before_the_end() -> None:
+    assert parse_from("last:10") == LastMessages(10)
+    assert parse_from(" LAST:1 ") == LastMessages(1)
+    assert parse_from("5") == StartAt.offset(5)
+
+
+@given(st.text(max_size=12).map("last:".__add__))
+def test_any_other_start_is_a_bad_argument(text: str) -> None:
+    try:
+        start = parse_from(text)
+    except BadArgument:
+        return
+    assert isinstance(start, LastMessages)
+    assert start.count >= 1
+
+
+def test_ends_past_and_to_come() -> None:
+    assert parse_until(None, follow=True, now=NOW) == Until()
+    assert parse_until(None, follow=False, now=NOW) == Until(StopAt.latest())
+    assert parse_until("latest", follow=False, now=NOW) == Until(StopAt.latest())
+    assert parse_until("7", follow=True, now=NOW) == Until(StopAt.offset(7))
+    assert parse_until("2026-11-21T09:00Z", follow=True, now=NOW) == Until(StopAt.time(NOW))
+    later = NOW + timedelta(seconds=1)
+    to_come = parse_until("2026-11-21T09:00:01Z", follow=True, now=NOW)
+    assert to_come == Until(moment=later)
+    assert to_come.covers(message(timestamp=_ns(later)))
+    assert not to_come.covers(message(timestamp=_ns(later) + 1000))
+    assert Until().covers(message(timestamp=2**62))
+
+
+def _ns(moment: datetime) -> int:
+    return int(moment.timestamp()) * 10**9
+
+
+def message(
+    key: bytes = b"",
+    value: bytes = b"",
+    timestamp: int = 0,
+    headers: Mapping[str, bytes] | None = None,
+) -> Message:
+    return Message("s", 0, 0, key, value, timestamp, headers or {})
+
+
+@given(st.binary(), st.binary())
+def test_a_line_is_one_line_whatever_is_in_it(key: bytes, value: bytes) -> None:
+    header = {"h": value, "subject": b"s"}
+    line = message_line(message(key, value, headers=header), headers=True)
+    assert len(line.splitlines()) == 1
+    assert len(line.split("\t")) == 6
+
+
+@given(st.binary(min_size=1))
+def test_every_byte_can_be_searched_for(data: bytes) -> None:
+    typed = re.escape(data.decode("utf-8", "surrogateescape"))
+    where: tuple[GrepField, ...] = ("value",)
+    grep = Grep.parse(typed, where)
+    assert grep.finds(message(value=b"<" + data + b">"))
+    assert not grep.finds(message(key=data))
