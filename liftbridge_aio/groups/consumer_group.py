@@ -362,8 +362,8 @@ class ConsumerGroup:
     def _ended(self, place: StreamPartition, error: LiftbridgeError | None) -> None:
         self._rebalancer.ended(place, error)
 
-    def _may_commit(self) -> bool:
-        return self._member.is_sure
+    def _may_commit(self, place: StreamPartition) -> bool:
+        return self._member.is_sure and place not in self._rebalancer.taken
 
     def _reading_plan(
         self, place: StreamPartition, start: StartAt, identity: ConsumerIdentity

@@ -1,17 +1,22 @@
 """The cursors of a group, guarded against writers that come late, as far as cursors allow.
 
 The server does not fence cursors: whoever writes last wins, whichever epoch he belongs to. So a
-position is written only by a member that cannot have been expelled unheard, and never below what
-stands there. What remains: between the look and the write another member may write a higher one.
+position is written only by a member that cannot have been expelled unheard and from which nobody
+has taken the partition, and never below what stands there. What remains: between the look and the
+write another member may write a higher one.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakValueDictionary
 
 from liftbridge_aio.cursor_keeper import CursorStore
 from liftbridge_aio.errors import NotGroupMember
+
+from .membership import StreamPartition
 
 _BEGAN_AT_0: Final = 0
 
@@ -34,12 +39,13 @@ class GuardedCursors:
 
     Args:
         store: where cursors are kept.
-        may_write: whether this member may write now.
+        may_write: whether this member may write the position of a partition now.
     """
 
-    def __init__(self, store: CursorStore, may_write: Callable[[], bool]) -> None:
+    def __init__(self, store: CursorStore, may_write: Callable[[StreamPartition], bool]) -> None:
         self._store = store
         self._may_write = may_write
+        self._turns: WeakValueDictionary[StreamPartition, asyncio.Lock] = WeakValueDictionary()
 
     async def fetch(
         self, cursor_id: str, stream: str, partition: int, timeout: float
@@ -59,15 +65,19 @@ class GuardedCursors:
         Cancelling abandons the wait; the position may be stored or not.
 
         Raises:
-            NotGroupMember: this member may have been expelled.
+            NotGroupMember: this member may have been expelled, or somebody else has taken the
+                partition.
             LiftbridgeError: it could not be stored.
         """
-        stored = await self._store.fetch(cursor_id, stream, partition, timeout)
-        if not self._may_write():
-            text = "the group has not confirmed in time that this is still a member"
-            raise NotGroupMember(text, stream=stream, partition=partition, offset=offset)
-        if stored is None or stored < offset:
-            await self._store.set(cursor_id, stream, partition, offset, timeout)
+        place = StreamPartition(stream, partition)
+        # One that was given up and is back may still be being written: that is for the past.
+        async with self._turns.setdefault(place, asyncio.Lock()):
+            stored = await self._store.fetch(cursor_id, stream, partition, timeout)
+            if not self._may_write(place):
+                text = "the group has not confirmed in time that this partition is still ours"
+                raise NotGroupMember(text, stream=stream, partition=partition, offset=offset)
+            if stored is None or stored < offset:
+                await self._store.set(cursor_id, stream, partition, offset, timeout)
 
     async def begin_at(self, group: str, stream: str, partition: int, timeout: float) -> int | None:
         """Return 0 where the group was noted to begin at the first offset; else None."""

@@ -67,6 +67,9 @@ class Rebalancer:
     ) -> None:
         self.ownership = Ownership()
         self.identity = ConsumerIdentity(group, "", 0)
+        self.taken: set[StreamPartition] = set()
+        """Partitions that somebody else has begun to read: no position of theirs is stored before
+        the group says that they are this member's after all. Who began has looked it up already."""
         self._group = group
         self._member = member
         self._readings = readings
@@ -114,6 +117,8 @@ class Rebalancer:
         if error is not None and attempts:
             self._blocked(PartitionBlocked(self._group, *place, attempts, error))
         if taken:
+            self.taken.add(place)
+            self._keeper.forget(*place)
             self._member.hurry()
         self._bell.ring()
 
@@ -163,6 +168,7 @@ class Rebalancer:
         if step.commit and self._commits:
             await self._commit_last(step.partitions)
         self._readings.give_up(step.partitions)
+        self.taken -= step.partitions
         self.ownership.revoked(step)
 
     async def _commit_last(self, places: Assignment) -> None:
@@ -209,6 +215,9 @@ class Rebalancer:
 
     def _open(self, step: Open) -> None:
         for place in step.partitions:
+            if place in self.taken:
+                self.taken.discard(place)
+                self._keeper.keep(*place, partial(self._readings.finished, place), None)
             self._readings.open(place, self.identity)
             self.ownership.opened(place, self._loop.time())
 
