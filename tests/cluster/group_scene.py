@@ -15,6 +15,8 @@ from cluster.group_publishing import Publishing, publishing
 from cluster.support import BOUND
 from liftbridge_aio import Client
 
+SURROUNDINGS: Final = 10_000_000_000
+"""Nanoseconds before and after what went wrong that are told about it."""
 LOOK_INTERVAL: Final = 0.02
 """Seconds from one look at a condition to the next."""
 
@@ -131,18 +133,18 @@ class Scene:
     def _around(self, step: StepBack) -> str:
         """What was stored, and who knew what to be its own, about the time of a step back."""
         place, at = step.then.place, step.then.at
-        stored = [
-            (commit.at, f"stored {commit.offset}")
+        events = [
+            (commit.at, f"{self.history.sender(commit)} stored {commit.offset}")
             for commit in self.history.commits
             if commit.place == place
         ]
-        known = [
-            (share.at, f"{name} knows in epoch {share.epoch}: {place in share.places}")
+        events += [
+            (share.at, f"{name} has it: {place in share.places}, epoch {share.epoch}")
             for name, shares in self.history.shares.items()
             for share in shares
         ]
-        events = [(when, text) for when, text in stored + known if abs(when - at) < 15e9]
-        return "\n".join(f"  {(when - at) / 1e9:+.3f} {text}" for when, text in sorted(events))
+        near = sorted(event for event in events if abs(event[0] - at) < SURROUNDINGS)
+        return "\n".join(f"  {(when - at) / 1e9:+.3f} {text}" for when, text in near)
 
     def _names(self) -> list[str]:
         return [member.name for member in self.members]

@@ -73,7 +73,8 @@ async def test_three_members_in_go_and_three_in_python_go_on_when_the_coordinato
         await scene.drained()
         scene.check()
         assert all_in_python_never_failed(scene)
-    assert [step for step in group.history.steps_back() if not is_of_go(step, scene)] == []
+    steps_back = [step for step in group.history.steps_back() if not is_of_go(step, scene)]
+    assert steps_back == [], scene.describe()
 
 
 def coordinator_of(member: MemberProcess) -> str:
