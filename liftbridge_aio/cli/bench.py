@@ -78,6 +78,11 @@ async def publish(
     """Publish as fast as the servers confirm, and show the rate and how long acks took.
 
     The exit code is 1 if a message failed. Latencies are in microseconds, `duration` in seconds.
+
+    For example:
+
+        liftbridge-aio bench publish --messages 20000 --create-stream
+        liftbridge-aio bench publish --window 4096 --ack-policy all --json
     """
     policy, together = AckPolicy[ack_policy.upper()], window * concurrent
     publishing = _Publishing(stream, bytes(message_size), partitions, policy)
@@ -119,6 +124,11 @@ async def consume(
     """Read as fast as the servers deliver, and show the rate.
 
     Time counts until the last message. The exit code is 1 if fewer came than expected.
+
+    For example:
+
+        liftbridge-aio bench consume --expected 20000
+        liftbridge-aio bench consume --stream orders --start -5m --duration 10s
     """
     start_at = parse_start(start.removeprefix(_OFFSET))
     limit = parse_duration(duration)

@@ -31,6 +31,12 @@ async def broker(
     """Run the embedded broker until Ctrl-C or SIGTERM.
 
     Its address is written to stdout once it takes connections.
+
+    For example:
+
+        liftbridge-aio broker
+        liftbridge-aio broker --port 0 --json
+        liftbridge-aio broker --data-dir ./log --activity
     """
     with stop_signals() as stop:
         # help must not wait for it

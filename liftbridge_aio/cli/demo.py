@@ -37,6 +37,11 @@ async def demo(
 
     It publishes by key and tails all partitions while a proxy cuts every connection again and
     again, and checks that nothing is lost or repeated. The exit code is 0 only if that held.
+
+    For example:
+
+        liftbridge-aio demo
+        liftbridge-aio demo --messages 50000 --cuts 20 --json
     """
     from .console import Console  # noqa: PLC0415 (help must not wait for it)
 

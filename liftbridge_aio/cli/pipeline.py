@@ -64,6 +64,10 @@ async def totals(
 
     A client publishes to the embedded broker, Spark adds up, a subscriber follows the totals while
     it runs. The exit code is 0 only if the totals add up to what was published.
+
+    For example:
+
+        liftbridge-aio pipeline totals
     """
     _check_installed()
     seconds = parse_duration(limit)
@@ -149,6 +153,11 @@ async def archive(
     Files lie in stream=…/date=…/batch=N/ (dates in UTC). A batch that was cut off is written anew
     and replaces what there is of it, so that nothing is there twice. Ctrl-C and SIGTERM end it
     cleanly after the batch under way is given up. With --follow that is the way to end it.
+
+    For example:
+
+        liftbridge-aio pipeline archive orders --to archive
+        liftbridge-aio pipeline archive --pattern "orders.*" --to archive --follow
     """
     _check_installed()
     plan = _archive_plan(streams, pattern, to, start, max_messages, option, connection)
@@ -199,6 +208,10 @@ async def repeats(
     without are counted apart. Name together what one query writes to: rows of a task that are
     nowhere there, though later ones are, count as gaps. Streams are read from their beginning to
     their end of now; Spark is not needed.
+
+    For example:
+
+        liftbridge-aio pipeline repeats totals --json
     """
     from liftbridge_aio.spark.write_report import write_report  # noqa: PLC0415 (help must not wait)
 

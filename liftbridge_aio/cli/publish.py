@@ -59,6 +59,12 @@ async def publish(
     """Publish messages and write one line per ack.
 
     A line is the offset and the subject on which the message arrived.
+
+    For example:
+
+        liftbridge-aio publish orders "first" "second" --key ann
+        liftbridge-aio publish orders - --ack-policy all
+        liftbridge-aio publish orders "1 bread" --header type=order --json
     """
     headers = parse_headers(header)
     policy = AckPolicy[ack_policy.upper()]

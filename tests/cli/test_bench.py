@@ -118,6 +118,16 @@ def test_a_stream_that_is_not_there_is_told(run: Run, stream: str) -> None:
     assert stream in failed.err
 
 
+def test_reading_a_stream_that_is_not_there_is_a_failure_however_short_it_was_to_be(
+    run: Run, stream: str
+) -> None:
+    limits = ("--duration", "10ms", "--timeout", "300ms")
+    failed = run("bench", "consume", "--stream", stream, *limits, "--json", code=1)
+    assert failed.out == ""
+    assert stream in failed.err
+    assert len(failed.err.splitlines()) == 1
+
+
 @given(st.lists(st.integers(0, 10**12), min_size=1))
 def test_latencies_are_in_order_and_their_mean_is_the_mean(latencies: list[int]) -> None:
     figures = BenchFigures(1, 1, 1.0, latencies=latencies).as_json()

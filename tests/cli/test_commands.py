@@ -168,6 +168,7 @@ def test_a_cursor_is_stored_and_read(run: Run, stream: str) -> None:
         (("subscribe", "stream", "--start", "2026-11-21T09:00"), "time zone"),
         (("subscribe", "stream", "--timeout", "soon"), "is no duration"),
         (("streams", "list", "--servers", "host:port"), "is no address"),
+        (("streams", "list", "--servers", "a:1,ann:bread@host:1"), "write host:port only"),
         (("streams", "create", "stream", "--retention-max-age", "long"), "is no duration"),
         (("streams", "create", "bad name"), "blanks"),
         (("streams", "create", "stream", "--partitions", "0"), "partitions must be"),
@@ -182,6 +183,7 @@ def test_wrong_usage_is_said_on_stderr_with_exit_code_2(
 ) -> None:
     result = run(*words, code=2)
     assert what in result.err
+    assert "bread" not in result.err  # which may be a secret
     assert result.out == ""
 
 

@@ -193,6 +193,9 @@ sys.exit(code)
         ("streams", "list"),
         ("publish", "late-imports", "a", "--create", "--json"),
         ("demo", "--messages", "100", "--cuts", "1"),
+        ("metadata",),
+        ("groups", "list"),
+        ("tail", "__activity", "--no-follow"),
     ],
 )
 def test_nothing_is_imported_while_the_event_loop_waits(
