@@ -201,6 +201,7 @@ class MessagesInFlight:
     def take_acks(self, datas: Sequence[bytes]) -> None:
         """Settle what the acks are for."""
         unsettled = self.unsettled
+        room, count = 0, 0
         for answer in decode_ack_envelopes(datas):
             if isinstance(answer, MalformedData):
                 self._malformed += 1
@@ -212,11 +213,21 @@ class MessagesInFlight:
             elif message.several is not None:
                 self._take_one_of_several(message, message.several, answer)
             elif answer.ack_error is AckError.OK:
-                self._acked += 1
-                self.succeed(message, answer)
+                # As `succeed`, but the room of all is given back at once.
+                del unsettled[message.correlation_id]
+                room += message.size
+                count += 1
+                message.data = b""
+                if self._ids_by_reply:
+                    self._ids_by_reply.pop(message.reply, None)
+                if not message.done():
+                    message.set_result(answer)
             else:
                 self._nacked += 1
                 self.fail(message, nack_error(answer))
+        self._acked += count
+        if count:
+            self._window.leave(room, count)
 
     def _take_one_of_several(self, message: MessageInFlight, acks: StreamAcks, ack: Ack) -> None:
         refusal = None if ack.ack_error is AckError.OK else _told(nack_error(ack), message)

@@ -39,6 +39,7 @@ class NatsSession:
     def __init__(self, link: NatsLink, options: NatsPublisherOptions) -> None:
         """Make what needs an open link; nothing runs yet."""
         self._link = link
+        self._connection = link.connection
         self._loop = asyncio.get_running_loop()
         self._ack_timeout = timer_seconds(options.ack_timeout)
         self._publish_timeout = timer_seconds(options.publish_timeout)
@@ -83,7 +84,8 @@ class NatsSession:
         Raises:
             ConnectionFailed: the connection is closed for good.
         """
-        if self._link.state is LinkState.OVER:
+        connection = self._connection
+        if connection.is_closed or connection.is_draining:
             text = "the NATS connection is closed for good"
             raise ConnectionFailed(text) from self._link.last_error
 

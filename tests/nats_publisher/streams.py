@@ -20,6 +20,12 @@ from liftbridge_aio.wire.envelope import (
 BOUND: Final = 10.0
 
 
+async def taken(connection: NatsClient) -> None:
+    """Wait until the NATS server has all that was sent; the first PING overtakes some of it."""
+    for _ in range(2):
+        await connection.flush()
+
+
 @dataclass(slots=True)
 class Stream:
     """Answers as the leader of a partition does, unless it is told to be silent or to refuse."""
@@ -34,6 +40,11 @@ class Stream:
     raw: list[bytes] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _held: list[tuple[str, bytes]] = field(default_factory=list)
+
+    async def listen(self, subject: str) -> None:
+        """Begin, and wait until the NATS server knows."""
+        await self.connection.subscribe(subject, cb=self.receive)
+        await taken(self.connection)
 
     async def receive(self, message: Msg) -> None:
         self.raw.append(message.data)
@@ -72,7 +83,7 @@ class Stream:
         for inbox, ack in self._held:
             await self.connection.publish(inbox, ack)
         self._held.clear()
-        await self.connection.flush()
+        await taken(self.connection)
 
     async def have(self, count: int) -> None:
         """Wait until so many messages have come."""
@@ -93,6 +104,5 @@ class Streams:
     ) -> Stream:
         """A stream that listens; its name is that of its acks."""
         stream = Stream(self.connection, name, refuse, silent)
-        await self.connection.subscribe(subject, cb=stream.receive)
-        await self.connection.flush()
+        await stream.listen(subject)
         return stream

@@ -30,7 +30,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.model import AckError
 from liftbridge_aio.nats import NatsPublisher, NatsPublisherOptions, NobodyListens, encode_message
-from nats_publisher.streams import BOUND, Streams
+from nats_publisher.streams import BOUND, Streams, taken
 
 
 def options(**fields: Any) -> NatsPublisherOptions:
@@ -253,7 +253,7 @@ async def test_a_flush_tells_what_became_of_messages_without_acks(
         stream.refuse = AckError.ENCRYPTION
         await publisher.publish(stream_name, b"3", ack_policy=AckPolicy.NONE)
         await stream.have(2)
-        await stream.connection.flush()
+        await taken(stream.connection)
         await publisher.publish_plain(stream_name, b"so that there is something to prove")
         with pytest.raises(EncryptionFailed):
             await publisher.flush()
