@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from liftbridge_aio import InvalidRequest, MalformedData, WrongType
-from liftbridge_aio.compression import DECOMPRESSORS, Compression, Gzip, Zlib, Zstd
+from liftbridge_aio.compression import DECOMPRESSORS, Compression, Gzip, Zlib, Zstd, _zstd
 
 KINDS: list[Compression] = [Gzip(), Zlib(), Zstd(), Gzip(1), Gzip(9), Zlib(9), Zstd(-7), Zstd(19)]
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
@@ -86,9 +86,25 @@ def test_a_window_of_zstandard_is_bounded_too() -> None:
         DECOMPRESSORS["zstd"](greedy, 2**20)
 
 
-def test_what_is_larger_than_the_usual_window_comes_back_where_it_is_allowed() -> None:
-    data = random.Random(7).randbytes(2**20) * 12
-    assert Zstd(1).decompress(Zstd(1).compress(data), len(data)) == data
+def test_a_dictionary_of_lzma_is_bounded_too() -> None:
+    # Byte 16 of an .xz file is the size of the dictionary, here 4 GiB; a checksum follows.
+    greedy = bytearray(WHOLE["lzma"])
+    end = 12 + 4 * greedy[12]
+    greedy[16] = 40
+    greedy[end : end + 4] = zlib.crc32(greedy[12:end]).to_bytes(4, "little")
+    with pytest.raises(MalformedData, match=r"[Mm]emory"):
+        DECOMPRESSORS["lzma"](bytes(greedy), 2**20)
+
+
+def test_a_window_may_be_as_large_as_what_is_allowed() -> None:
+    zstd = _zstd()
+    parameter = zstd.CompressionParameter
+    data = random.Random(7).randbytes(2**20) * 9
+    options = {parameter.compression_level: 1, parameter.window_log: 24}
+    compressed = zstd.compress(data, options=options)
+    assert Zstd().decompress(compressed, len(data)) == data
+    with pytest.raises(MalformedData, match="too much memory"):
+        Zstd().decompress(compressed, 2**20)
 
 
 @each_encoding

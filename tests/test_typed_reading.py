@@ -145,7 +145,7 @@ async def test_the_source_learns_that_it_is_left_by_an_error() -> None:
 
 
 async def test_a_source_is_not_left_as_finished_while_something_of_a_list_is_left() -> None:
-    source = Source(9)
+    source = Source(12)
     async with TypedReading(source, odd_and_no_multiple_of_five) as reading:
         with pytest.raises(ValueError, match="5"):
             await anext(reading.batches(wait=0.25))
@@ -154,7 +154,7 @@ async def test_a_source_is_not_left_as_finished_while_something_of_a_list_is_lef
 
 
 async def test_closing_closes_the_source_and_drops_what_was_taken() -> None:
-    source = Source(9)
+    source = Source(12)
     reading = TypedReading(source, odd_and_no_multiple_of_five)
     with pytest.raises(ValueError, match="5"):
         await anext(reading.batches(wait=0.25))
