@@ -149,7 +149,17 @@ class EventStream:
         Raises:
             UsageError: the program is wrong.
         """
-        await _until_first(partial(self._serve, begin), gone, self._stopping.wait)
+        begun = False
+
+        async def begin_once(status: int) -> Write:
+            nonlocal begun
+            begun = True
+            return await begin(status)
+
+        await _until_first(partial(self._serve, begin_once), gone, self._stopping.wait)
+        if self._stopping.is_set() and not begun:
+            write = await begin(_OK)  # at any other status the browser would not come back
+            await write(opening(self._retry, None))
 
     async def _serve(self, begin: Begin) -> None:
         try:
@@ -164,8 +174,9 @@ class EventStream:
             await self._send(subscription, begin)
 
     async def _refuse(self, begin: Begin, error: LiftbridgeError) -> None:
-        logger.warning("no events of %s: %s", self._stream, error)
         status = _lasting(error)
+        level = logging.WARNING if status is None else logging.INFO
+        logger.log(level, "no events of %s: %s", self._stream, error)
         write = await begin(status or _OK)
         if status is None:
             await write(opening(self._retry, None))

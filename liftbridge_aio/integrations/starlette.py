@@ -13,7 +13,7 @@ will do.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final, Unpack
 
@@ -166,12 +166,14 @@ class EventStreamResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events; see `EventStream.serve`."""
-        if scope["method"] == "HEAD":
-            await self._begin(send, HTTP_200_OK)
-        else:
-            await self._events.serve(partial(self._begin, send), partial(self._until_gone, receive))
-        if self._begun and not self._gone:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        with suppress(OSError):  # by which servers of ASGI 2.4 say that the browser is gone
+            if scope["method"] == "HEAD":
+                await self._begin(send, HTTP_200_OK)
+            else:
+                gone = partial(self._until_gone, receive)
+                await self._events.serve(partial(self._begin, send), gone)
+            if self._begun and not self._gone:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
         if self.background is not None:
             await self.background()
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from starlette.applications import Starlette
 
 from faults.support import eventually, nothing_left_behind
-from integrations.event_source import EventStreamParser, browse
+from integrations.event_source import EventStreamParser, Received, browse
 from integrations.web_apps import FRAMEWORKS, Serve, serve_aiohttp
 from liftbridge_aio import Client, ClientOptions, ConnectTimeout, Message, Retry, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
@@ -201,6 +201,24 @@ async def test_a_service_that_ends_ends_its_responses_in_order(
         await page.read()
         service.begin_to_stop()
         assert [event async for event in page] == []  # the response is whole: else this raises
+
+
+@pytest.mark.usefixtures("client")
+async def test_a_browser_that_comes_when_the_service_ends_is_told_to_come_back(
+    broker: EmbeddedBroker, serve: Serve
+) -> None:
+    stalled = broker.faults.stall("Subscribe", at="handshake", times=None)
+    async with serve(broker.address, "orders") as service:
+        coming = asyncio.create_task(first_events(service.events))
+        await stalled.wait(1)
+        service.begin_to_stop()
+        assert await coming == (200, 2000, [])
+
+
+async def first_events(url: str) -> tuple[int, int | None, list[Received]]:
+    async with browse(url) as page, asyncio.timeout(5):
+        events = [event async for event in page]
+        return page.status, page.parser.reconnection_time, events
 
 
 async def test_a_service_ends_although_a_browser_takes_nothing_in(
