@@ -168,11 +168,11 @@ class History:
         """
         share = self.share_of(owner)
         assert share is not None
-        times = [
-            each.at
-            for each in self.handled
-            if (each.place, each.member) == (place, owner)
-            and each.at >= share.at
-            and int(each.value) > last
-        ]
-        return min(times, default=None)
+        first = None
+        for each in reversed(self.handled):
+            if each.member == owner:
+                if each.at < share.at:
+                    break
+                if each.place == place and int(each.value) > last:
+                    first = each.at
+        return first

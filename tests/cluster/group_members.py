@@ -21,7 +21,7 @@ from liftbridge_aio.wire import proto
 
 HERE: Final = Path(__file__).resolve().parent
 CURSORS: Final = "__cursors"
-JOIN_TIMEOUT: Final = 10.0
+JOIN_TIMEOUT: Final = 30.0
 LEAVE_TIMEOUT: Final = 10.0
 
 Tell = Callable[[dict[str, Any]], None]
@@ -288,7 +288,7 @@ async def running(members: Iterable[Member]) -> AsyncIterator[None]:
     Two that make the same group at once may both fail.
 
     Raises:
-        TimeoutError: The first had no share within 10 seconds.
+        TimeoutError: The first had no share within 30 seconds.
     """
     first, *others = members
     try:

@@ -12,7 +12,7 @@ from typing import Final
 from cluster.group_history import Place
 from liftbridge_aio import AckPolicy, Client, LiftbridgeError
 
-PAUSE: Final = 0.03
+PAUSE: Final = 0.1
 """Seconds from an ack to the next message: work for the readers, and time for everybody else."""
 
 

@@ -17,7 +17,7 @@ from liftbridge_aio import Client
 
 SURROUNDINGS: Final = 10_000_000_000
 """Nanoseconds before and after what went wrong that are told about it."""
-LOOK_INTERVAL: Final = 0.02
+LOOK_INTERVAL: Final = 0.05
 """Seconds from one look at a condition to the next."""
 
 

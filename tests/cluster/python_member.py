@@ -18,8 +18,9 @@ from typing import Any, Final
 from liftbridge_aio import Client, ClientOptions, StartAt
 
 OPTIONS: Final = ClientOptions(health_interval=1.0, health_timeout=1.0, connect_timeout=2.0)
+JOIN_TIMEOUT: Final = 30.0
 NOT_A_MEMBER: Final = -1
-LOOK_INTERVAL: Final = 0.02
+LOOK_INTERVAL: Final = 0.05
 """Seconds from one look at the member's share to the next."""
 
 
@@ -53,6 +54,7 @@ async def take_part(
             consumer_id=consumer_id,
             start=StartAt.earliest(),
             commit_interval=commit_interval,
+            timeout=JOIN_TIMEOUT,
         ) as group,
     ):
 
