@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import secrets
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Literal, Self, overload
@@ -81,7 +79,7 @@ class ConsumerGroup:
         self._loop = asyncio.get_running_loop()
         self._member = Member(
             GroupCalls(plan.group, plan.streams, connection),
-            _ids(plan.consumer_id),
+            plan.consumer_id,
             self._changed,
         )
         self._readings = GroupReading(
@@ -548,13 +546,6 @@ class ConsumerGroup:
                 text = "the partition is not assigned to this member"
                 raise NotGroupMember(text, stream=place.stream, partition=place.partition)
         return chosen
-
-
-def _ids(consumer_id: str | None) -> Iterator[str]:
-    """The id that was given, or a new one each time: servers may mix up two lives of one id."""
-    if consumer_id is not None:
-        return itertools.repeat(consumer_id)
-    return (secrets.token_hex(8) for _ in itertools.count())
 
 
 def _seen(task: asyncio.Task[None]) -> None:

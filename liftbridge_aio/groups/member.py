@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
+import secrets
 from collections.abc import Callable, Iterator
 
 from liftbridge_aio.errors import LiftbridgeError, RequestTimeout
@@ -22,12 +24,14 @@ class Member:
 
     Args:
         calls: makes the calls.
-        ids: gives the id for each time that the member joins.
+        consumer_id: the member's id; None: a new one each time that it joins.
         changed: called after each answer.
     """
 
-    def __init__(self, calls: GroupCalls, ids: Iterator[str], changed: Callable[[], None]) -> None:
-        self.core = Membership(ids, random.random)
+    def __init__(
+        self, calls: GroupCalls, consumer_id: str | None, changed: Callable[[], None]
+    ) -> None:
+        self.core = Membership(_ids(consumer_id), random.random, own=consumer_id is None)
         self._calls = calls
         self._changed = changed
         self._loop = asyncio.get_running_loop()
@@ -104,3 +108,10 @@ class Member:
     def state(self) -> GroupState:
         """How the member is."""
         return self.core.state
+
+
+def _ids(consumer_id: str | None) -> Iterator[str]:
+    """The id that was given, or a new one each time: servers may mix up two lives of one id."""
+    if consumer_id is not None:
+        return itertools.repeat(consumer_id)
+    return (secrets.token_hex(8) for _ in itertools.count())

@@ -186,9 +186,12 @@ class Membership:
     Args:
         ids: gives the id for each time that the member joins.
         chance: gives random numbers in [0, 1).
+        own: whether nobody else can have these ids, so that a member of that name is this one.
     """
 
-    def __init__(self, ids: Iterator[str], chance: Callable[[], float]) -> None:
+    def __init__(
+        self, ids: Iterator[str], chance: Callable[[], float], *, own: bool = True
+    ) -> None:
         self.state = GroupState.NEW
         self.consumer = next(ids)
         self.coordinator = ""
@@ -204,6 +207,7 @@ class Membership:
         self.consumer_timeout = 0.0
         self.coordinator_timeout = 0.0
         self._ids = ids
+        self._own = own
         self._chance = chance
         self._not_before = -math.inf
         self._deadline = math.inf
@@ -213,7 +217,9 @@ class Membership:
         self._locate = False
         self._answers = False
         self._doubted_since: float | None = None
+        self._join_asked = False
         self._join_unknown = False
+        """A join may have gone through unheard."""
         self._evict: str | None = None
 
     # What is known
@@ -267,15 +273,18 @@ class Membership:
         if self.state is GroupState.NEW:
             self._move(GroupState.LEFT)
             return
-        # Also where it is not known to be in: a join may have gone through unheard.
+        out = self.state in _OUT and not self._join_asked
         self._move(GroupState.LEAVING)
         self._not_before, self._deadline = now, deadline
-        self.assignment = frozenset()
+        self.assignment, self.assigned_epoch = frozenset(), None
+        if out and not self._join_unknown and self._evict is None:
+            # A member of this name is somebody else.
+            self._move(GroupState.LEFT)
 
     # Steps
 
     def next_step(self, now: float) -> Step:
-        """Say what to do now. Making a call changes nothing; its answer does."""
+        """Say what to do now; a call is to be made, and its answer told to `take`."""
         if self.state in OVER or self.state is GroupState.NEW:
             return Rest(math.inf)
         if self._is_silent(now):
@@ -291,7 +300,10 @@ class Membership:
         if self.state is GroupState.LEAVING:
             return Leave(self._evict or self.consumer)
         if self.state in _OUT:
-            return Join(self.consumer) if self._evict is None else Leave(self._evict)
+            if self._evict is not None:
+                return Leave(self._evict)
+            self._join_asked = True
+            return Join(self.consumer)
         if self._locate:
             return Locate(self.coordinator, self._answers)
         return Fetch(self.consumer, self.coordinator, self.epoch)
@@ -322,6 +334,8 @@ class Membership:
         """
         if self.state in OVER:
             return
+        if isinstance(call, Join):
+            self._join_asked = False
         match call, answer:
             case Join(), Joined():
                 self._joined(began, now, answer)
@@ -329,25 +343,28 @@ class Membership:
                 self._not_joined(now, answer)
             case Leave(), _:
                 self._taken_out(now, answer)
-            case Fetch(), Fetched() if self.state in _IN:
+            case _ if self.state in _IN:
+                self._take_as_member(call, began, now, answer)
+
+    def _take_as_member(self, call: Call, began: float, now: float, answer: Answer) -> None:
+        match call, answer:
+            case Fetch(), Fetched():
                 self._fetched(began, now, answer)
-            case Fetch(), Refused() if self.state in _IN:
+            case Fetch(), Refused():
                 self._not_fetched(now, call, answer)
-            case Locate(), Located() if self.state in _IN:
+            case Locate(), Located():
                 self._located(now, answer)
-            case Locate(), Refused() if self.state in _IN:
+            case Locate(), Refused():
                 self._not_located(now, answer)
-            case Report(), _ if self.state in _IN:
+            case Report(), _:
                 self._reported(now, call, answer)
-            case _:
-                pass
 
     def _joined(self, began: float, now: float, answer: Joined) -> None:
         self.coordinator, self.epoch = answer.coordinator, answer.epoch
         self.consumer_timeout = answer.consumer_timeout
         self.coordinator_timeout = answer.coordinator_timeout
         self.confirmed_at = began
-        self._join_unknown = True  # until it has left
+        self._join_unknown = False
         if self.state is GroupState.LEAVING:
             return
         self._move(GroupState.SYNCING)
@@ -360,13 +377,14 @@ class Membership:
     def _not_joined(self, now: float, answer: Refused) -> None:
         self._failures += 1
         if self.state is GroupState.LEAVING:
-            self._join_unknown = self._join_unknown or answer.unknown
+            if not (self._join_unknown or answer.unknown):
+                self._move(GroupState.LEFT)
             return
         again = self._pause()
         match answer.why:
-            case GroupRefusal.ALREADY_MEMBER if self._join_unknown:
-                # This member itself, by a try whose answer was lost or before it was expelled. Only
-                # a join tells the timeouts, so it has to be made anew.
+            case GroupRefusal.ALREADY_MEMBER if self._own:
+                # By a try whose answer was lost. Only a join tells the timeouts, so it has to be
+                # made anew.
                 self._evict = self.consumer
             case GroupRefusal.ALREADY_MEMBER:
                 if now >= self._deadline:
@@ -482,7 +500,7 @@ class Membership:
         self.assignment, self.assigned_epoch = frozenset(), None
         self.confirmed_at = -math.inf
         # If it is a member after all, nobody else is to wait until that one is expelled.
-        self._evict = None if certain else self.consumer
+        self._evict = self.consumer if self._own and not certain else None
         self._join_unknown = False
         self.consumer = next(self._ids)
         self._deadline = math.inf
