@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import example, given
@@ -84,6 +85,15 @@ def test_a_window_of_zstandard_is_bounded_too() -> None:
     greedy = bytes.fromhex("28b52ffd") + bytes([0b0000_0000, 21 << 3]) + bytes(16)
     with pytest.raises(MalformedData, match=r"too much memory"):
         DECOMPRESSORS["zstd"](greedy, 2**20)
+
+
+def test_zstandard_says_how_long_a_value_is_and_is_shared_by_threads() -> None:
+    values = [bytes([number % 256]) * (number * 97) for number in range(400)]
+    with ThreadPoolExecutor(4) as threads:
+        compressed = list(threads.map(Zstd().compress, values))
+    for value, data in zip(values, compressed, strict=True):
+        assert _zstd().get_frame_info(data).decompressed_size == len(value)
+        assert Zstd().decompress(data, len(value)) == value
 
 
 def test_a_dictionary_of_lzma_is_bounded_too() -> None:
