@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,10 @@ from contract.raw import BOUND, eventually
 from liftbridge_aio import (
     ALL_PARTITIONS,
     Client,
+    ClientOptions,
+    ConcurrentRead,
     EndReason,
+    Hook,
     InvalidRequest,
     MergedSubscription,
     Message,
@@ -23,7 +29,9 @@ from liftbridge_aio import (
     StartAt,
     StreamDeleted,
     StreamNotFound,
+    UsageError,
 )
+from servers.node import Server
 
 PARTITIONS = 4
 COUNT = 40
@@ -70,3 +78,294 @@ async def test_all_partitions_are_read_each_in_order(client: Client, numbers: st
     assert subscription.end_reasons == dict.fromkeys(range(PARTITIONS), EndReason.STOP_REACHED)
     assert subscription.statistics().delivered == COUNT
     assert client.statistics().subscriptions == 0
+
+
+async def test_only_the_partitions_that_are_named_are_read(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, [2, 1], EARLIEST, LATEST) as subscription:
+        assert subscription.partitions == (2, 1)
+        assert offsets(await rest(subscription)) == {n: EVERYTHING[n] for n in (1, 2)}
+
+
+async def test_each_partition_may_have_a_start_of_its_own(client: Client, numbers: str) -> None:
+    starts = {0: StartAt.offset(7), 1: EARLIEST, 2: StartAt.latest(), 3: StartAt.offset(9)}
+    async with client.subscribe(numbers, ALL_PARTITIONS, starts, LATEST) as subscription:
+        assert subscription.positions == {0: 7, 1: subscription.positions[1], 2: 9, 3: 9}
+        found = offsets(await rest(subscription))
+    assert found == {0: [7, 8, 9], 1: EVERYTHING[1], 2: [9], 3: [9]}
+
+
+async def test_starts_are_fixed_on_entering(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, ALL_PARTITIONS) as subscription:
+        assert subscription.positions == dict.fromkeys(range(PARTITIONS), PER_PARTITION)
+        await client.publish_many(numbers, [Record(b"new", partition=n) for n in range(PARTITIONS)])
+        messages = await take(subscription, PARTITIONS)
+    assert offsets(messages) == {n: [PER_PARTITION] for n in range(PARTITIONS)}
+
+
+@pytest.mark.parametrize("raw", [False, True])
+async def test_lists_hold_messages_of_all_partitions(
+    client: Client, numbers: str, raw: bool
+) -> None:
+    messages: list[Message] = []
+    async with (
+        asyncio.timeout(BOUND),
+        client.subscribe(numbers, ALL_PARTITIONS, EARLIEST, LATEST) as subscription,
+    ):
+        async for batch in subscription.batches(max=7, wait=0.1, raw=raw):
+            assert 0 < len(batch) <= 7
+            messages += [one.decode() if isinstance(one, RawMessage) else one for one in batch]
+    assert offsets(messages) == EVERYTHING
+
+
+async def test_reading_one_by_one_and_in_lists_may_take_turns(client: Client, numbers: str) -> None:
+    messages: list[Message] = []
+    async with (
+        asyncio.timeout(BOUND),
+        client.subscribe(numbers, ALL_PARTITIONS, EARLIEST, LATEST) as subscription,
+    ):
+        while len(messages) < COUNT:
+            messages.append(await anext(subscription))
+            async for batch in subscription.batches(3):
+                messages += batch
+                break
+    assert offsets(messages) == EVERYTHING
+
+
+async def test_a_missing_stream_or_partition_is_told_on_entering(
+    client: Client, numbers: str
+) -> None:
+    with pytest.raises(PartitionNotFound) as caught:
+        async with client.subscribe(numbers, [0, 9]):
+            pass
+    assert (caught.value.stream, caught.value.partition) == (numbers, 9)
+    assert client.statistics().subscriptions == 0
+
+
+async def test_a_missing_stream_is_told_on_entering(server: Server) -> None:
+    async with Client(server.address, options=ClientOptions(not_found_timeout=0.1)) as client:
+        with pytest.raises(StreamNotFound) as caught:
+            async with client.subscribe("no-such-stream", ALL_PARTITIONS):
+                pass
+    assert caught.value.stream == "no-such-stream"
+
+
+@pytest.mark.parametrize(
+    ("partition", "start"),
+    [
+        pytest.param([], EARLIEST, id="none"),
+        pytest.param([1, 1], EARLIEST, id="twice"),
+        pytest.param([-1], EARLIEST, id="negative"),
+        pytest.param("01", EARLIEST, id="text"),
+        pytest.param(None, EARLIEST, id="nothing"),
+        pytest.param([0, 1], {0: EARLIEST}, id="no start for one"),
+        pytest.param([0], {0: 5}, id="no start"),
+        pytest.param(ALL_PARTITIONS, {}, id="no start at all"),
+        pytest.param(0, {0: EARLIEST}, id="starts for one"),
+    ],
+)
+async def test_partitions_and_starts_that_make_no_sense_are_refused(
+    client: Client, partition: Any, start: Any
+) -> None:
+    with pytest.raises(InvalidRequest):
+        client.subscribe("stream", partition, start)
+
+
+async def test_one_partition_that_breaks_leaves_the_others(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST) as subscription:
+        assert offsets(await take(subscription, COUNT)) == EVERYTHING
+        await client.pause_stream(numbers, [1])
+        with pytest.raises(PartitionPaused) as caught:
+            await take(subscription, 1)
+        assert (caught.value.stream, caught.value.partition) == (numbers, 1)
+        assert subscription.errors == {1: caught.value}
+        await client.publish(numbers, b"on", partition=3)
+        assert [message.value for message in await take(subscription, 1)] == [b"on"]
+        # And the broken one is taken up again where it was.
+        await client.publish(numbers, b"again", partition=1)
+        await subscription.seek({1: PER_PARTITION})
+        assert [message.value for message in await take(subscription, 1)] == [b"again"]
+        assert subscription.errors == {}
+
+
+async def test_the_end_of_all_partitions_is_the_end(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST) as subscription:
+        await client.set_stream_readonly(numbers, [0, 1, 2])
+        await take(subscription, COUNT)
+        reading = asyncio.create_task(rest(subscription))
+
+        async def most_have_ended() -> bool:
+            return len(subscription.end_reasons) == PARTITIONS - 1
+
+        await eventually(most_have_ended)
+        assert not reading.done()
+        await client.set_stream_readonly(numbers, [3])
+        assert await reading == []
+    assert subscription.end_reasons == dict.fromkeys(range(PARTITIONS), EndReason.READONLY)
+
+
+async def test_a_stream_that_is_deleted_is_told_for_each_partition(
+    client: Client, numbers: str
+) -> None:
+    async with client.subscribe(numbers, [0, 1], EARLIEST) as subscription:
+        await take(subscription, 2 * PER_PARTITION)
+        await client.delete_stream(numbers)
+        for _ in range(2):
+            with pytest.raises(StreamDeleted):
+                await take(subscription, 1)
+        assert await rest(subscription) == []
+    assert sorted(subscription.errors) == [0, 1]
+
+
+# Elsewhere, and later
+
+
+async def test_a_seek_moves_the_partitions_that_it_names(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST) as subscription:
+        assert offsets(await take(subscription, COUNT)) == EVERYTHING
+        reading = asyncio.create_task(take(subscription, 3))
+        await asyncio.sleep(0)
+        await subscription.seek({0: 8, 2: StartAt.latest()})
+        assert offsets(await reading) == {0: [8, 9], 2: [9]}
+        await subscription.seek(StartAt.earliest())
+        assert offsets(await take(subscription, COUNT)) == EVERYTHING
+        assert subscription.positions == dict.fromkeys(range(PARTITIONS), PER_PARTITION)
+        assert subscription.statistics().delivered == 2 * COUNT + 3
+        with pytest.raises(InvalidRequest):
+            await subscription.seek({7: 0})
+    with pytest.raises(UsageError):
+        await subscription.seek(0)
+
+
+async def test_paused_partitions_hand_nothing_out(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST, LATEST) as subscription:
+        subscription.pause([0, 3])
+        assert subscription.paused == {0, 3}
+        found = offsets(await take(subscription, 2 * PER_PARTITION))
+        assert found == {n: EVERYTHING[n] for n in (1, 2)}
+        reading = asyncio.create_task(rest(subscription))
+        await asyncio.sleep(0)
+        subscription.resume([3])
+        subscription.pause()
+        subscription.resume()
+        assert offsets(await reading) == {n: EVERYTHING[n] for n in (0, 3)}
+
+
+async def test_a_paused_partition_stays_paused_over_a_seek(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, [0, 1], EARLIEST) as subscription:
+        subscription.pause([0])
+        await subscription.seek({0: 5, 1: 9})
+        assert offsets(await take(subscription, 1)) == {1: [9]}
+        await client.publish(numbers, b"new", partition=1)
+        assert offsets(await take(subscription, 1)) == {1: [10]}
+        subscription.resume([0])
+        assert offsets(await take(subscription, 5)) == {0: [5, 6, 7, 8, 9]}
+
+
+async def test_the_lag_of_each_partition_is_known(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, ALL_PARTITIONS, StartAt.offset(4)) as subscription:
+        await take(subscription, 6 * PARTITIONS)
+        assert await subscription.lag() == dict.fromkeys(range(PARTITIONS), 0)
+        await client.publish(numbers, b"new", partition=2)
+        await take(subscription, 1)
+        await subscription.seek({2: 8})
+        assert await subscription.lag() == {0: 0, 1: 0, 2: 3, 3: 0}
+
+
+# The end
+
+
+async def test_leaving_ends_it_whatever_is_unread(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST) as subscription:
+        await take(subscription, 5)
+    assert client.statistics().subscriptions == 0
+    assert await rest(subscription) == []
+    async with asyncio.timeout(BOUND):
+        await asyncio.gather(subscription.aclose(), subscription.aclose())
+
+
+async def test_closing_wakes_the_one_who_reads(client: Client, numbers: str) -> None:
+    subscription = client.subscribe(numbers, ALL_PARTITIONS)
+    reading = asyncio.create_task(rest(subscription))
+
+    async def all_are_read() -> bool:
+        return client.statistics().subscriptions == PARTITIONS
+
+    await eventually(all_are_read)
+    await subscription.aclose()
+    assert await reading == []
+
+
+async def test_cancelling_loses_no_message(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, ALL_PARTITIONS) as subscription:
+        messages = []
+        for number in range(PARTITIONS):
+            waiting = asyncio.create_task(anext(subscription))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            if not waiting.cancelled():
+                messages.append(waiting.result())
+            await client.publish(numbers, b"%d" % number, partition=number)
+        messages += await take(subscription, PARTITIONS - len(messages))
+    assert offsets(messages) == {n: [PER_PARTITION] for n in range(PARTITIONS)}
+
+
+async def test_two_cannot_wait_at_once(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, ALL_PARTITIONS) as subscription:
+        waiting = asyncio.create_task(anext(subscription))
+        await asyncio.sleep(0)
+        with pytest.raises(ConcurrentRead):
+            await anext(subscription)
+        waiting.cancel()
+
+
+async def test_a_bare_loop_left_by_break_ends_it(client: Client, numbers: str) -> None:
+    async for _ in client.subscribe(numbers, ALL_PARTITIONS, EARLIEST):
+        assert client.statistics().subscriptions == PARTITIONS
+        break
+
+    async def none_is_read() -> bool:
+        return client.statistics().subscriptions == 0
+
+    gc.disable()  # dropping it is enough; nobody has to look for cycles
+    try:
+        await eventually(none_is_read)
+    finally:
+        gc.enable()
+
+
+async def test_one_that_is_entered_and_dropped_warns(client: Client, numbers: str) -> None:
+    subscription = client.subscribe(numbers, ALL_PARTITIONS, EARLIEST)
+    await subscription.__aenter__()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del subscription
+        gc.collect()
+    assert [one.category for one in caught] == [ResourceWarning]
+    assert "never left" in str(caught[0].message)
+
+
+async def test_one_whose_client_is_closed_ends(server: Server, numbers: str) -> None:
+    async with Client(server.address) as other:
+        subscription = other.subscribe(numbers, ALL_PARTITIONS)
+        reading = asyncio.create_task(rest(subscription))
+
+        async def all_are_read() -> bool:
+            return other.statistics().subscriptions == PARTITIONS
+
+        await eventually(all_are_read)
+    async with asyncio.timeout(BOUND):
+        assert await reading == []
+
+
+async def test_the_hook_is_told_of_each_message(server: Server, numbers: str) -> None:
+    seen: list[Message] = []
+
+    class Counting(Hook):
+        def delivered(self, message: Message) -> None:
+            seen.append(message)
+
+    async with Client(server.address, options=ClientOptions(hook=Counting())) as other:
+        read = await rest(other.subscribe(numbers, ALL_PARTITIONS, EARLIEST, LATEST))
+    assert seen == read
+    assert len(read) == COUNT
