@@ -76,6 +76,11 @@ class Subscription(SubscriptionLife):
         return self._feed.reason
 
     @property
+    def connected(self) -> bool:
+        """Whether a server serves it now; False before the first has, and during each break."""
+        return self._reading.address is not None
+
+    @property
     def last_offset(self) -> int | None:
         """The last offset that came from the server, read or not; None before the first."""
         return self._intake.last_offset

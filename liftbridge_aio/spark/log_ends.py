@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from liftbridge_aio.client import Client
-from liftbridge_aio.errors import NotFound
+from liftbridge_aio.errors import NotFound, SubscriptionLost
 from liftbridge_aio.model import Message, StartAt, StopAt
 from liftbridge_aio.options import timer_seconds
 
@@ -32,6 +32,9 @@ answers before it remembers its streams: v1.9.0 knows none for about two seconds
 _SILENCE: Final = 3.0
 """Seconds without a message after which a log that should have one counts as emptied: servers do
 not say so, and send the first message of any other within milliseconds."""
+_LOOKS: Final = 10
+"""How often silence is waited for. Servers that clean their logs cut readers off, and while a
+reader is being resumed silence says nothing."""
 _SAMPLE: Final = 64
 """Messages of a partition that are looked at for their size."""
 _SAMPLED: Final = 16
@@ -246,17 +249,28 @@ async def first_messages(
     bounds = StartAt.offset(start), StopAt.offset(end - 1)
     async with client.subscribe(*place, *bounds, resume=True) as reading:
         batches = reading.batches(most)
-        silence = asyncio.timeout(_SILENCE)
-        try:
-            async with silence:
-                while len(found) < most:
-                    found += await anext(batches)
-        except StopAsyncIteration:
-            pass
-        except TimeoutError:
-            if not silence.expired():
-                raise
-            await log_states(client, [place])  # raises where the silence is the leader's
+        breaks = 0
+        for _ in range(_LOOKS):
+            silence = asyncio.timeout(_SILENCE)
+            try:
+                async with silence:
+                    while len(found) < most:
+                        found += await anext(batches)
+                break
+            except StopAsyncIteration:
+                break
+            except TimeoutError:
+                if not silence.expired():
+                    raise
+            before, breaks = breaks, reading.statistics().resubscriptions
+            if reading.connected and breaks == before:
+                await log_states(client, [place])  # raises where the silence is the leader's
+                break
+        else:
+            text = f"readers were cut off for {_LOOKS * _SILENCE:g} s"
+            raise SubscriptionLost(
+                text, stream=place.stream, partition=place.partition, offset=start
+            )
     return found[:most]
 
 

@@ -6,7 +6,9 @@ import re
 
 import pytest
 
-from liftbridge_aio import Client, StreamOptions
+from liftbridge_aio import Backoff, Client, ClientOptions, StreamOptions, SubscriptionLost
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.spark import log_ends
 from liftbridge_aio.spark.errors import StreamMissing
 from liftbridge_aio.spark.log_ends import (
     average_bytes,
@@ -158,3 +160,36 @@ def test_a_log_that_was_emptied_counts_as_empty_and_is_told(
 
     assert log.run(look) == {place: 3}
     assert f"{stream_name}/0 gives none of its offsets below 3" in caplog.text
+
+
+async def test_a_log_that_cuts_its_readers_off_does_not_count_as_empty(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(log_ends, "_SILENCE", 0.4)
+    how = ClientOptions(backoff=Backoff(initial=0.4, maximum=0.4))
+    async with EmbeddedBroker() as broker, Client(broker.address, options=how) as client:
+        await client.create_stream("s")
+        await client.publish_many("s", [b""] * 3)
+        cut = broker.faults.fail(
+            "Subscribe",
+            code="INTERNAL",
+            text="segment has been closed",
+            at="reply",
+            times=8,
+        )
+        assert await oldest_offsets(client, {StreamPartition("s", 0): 3}) == {("s", 0): 0}
+        assert cut.applied == 8
+        assert not caplog.records
+
+
+async def test_a_log_that_cuts_its_readers_off_for_too_long_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_ends, "_SILENCE", 0.4)
+    monkeypatch.setattr(log_ends, "_LOOKS", 3)
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("s")
+        await client.publish_many("s", [b""] * 3)
+        broker.faults.fail("Subscribe", code="INTERNAL", at="reply", times=None)
+        with pytest.raises(SubscriptionLost, match="cut off"):
+            await oldest_offsets(client, {StreamPartition("s", 0): 3})
