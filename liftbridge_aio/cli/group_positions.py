@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from liftbridge_aio.client import Client
-from liftbridge_aio.errors import PartitionPaused
+from liftbridge_aio.errors import PartitionPaused, RequestTimeout
 from liftbridge_aio.model import Metadata, StartAt, StartPosition, StopAt
+from liftbridge_aio.options import timer_seconds
 
 from .internal_streams import GROUP_PREFIX, CursorName
 from .partition_states import AT_ONCE, PartitionState, fetch_states
@@ -93,6 +94,7 @@ async def find_position(client: Client, stream: str, partition: int, start: Star
 
     Raises:
         PartitionPaused: it is, and its offsets have to be known.
+        RequestTimeout: no message came in time, as where retention has emptied the log.
         LiftbridgeError: the partition cannot be read.
     """
     if start.position is StartPosition.OFFSET:
@@ -103,7 +105,18 @@ async def find_position(client: Client, stream: str, partition: int, start: Star
     newest = info.high_watermark
     if start.position is StartPosition.NEW_ONLY:
         return newest
-    async with client.subscribe(stream, partition, start, StopAt.latest()) as messages:
-        async for message in messages:
-            return message.offset - 1
+    limit = timer_seconds(client.options.call_timeout)
+    try:
+        async with (
+            asyncio.timeout(limit) as patience,
+            client.subscribe(stream, partition, start, StopAt.latest()) as messages,
+        ):
+            async for message in messages:
+                return message.offset - 1
+    except TimeoutError:
+        if not patience.expired():
+            raise
+        # A log that retention has emptied never ends, and never begins.
+        text = f"no message came within {limit:g} s"
+        raise RequestTimeout(text, stream=stream, partition=partition) from None
     return newest

@@ -207,7 +207,7 @@ def test_a_reset_is_refused_as_a_whole(run_on_each: Run, join: Join, two: str, g
     assert positions(run_on_each, group) == {0: 4, 1: 1}
     paused = run_on_each("partitions", "pause", two, "1")
     assert paused.out == ""
-    assert "paused" in run_on_each("groups", "reset", group, "--to", "latest", code=1).err
+    assert "paused" in run_on_each("groups", "reset", group, "--to", "new", code=1).err
     assert positions(run_on_each, group) == {0: 4, 1: 1}
 
 

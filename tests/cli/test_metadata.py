@@ -9,6 +9,7 @@ from anyio.from_thread import BlockingPortal
 
 from cli.conftest import Run
 from liftbridge_aio.broker import EmbeddedCluster
+from liftbridge_aio.cli.connection import Connection
 
 
 def test_the_cluster_is_shown_with_what_each_broker_leads(
@@ -67,6 +68,27 @@ def test_a_broker_that_does_not_answer_is_told_of(
 
     unasked = run("metadata", "--no-ping", "--json", servers=cluster.addresses[0]).json["brokers"]
     assert not any("answers" in broker for broker in unasked)
+
+
+def test_a_broker_that_is_asked_alone_is_the_only_one_asked() -> None:
+    client = Connection(servers="a:1,b:2").client(only="c:3")
+    assert "c:3" in repr(client)
+    assert "a:1" not in repr(client)
+    assert client.options.address_map is not None
+    assert client.options.address_map("d:4") == "c:3"
+
+
+def test_the_end_of_a_paused_partition_is_asked_of_its_leader(
+    run: Run, cluster: EmbeddedCluster
+) -> None:
+    for stream in ("a", "b"):
+        run("streams", "create", stream, servers=cluster.addresses[0])
+        run("publish", stream, "1", "2", "3", servers=cluster.addresses[0])
+        run("streams", "pause", stream, servers=cluster.addresses[0])
+        for address in cluster.addresses:
+            tail = ("tail", stream, "--from", "last:1", "--no-follow", "--resume", "--json")
+            assert [one["value"] for one in run(*tail, servers=address).objects] == ["3"]
+            run("streams", "pause", stream, servers=address)
 
 
 def test_a_partition_whose_leader_is_gone_hides_no_other(
