@@ -16,12 +16,12 @@ from servers.cluster import ClusterNotHealthy
 from servers.nats import NatsDidNotStart
 from servers.node import ServerDidNotStart
 
-from . import codec, goals, memory
+from . import codec, goals, memory, over_nats
 from .cases import Case, Kind, cases_of
 from .chart import draw
 from .clients import USUAL, UnknownClient, commands
 from .codec import CodecProgramFailed
-from .document import document
+from .document import case_as_json, document
 from .flags import NAMES, Flags, parse_flags
 from .import_time import ImportFailed, measure_imports
 from .memory import MemoryProgramFailed
@@ -120,6 +120,7 @@ class _Results:
             "memory": self.memory,
             "codec": self.codec,
             "import": self.imports,
+            "nats": self.over_nats,
         }
 
     def side_by_side(self, cases: Sequence[Case]) -> None:
@@ -162,6 +163,15 @@ class _Results:
             for name, spread in times.items()
         ]
         self.terminal.show_table("import", ("what", "ms of processor time"), rows)
+
+    def over_nats(self) -> None:
+        found = []
+        for summary in over_nats.measure_over_nats(
+            self.flags.server, self.flags.choice, self.flags.rounds, self.terminal.tell
+        ):
+            found.append(case_as_json(summary))
+            self.terminal.show_table(summary.case.title, over_nats.COLUMNS, over_nats.rows(summary))
+        self.figures["nats"] = found
 
     def _clients(self) -> dict[str, Command]:
         if not self._commands:

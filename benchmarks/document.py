@@ -34,12 +34,14 @@ def document(
         "versions": versions,
         "rounds": rounds,
         "reference": REFERENCE,
-        "cases": [
-            {**case.case.as_json(), "clients": [_client(each) for each in case.clients]}
-            for case in cases
-        ],
+        "cases": [case_as_json(case) for case in cases],
         **(figures or {}),
     }
+
+
+def case_as_json(summary: CaseSummary) -> dict[str, Any]:
+    """A case with all its clients."""
+    return {**summary.case.as_json(), "clients": [_client(each) for each in summary.clients]}
 
 
 def _client(summary: ClientSummary) -> dict[str, Any]:
