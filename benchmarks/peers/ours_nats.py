@@ -1,7 +1,7 @@
 """Our publisher over NATS as a program to be measured: publish, and nothing else.
 
-Beside the flags that all programs have: `--nats URL`, and `--no-reply-subject`, which sends messages
-without the reply subject by which NATS says that nobody listens.
+Beside the flags that all programs have: `--nats URL`, and `--no-reply-subject`, which leaves out
+the reply subject by which NATS says that nobody listens.
 """
 
 from __future__ import annotations

@@ -1,0 +1,63 @@
+"""What the guide to publishing over NATS says is true: its code runs, its tables are complete."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from docs.markdown import Block, blocks, names, table
+from liftbridge_aio import Client, errors
+from liftbridge_aio import nats as room
+from liftbridge_aio.nats import NatsPublisherOptions
+from servers.node import LiftbridgeNode
+
+GUIDE: Final = Path(inspect.getfile(room)).with_name("README.md")
+PYTHON: Final = blocks(GUIDE, "python")
+
+
+async def run(block: Block, **given: object) -> None:
+    above = "\n" * (block.line - 2) + "async def example(nats_url, servers):\n"
+    code = compile(above + textwrap.indent(block.code, "    "), str(GUIDE), "exec")
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)  # noqa: S102
+    await namespace["example"](**given)
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+async def test_its_code_runs(real_server: LiftbridgeNode, block: Block) -> None:
+    assert block.setup == "nats"
+    async with Client(real_server.address) as client:
+        await client.create_stream("orders")
+        await client.create_stream("sales", partitions=3)
+        for name in ("billing", "audit"):
+            await client.create_stream(name, subject="shop.orders")
+        try:
+            await run(block, nats_url=real_server.nats_url, servers=real_server.address)
+        finally:
+            for name in ("orders", "sales", "billing", "audit"):
+                await client.delete_stream(name)
+
+
+def test_every_option_is_in_its_table_with_its_default() -> None:
+    told = [name for row in table(GUIDE, "`NatsPublisherOptions`") for name in names(row[0])]
+    assert told == [field.name for field in fields(NatsPublisherOptions)]
+    defaults = NatsPublisherOptions()
+    assert (defaults.connect_timeout, defaults.publish_timeout) == (5, 30)
+    assert (defaults.max_in_flight, defaults.max_in_flight_bytes) == (16_384, 64 * 2**20)
+
+
+def test_every_error_that_is_named_exists() -> None:
+    told = [name for row in table(GUIDE, "Error") for name in names(row[0])]
+    assert told
+    assert [name for name in told if not hasattr(errors, name) and not hasattr(room, name)] == []
+
+
+def test_every_public_name_is_told() -> None:
+    text = GUIDE.read_text()
+    untold = {"NatsPublisherStatistics", "is_envelope"}
+    assert [name for name in room.__all__ if name not in text and name not in untold] == []
