@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from liftbridge_aio.errors import LiftbridgeError
-from liftbridge_aio.model import BrokerInfo, Metadata
+from liftbridge_aio.model import BrokerInfo, Metadata, PartitionInfo
 
 from .connection import DEFAULT_CONNECTION, AsJson, Connection
 from .output import say, write_json, write_table
@@ -24,6 +25,9 @@ class _Broker:
     id: str
     info: BrokerInfo | None
     """None where partitions name it but the servers do not list it: they have not met it lately."""
+    leads: int
+    keeps: int
+    """Partitions; counted, because what servers say of the others is minutes old."""
     milliseconds: float | None = None
     error: str | None = None
 
@@ -34,20 +38,17 @@ class _Broker:
             "address": None if info is None else info.address,
             "host": None if info is None else info.host,
             "port": None if info is None else info.port,
-            "leader_count": None if info is None else info.leader_count,
-            "partition_count": None if info is None else info.partition_count,
+            "leader_count": self.leads,
+            "partition_count": self.keeps,
         }
         if asked:
             fields |= {"answers": self.error is None, "ping_milliseconds": self.milliseconds}
         return fields if self.error is None else fields | {"error": self.error}
 
     def row(self, *, asked: bool) -> tuple[object, ...]:
-        info = self.info
-        known = ("?", "?", "?")
-        if info is not None:
-            known = (info.address, str(info.leader_count), str(info.partition_count))
+        address = "?" if self.info is None else self.info.address
         took = "no answer" if self.milliseconds is None else f"{self.milliseconds:.1f} ms"
-        return (self.id, *known, *((took,) if asked else ()))
+        return (self.id, address, self.leads, self.keeps, *((took,) if asked else ()))
 
 
 @in_event_loop(*CLIENT, *TABLES)
@@ -70,7 +71,7 @@ async def metadata(
     """
     async with connection.client() as client:
         known = await client.fetch_metadata()
-    brokers = [_Broker(broker, known.brokers.get(broker)) for broker in _names(known)]
+    brokers = _brokers(known)
     if ping:
         brokers = await asyncio.gather(*(_ask(connection, broker) for broker in brokers))
     if as_json:
@@ -84,14 +85,12 @@ async def metadata(
     return 1 if errors else 0
 
 
-def _names(known: Metadata) -> list[str]:
-    named = {
-        name
-        for stream in known.streams.values()
-        for partition in stream.partitions.values()
-        for name in (*partition.replicas, *filter(None, [partition.leader]))
-    }
-    return sorted(named.union(known.brokers))
+def _brokers(known: Metadata) -> list[_Broker]:
+    partitions = _partitions(known)
+    leads = Counter(partition.leader for partition in partitions if partition.leader)
+    keeps = Counter(replica for partition in partitions for replica in partition.replicas)
+    names = sorted({*known.brokers, *leads, *keeps})
+    return [_Broker(name, known.brokers.get(name), leads[name], keeps[name]) for name in names]
 
 
 async def _ask(connection: Connection, broker: _Broker) -> _Broker:
@@ -106,10 +105,14 @@ async def _ask(connection: Connection, broker: _Broker) -> _Broker:
         return replace(broker, error=" ".join(f"{broker.id}: {failure}".split()))
 
 
-def _summary(known: Metadata) -> str:
-    partitions = [
+def _partitions(known: Metadata) -> list[PartitionInfo]:
+    return [
         partition for stream in known.streams.values() for partition in stream.partitions.values()
     ]
+
+
+def _summary(known: Metadata) -> str:
+    partitions = _partitions(known)
     leaderless = sum(not partition.leader for partition in partitions)
     behind = sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
     return (
