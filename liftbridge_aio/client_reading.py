@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, overload
 
-from .arguments import INT32_MAX, INT64_MAX, about, check_text, check_whole_number
+from .arguments import INT32_MAX, INT64_MAX, about, check_text, check_type, check_whole_number
 from .client_face import ClientFace
 from .errors import InvalidRequest, LiftbridgeError, RequestTimeout
 from .merged_plan import MergedPlan, kind_of_partitions
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .subscription import Subscription
 
 _NEW_ONLY: Final = StartAt.new_only()
+_EARLIEST: Final = StartAt.earliest()
+_LATEST: Final = StopAt.latest()
 
 
 class ClientReading(ClientFace):
@@ -158,6 +160,120 @@ class ClientReading(ClientFace):
             return parts.subscription(plan, close_timeout, durable)
         merged = MergedPlan(plan, partition, start)
         return parts.merged_subscription(merged, close_timeout, durable)
+
+    @overload
+    def read(
+        self,
+        stream: str,
+        start: StartAt = ...,
+        stop: StopAt = ...,
+        partition: int = ...,
+        *,
+        resume: bool = ...,
+        timeout: Duration | None = ...,
+    ) -> Subscription: ...
+
+    @overload
+    def read(
+        self,
+        stream: str,
+        start: StartAt | Mapping[int, StartAt] = ...,
+        stop: StopAt = ...,
+        *,
+        partition: AllPartitions | Collection[int],
+        resume: bool = ...,
+        timeout: Duration | None = ...,
+    ) -> MergedSubscription: ...
+
+    @overload
+    def read(
+        self,
+        stream: str,
+        start: StartAt = ...,
+        stop: StopAt = ...,
+        partition: int | AllPartitions | Collection[int] = ...,
+        *,
+        resume: bool = ...,
+        timeout: Duration | None = ...,
+    ) -> Subscription | MergedSubscription: ...
+
+    def read(
+        self,
+        stream: str,
+        start: StartAt | Mapping[int, StartAt] = _EARLIEST,
+        stop: StopAt = _LATEST,
+        partition: int | AllPartitions | Collection[int] = 0,
+        *,
+        resume: bool = False,
+        timeout: Duration | None = None,
+    ) -> Subscription | MergedSubscription:
+        """Read what is stored, and end: by default all of it, as it is when the reading starts.
+
+        Iterate over what this returns. A stream that never held a message gives none. One whose
+        messages were all taken by retention does not end by itself on servers up to now, which say
+        nothing about it: bound the wait, or use `last`.
+
+        Args:
+            stream: what to read.
+            start: where to begin, as for `subscribe`.
+            stop: where to end; an offset that does not exist yet is waited for.
+            partition: which of its partitions, as for `subscribe`.
+            resume: resume the partition if it is paused.
+            timeout: seconds for the first handshake; None is the client's call_timeout.
+
+        Raises:
+            InvalidRequest: the arguments make no sense.
+            ClientClosed: not connected.
+        """
+        check_type(stop, StopAt, "a bounded reading stops at a StopAt")
+        if isinstance(partition, int):
+            if isinstance(start, Mapping):
+                text = "starts by partition are for several partitions"
+                raise InvalidRequest(text, stream=stream)
+            return self.subscribe(stream, partition, start, stop, resume=resume, timeout=timeout)
+        return self.subscribe(stream, partition, start, stop, resume=resume, timeout=timeout)
+
+    async def last(
+        self, stream: str, n: int, partition: int = 0, *, timeout: Duration | None = None
+    ) -> list[Message]:
+        """Read the last messages of a partition, the oldest of them first.
+
+        Fewer only if the log has no more: gaps that compaction and retention have made are read
+        over. Only committed messages count. Cancelling abandons the reading.
+
+        Args:
+            stream: what to read.
+            n: how many messages, from 0 up.
+            partition: which of its partitions.
+            timeout: seconds for everything; None is the client's call_timeout. An emptied log is
+                known by its silence, after three seconds.
+
+        Raises:
+            StreamNotFound: no such stream.
+            PartitionNotFound: the stream has no such partition.
+            PartitionPaused: the partition is paused.
+            RequestTimeout: they could not be read in time.
+            LiftbridgeError: the partition could not be read.
+        """
+        limit = self._seconds(timeout)
+        parts = self._living
+        with about(stream, partition):
+            check_text(stream, "a stream name")
+            check_whole_number(partition, "a partition", 0, INT32_MAX)
+            check_whole_number(n, "the number of messages", 0, INT64_MAX)
+        from .last_messages import last_messages  # noqa: PLC0415 - imports the network
+
+        def subscribe(start: StartAt, stop: StopAt) -> Subscription:
+            return self.subscribe(stream, partition, start, stop, timeout=limit)
+
+        try:
+            async with asyncio.timeout(limit):
+                return await last_messages(parts.connection, subscribe, stream, partition, n, limit)
+        except TimeoutError as error:
+            if isinstance(error, LiftbridgeError):
+                raise
+            text = f"the last messages could not be read within {limit:g} s"
+            raise RequestTimeout(text, stream=stream, partition=partition) from None
 
     async def _read_one(self, stream: str, partition: int, offset: int) -> Message | None:
         """Read the message at an offset; None where there is none. Bounded by call_timeout."""

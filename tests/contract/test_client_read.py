@@ -1,0 +1,185 @@
+"""Bounded readings, and the last messages of a partition."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from contract.clients import EARLIEST, rest
+from contract.raw import BOUND, Wire
+from contract.segments import (
+    MAX_AGE,
+    become,
+    cleaner_has_been_at_work,
+    create,
+    create_compacted,
+    publish_keys,
+)
+from liftbridge_aio import (
+    ALL_PARTITIONS,
+    Client,
+    ClientOptions,
+    EndReason,
+    InvalidRequest,
+    Message,
+    PartitionNotFound,
+    PartitionPaused,
+    RequestTimeout,
+    StartAt,
+    StopAt,
+    StreamNotFound,
+    last_messages,
+)
+from liftbridge_aio.subscription import Subscription
+from servers.node import Server
+
+COUNT = 12
+
+
+@pytest.fixture
+async def numbers(client: Client, stream_name: str) -> str:
+    """A stream of two partitions; the first one holds the numbers, the other one of them."""
+    await client.create_stream(stream_name, partitions=2)
+    await client.publish_many(stream_name, [b"%d" % n for n in range(COUNT)])
+    await client.publish(stream_name, b"100", partition=1)
+    return stream_name
+
+
+def offsets(messages: list[Message]) -> list[int]:
+    return [message.offset for message in messages]
+
+
+async def test_everything_that_is_stored_is_read(client: Client, numbers: str) -> None:
+    reading = client.read(numbers)
+    assert isinstance(reading, Subscription)
+    assert offsets(await rest(reading)) == list(range(COUNT))
+    assert reading.end_reason is EndReason.STOP_REACHED
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "expected"),
+    [
+        (StartAt.offset(9), StopAt.latest(), [9, 10, 11]),
+        (EARLIEST, StopAt.offset(2), [0, 1, 2]),
+        (StartAt.offset(4), StopAt.offset(4), [4]),
+        (StartAt.latest(), StopAt.latest(), [11]),
+        (StartAt.new_only(), StopAt.latest(), []),
+    ],
+)
+async def test_a_part_is_read(
+    client: Client, numbers: str, start: StartAt, stop: StopAt, expected: list[int]
+) -> None:
+    assert offsets(await rest(client.read(numbers, start, stop))) == expected
+
+
+async def test_all_partitions_are_read(client: Client, numbers: str) -> None:
+    async with asyncio.timeout(BOUND):
+        values = [message.value async for message in client.read(numbers, partition=ALL_PARTITIONS)]
+        named = [message.value async for message in client.read(numbers, partition=[1])]
+    assert sorted(map(int, values)) == [*range(COUNT), 100]
+    assert named == [b"100"]
+
+
+async def test_an_empty_stream_gives_nothing(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    async with asyncio.timeout(BOUND):
+        assert [message async for message in client.read(stream_name)] == []
+        everything = client.read(stream_name, partition=ALL_PARTITIONS)
+        assert [message async for message in everything] == []
+    assert everything.end_reasons == dict.fromkeys(range(2), EndReason.EMPTY)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"stop": None}, {"stop": 5}, {"start": {0: EARLIEST}}, {"partition": "0"}, {"start": None}],
+)
+async def test_a_reading_without_bounds_is_refused(
+    client: Client, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidRequest):
+        client.read("stream", **arguments)
+
+
+# The last
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, COUNT, COUNT + 1, 2**63 - 1])
+async def test_the_last_messages_come_in_order(client: Client, numbers: str, count: int) -> None:
+    last = await client.last(numbers, count)
+    assert offsets(last) == list(range(max(COUNT - count, 0), COUNT))
+    assert [message.value for message in last] == [b"%d" % n for n in offsets(last)]
+    assert client.statistics().subscriptions == 0
+
+
+async def test_the_last_messages_of_another_partition(client: Client, numbers: str) -> None:
+    assert [message.value for message in await client.last(numbers, 3, 1)] == [b"100"]
+
+
+async def test_the_last_messages_of_a_readonly_partition(client: Client, numbers: str) -> None:
+    await client.set_stream_readonly(numbers)
+    assert offsets(await client.last(numbers, 3)) == [9, 10, 11]
+
+
+async def test_an_empty_partition_has_no_last_messages(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name)
+    assert await client.last(stream_name, 3) == []
+
+
+async def test_gaps_are_read_over(client: Client, wire: Wire, cleaned_stream: str) -> None:
+    await create_compacted(wire, cleaned_stream)
+    await publish_keys(wire, cleaned_stream, "dabaaaaabaab")
+    await become(wire, cleaned_stream, [0, 10, 11])
+    for count, expected in (2, [10, 11]), (4, [0, 10, 11]):
+        assert offsets(await client.last(cleaned_stream, count)) == expected
+
+
+async def test_what_retention_took_is_not_waited_for(
+    client: Client, wire: Wire, cleaned_stream: str
+) -> None:
+    await create(wire, cleaned_stream, retention_max_messages=3)
+    await wire.publish(cleaned_stream, *[b""] * 10)
+    await become(wire, cleaned_stream, [7, 8, 9])
+    for count in (3, 4, 9):
+        assert offsets(await client.last(cleaned_stream, count)) == [7, 8, 9]
+
+
+async def test_an_emptied_log_has_no_last_messages(
+    client: Client, wire: Wire, cleaned_stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(last_messages, "_SILENCE", 0.3)
+    await create(wire, cleaned_stream, retention_max_age=MAX_AGE)
+    await wire.publish(cleaned_stream, b"", b"")
+    await cleaner_has_been_at_work(wire, cleaned_stream)
+    assert await client.last(cleaned_stream, 3) == []
+
+
+@pytest.mark.parametrize(("n", "partition"), [(-1, 0), (1.5, 0), (True, 0), (1, -1), (1, None)])
+async def test_a_number_that_makes_no_sense_is_refused(
+    client: Client, n: Any, partition: Any
+) -> None:
+    with pytest.raises(InvalidRequest):
+        await client.last("stream", n, partition)
+
+
+async def test_what_cannot_be_read_is_told(server: Server, numbers: str) -> None:
+    async with Client(server.address, options=ClientOptions(not_found_timeout=0.1)) as client:
+        with pytest.raises(PartitionNotFound):
+            await client.last(numbers, 1, 7)
+        await client.pause_stream(numbers, [0])
+        with pytest.raises(PartitionPaused):
+            await client.last(numbers, 1)
+        with pytest.raises(StreamNotFound):
+            await client.last("no-such-stream", 1)
+
+
+async def test_the_time_for_the_last_messages_is_bounded(numbers: str, client: Client) -> None:
+    with pytest.raises(RequestTimeout):
+        await client.last(numbers, 1, timeout=0.000001)
+
+
+async def test_many_last_messages(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name)
+    await client.publish_many(stream_name, [b"%d" % n for n in range(3_000)])
+    assert offsets(await client.last(stream_name, 2_500)) == list(range(500, 3_000))
