@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import nats
 import pytest
@@ -48,7 +49,10 @@ async def listener(own_nats: NatsServer) -> AsyncIterator[NatsClient]:
         reconnect_time_wait=0.02,
     )
     yield client
-    await client.close()
+    # Once in a while nats-py does not get over a reconnect that it is in the middle of.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1):
+            await client.close()
 
 
 async def lost(publisher: NatsPublisher) -> None:
@@ -70,6 +74,8 @@ async def test_what_comes_while_nats_is_away_waits_and_goes_out_in_order(
         await lost(publisher)
         futures = [await publisher.submit("orders", b"%d" % number) for number in range(100)]
         futures[50].cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
         assert publisher.statistics().sent == 1
         await asyncio.to_thread(own_nats.start)
         outcomes = await asyncio.gather(*futures, return_exceptions=True)

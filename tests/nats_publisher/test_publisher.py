@@ -261,6 +261,30 @@ async def test_a_flush_tells_what_became_of_messages_without_acks(
         assert publisher.statistics().in_flight == 0
 
 
+async def test_a_flush_ends_after_the_server_has_read_what_came_before() -> None:
+    heard: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.9.0","max_payload":1048576}\r\n')
+        while line := await reader.readline():
+            command, *arguments = line.split()
+            heard.append(command)
+            if command == b"PUB":
+                await reader.readexactly(int(arguments[-1]) + 2)
+            elif command == b"PING":
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with NatsPublisher(address) as publisher:
+            await publisher.publish_plain("subject", b"plain")
+            await publisher.flush()
+            # What was answered last was asked after the message had been read.
+            assert heard[-1] == b"PING"
+            assert heard.index(b"PUB") < len(heard) - 1
+
+
 async def test_a_flush_raises_what_nobody_has_looked_at(
     nats_url: str, streams: Streams, stream_name: str
 ) -> None:
