@@ -14,7 +14,7 @@ from liftbridge_aio.feed import Doorbell
 from liftbridge_aio.status import GroupRefusal
 
 from .calls import GroupCalls
-from .membership import OVER, Call, GroupState, Membership, Refused, Rest
+from .membership import OVER, Call, GroupState, Join, Membership, Refused, Rest
 
 logger = logging.getLogger("liftbridge_aio.groups")
 
@@ -58,6 +58,7 @@ class Member:
         now = self._loop.time()
         self.core.leave(now, now + timeout)
         if self._call is not None:
+            # Not a join: a leave that overtook it would leave a member behind.
             self._call.reschedule(now)
         self._bell.ring()
 
@@ -80,7 +81,8 @@ class Member:
         core = self.core
         began = self._loop.time()
         try:
-            async with asyncio.timeout(None) as self._call:
+            async with asyncio.timeout(None) as limit:
+                self._call = None if isinstance(call, Join) else limit
                 answer = await self._calls.make(call, core.call_limit)
         except TimeoutError as error:
             if isinstance(error, LiftbridgeError):

@@ -387,10 +387,10 @@ class Membership:
                 # made anew.
                 self._evict = self.consumer
             case GroupRefusal.ALREADY_MEMBER:
-                if now >= self._deadline:
+                again = max(again, 0.2)
+                if now + again >= self._deadline:
                     text = f"a member with the id {self.consumer!r} is in the group"
                     self._fail(AlreadyMember(text))
-                again = max(again, 0.2)
             case GroupRefusal.NO_STREAM:
                 self._fail(StreamNotFound("a stream of the group does not exist"))
             case GroupRefusal.REFUSED:
@@ -398,7 +398,7 @@ class Membership:
             case _:
                 # "No group" comes when the last other member leaves in the same moment.
                 self._join_unknown = self._join_unknown or answer.unknown
-                if now >= self._deadline:
+                if now + again >= self._deadline:
                     self._fail(answer.error)
         self._not_before = now + again
 
@@ -511,7 +511,7 @@ class Membership:
 
     def _fail(self, error: LiftbridgeError) -> None:
         self.error = error
-        self.assignment = frozenset()
+        self.assignment, self.assigned_epoch = frozenset(), None
         self._move(GroupState.FAILED)
 
     def _move(self, state: GroupState) -> None:

@@ -189,14 +189,23 @@ class Ownership:
                 found.add(place)
         return frozenset(found)
 
-    def unresolved(self, places: Iterable[StreamPartition], now: float) -> None:
-        """Take note that it could not be found where to begin; it is tried again."""
+    def unresolved(
+        self, places: Iterable[StreamPartition], now: float
+    ) -> dict[StreamPartition, int]:
+        """Take note that it could not be found where to begin; it is tried again.
+
+        Returns:
+            How often that was so, of those that are still wanted.
+        """
+        found = {}
         for place in places:
             held = self._held.get(place)
             if held is not None and held.hold is Hold.RESOLVING:
                 del self._held[place]
                 failures = self._failures[place] = self._failures.get(place, 0) + 1
                 self._adopt_at[place] = now + _delay(failures)
+                found[place] = failures
+        return found
 
     def told(self, places: Iterable[StreamPartition]) -> None:
         """Take note that the user knows of these; they are to be read."""

@@ -33,6 +33,7 @@ logger = logging.getLogger("liftbridge_aio.groups")
 Handler: TypeAlias = Callable[[Assignment], Awaitable[None]]
 """Told of partitions, and awaited."""
 
+_Start: TypeAlias = tuple[StartAt, int | None]
 _LASTING = (InvalidRequest, NoCommittedPosition, PermissionDenied)
 """Why a start cannot be found, however often one looks."""
 
@@ -183,38 +184,41 @@ class Rebalancer:
                 self._keeper.forget(*place)
 
     async def _adopt(self, step: Adopt) -> None:
-        found = await self._find(step.partitions)
+        found, errors = await self._find(step.partitions)
         told = self.ownership.resolved(found)
         for place in told:
             start, stored = found[place]
             self._readings.adopt(place, start)
             self._keeper.keep(*place, partial(self._readings.finished, place), stored)
-        self.ownership.unresolved(step.partitions - told, self._loop.time())
+        unresolved = self.ownership.unresolved(step.partitions - told, self._loop.time())
+        for place, attempts in unresolved.items():
+            self._blocked(PartitionBlocked(self._group, *place, attempts, errors[place]))
         if told and self._on_assigned is not None:
             await self._on_assigned(told)
         self.ownership.told(told)
 
-    async def _find(self, places: Assignment) -> dict[StreamPartition, tuple[StartAt, int | None]]:
-        found: dict[StreamPartition, tuple[StartAt, int | None]] = {}
-        lasting: list[LiftbridgeError] = []
+    async def _find(
+        self, places: Assignment
+    ) -> tuple[dict[StreamPartition, _Start], dict[StreamPartition, LiftbridgeError]]:
+        found: dict[StreamPartition, _Start] = {}
+        errors: dict[StreamPartition, LiftbridgeError] = {}
 
         async def find(place: StreamPartition) -> None:
             try:
                 found[place] = await self._starts.find(place)
-            except _LASTING as error:
-                lasting.append(error)
             except LiftbridgeError as error:
-                self._blocked(PartitionBlocked(self._group, *place, 1, error))
+                errors[place] = error
 
         async with asyncio.TaskGroup() as group:
             for place in places:
                 group.create_task(find(place))
-        if lasting:
-            raise lasting[0]
-        return found
+        for error in errors.values():
+            if isinstance(error, _LASTING):
+                raise error
+        return found, errors
 
     def _open(self, step: Open) -> None:
-        for place in step.partitions:
+        for place in sorted(step.partitions):
             if place in self.taken:
                 self.taken.discard(place)
                 self._keeper.keep(*place, partial(self._readings.finished, place), None)

@@ -69,3 +69,10 @@ async def encrypted_wire(encrypted_server: LiftbridgeNode) -> AsyncIterator[Wire
     connection = Wire(encrypted_server.host, encrypted_server.port)
     yield connection
     connection.close()
+
+
+@pytest.fixture
+async def server_client(server: Server) -> AsyncIterator[Client]:
+    """Another client of the same server, to be closed or left alone."""
+    async with Client(server.address) as client:
+        yield client

@@ -1,28 +1,28 @@
-"""Members of consumer groups: what they read, commit and hand on to each other."""
+"""Members of consumer groups through the client: what they read, and what they commit."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from contract.raw import BOUND, eventually
-from liftbridge_aio import Client, Message, StartAt
-from liftbridge_aio.groups import ConsumerGroup, GroupState
+from contract.group_members import EARLIEST, cursor, holds, places, publish, take
+from contract.raw import eventually
+from liftbridge_aio import (
+    Client,
+    ClientOptions,
+    GroupState,
+    InvalidRequest,
+    Message,
+    NoCommittedPosition,
+    NotGroupMember,
+    StartAt,
+    StreamNotFound,
+    StreamPartition,
+    UsageError,
+)
 from servers.node import Server
-
-EARLIEST = StartAt.earliest()
-
-
-async def publish(client: Client, stream: str, partition: int, count: int) -> None:
-    for number in range(count):
-        await client.publish(stream, b"%d" % number, partition=partition)
-
-
-async def take(group: ConsumerGroup, count: int) -> list[Message]:
-    async with asyncio.timeout(BOUND):
-        return [await anext(group) for _ in range(count)]
 
 
 @pytest.fixture
@@ -36,49 +36,302 @@ def group_id(stream_name: str) -> str:
     return f"group-{stream_name}"
 
 
-@pytest.fixture
-async def other(server: Server) -> AsyncIterator[Client]:
-    """Another client of the same server."""
-    async with Client(server.address) as client:
-        yield client
-
-
-async def test_a_member_alone_reads_every_partition_and_goes_on_where_it_stopped(
+async def test_a_member_alone_reads_everything_and_the_next_one_goes_on(
     client: Client, stream: str, group_id: str
 ) -> None:
     for partition in range(3):
         await publish(client, stream, partition, 2)
     async with client.group(group_id, [stream], start=EARLIEST) as group:
         assert group.state is GroupState.STABLE
+        assert (group.epoch, group.coordinator) == (0, *client.metadata.brokers)
         read = await take(group, 6)
-        assert sorted((each.partition, each.offset) for each in read) == [
-            (partition, offset) for partition in range(3) for offset in range(2)
-        ]
-    for partition in range(3):
-        assert await client.fetch_cursor(f"__group:{group_id}", stream, partition) == 1
-    await publish(client, stream, 1, 1)
-    async with client.group(group_id, [stream], start=EARLIEST) as group:
-        [message] = await take(group, 1)
-        assert (message.partition, message.offset) == (1, 2)
+        assert places(read) == [(number, at) for number in range(3) for at in range(2)]
+        assert group.assignment == {(stream, number) for number in range(3)}
+    assert group.state.value == "left"
+    assert [await cursor(client, group_id, stream, number) for number in range(3)] == [1, 1, 1]
     assert group_id not in (await client.fetch_metadata(groups=[group_id])).groups
 
+    await publish(client, stream, 1)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 1)) == [(1, 2)]
 
-async def test_two_members_share_and_the_one_that_stays_gets_all(
-    client: Client, other: Client, stream: str, group_id: str
+
+async def test_several_streams_are_read_as_one(client: Client, stream: str, group_id: str) -> None:
+    other = f"{stream}-other"
+    await client.create_stream(other)
+    await publish(client, other, 0)
+    await publish(client, stream, 2)
+    async with client.group(group_id, [stream, other], start=EARLIEST) as group:
+        read = await take(group, 2)
+    assert {(each.stream, each.partition) for each in read} == {(other, 0), (stream, 2)}
+    await client.delete_stream(other)
+
+
+async def test_what_is_in_hand_when_the_block_breaks_is_read_again(
+    client: Client, stream: str, group_id: str
 ) -> None:
-    async with client.group(group_id, [stream], start=EARLIEST) as first:
-        await eventually(lambda: _holds(first, 3))
-        async with other.group(group_id, [stream], start=EARLIEST) as second:
-            await eventually(lambda: _shared(first, second, 3))
-            assert not first.assignment & second.assignment
-            assert {len(first.assignment), len(second.assignment)} == {1, 2}
-        await eventually(lambda: _holds(first, 3))
+    await publish(client, stream, 0, 3)
+    group = client.group(group_id, [stream], start=EARLIEST)
+    await group.__aenter__()
+    await take(group, 2)
+    await group.__aexit__(ZeroDivisionError, ZeroDivisionError(), None)
+    assert await cursor(client, group_id, stream) == 0
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 2)) == [(0, 1), (0, 2)]
 
 
-async def _holds(group: ConsumerGroup, count: int) -> bool:
-    return len(group.assignment) == count
+async def test_a_list_is_finished_when_the_next_one_is_asked_for(
+    client: Client, stream: str, group_id: str
+) -> None:
+    await publish(client, stream, 0, 4)
+    async with client.group(group_id, [stream], start=EARLIEST, commit_interval=60) as group:
+        batches = group.batches(2)
+        assert places(await anext(batches)) == [(0, 0), (0, 1)]
+        await group.commit()
+        assert await cursor(client, group_id, stream) is None
+        assert places(await anext(batches)) == [(0, 2), (0, 3)]
+        await group.commit()
+        assert await cursor(client, group_id, stream) == 1
+    assert await cursor(client, group_id, stream) == 3
 
 
-async def _shared(first: ConsumerGroup, second: ConsumerGroup, count: int) -> bool:
-    mine, others = len(first.assignment), len(second.assignment)
-    return bool(mine and others) and mine + others == count
+async def test_positions_are_committed_now_and_then(
+    client: Client, stream: str, group_id: str
+) -> None:
+    await publish(client, stream, 0, 3)
+    async with client.group(group_id, [stream], start=EARLIEST, commit_interval=0.05) as group:
+        await take(group, 3)
+
+        async def committed() -> bool:
+            return await cursor(client, group_id, stream) == 1
+
+        await eventually(committed)
+        assert group.committed == {(stream, 0): 1}
+
+
+async def test_without_an_interval_only_commit_commits(
+    client: Client, stream: str, group_id: str
+) -> None:
+    await publish(client, stream, 0, 3)
+    async with client.group(group_id, [stream], start=EARLIEST, commit_interval=None) as group:
+        messages = await take(group, 3)
+        await group.commit(messages[1])
+        assert await cursor(client, group_id, stream) == 1
+    assert await cursor(client, group_id, stream) == 1
+
+
+async def test_only_what_is_ours_can_be_committed(
+    client: Client, stream: str, group_id: str
+) -> None:
+    async with client.group(group_id, [stream]) as group:
+        await holds(group, 3)
+        with pytest.raises(NotGroupMember):
+            await group.commit(Message("other", 0, 5, b"", b"", 0))
+        with pytest.raises(NotGroupMember):
+            await group.seek(stream, 7, 0)
+        with pytest.raises(NotGroupMember):
+            group.pause((stream, 7))
+
+
+async def test_a_commit_never_steps_back_behind_a_higher_one(
+    client: Client, stream: str, group_id: str
+) -> None:
+    await publish(client, stream, 0, 3)
+    async with client.group(group_id, [stream], start=EARLIEST, commit_interval=60) as group:
+        messages = await take(group, 3)
+        await client.set_cursor(f"__group:{group_id}", stream, 0, 10)
+        await group.commit(messages[1])
+        assert await cursor(client, group_id, stream) == 10
+    assert await cursor(client, group_id, stream) == 10
+
+
+# Where the group begins
+
+
+@pytest.mark.parametrize("before", [0, 2])
+async def test_new_messages_are_not_lost_where_nothing_was_ever_committed(
+    client: Client, stream: str, group_id: str, before: int
+) -> None:
+    await publish(client, stream, 0, before)
+    async with client.group(group_id, [stream]) as group:
+        await holds(group, 3)
+    await publish(client, stream, 0, 2)
+    async with client.group(group_id, [stream]) as group:
+        assert places(await take(group, 2)) == [(0, before), (0, before + 1)]
+
+
+async def test_the_latest_message_is_not_lost_either(
+    client: Client, stream: str, group_id: str
+) -> None:
+    await publish(client, stream, 0, 1)
+    async with client.group(group_id, [stream], start=StartAt.latest()) as group:
+        await holds(group, 3)
+    await publish(client, stream, 0, 1)
+    async with client.group(group_id, [stream], start=StartAt.latest()) as group:
+        assert places(await take(group, 2)) == [(0, 0), (0, 1)]
+
+
+async def test_without_a_start_something_must_have_been_committed(
+    client: Client, stream: str, group_id: str
+) -> None:
+    async with client.group(group_id, [stream], start=None) as group:
+        with pytest.raises(NoCommittedPosition, match=group_id):
+            await anext(group)
+        with pytest.raises(StopAsyncIteration):
+            await anext(group)
+    for partition in range(3):
+        await client.set_cursor(f"__group:{group_id}", stream, partition, 0)
+    await publish(client, stream, 1, 2)
+    async with client.group(group_id, [stream], start=None) as group:
+        assert places(await take(group, 1)) == [(1, 1)]
+
+
+# Positions
+
+
+async def test_a_partition_is_paused_sought_and_resumed(
+    client: Client, stream: str, group_id: str
+) -> None:
+    place = StreamPartition(stream, 0)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        await holds(group, 3)
+        group.pause(place)
+        assert group.paused == {place}
+        await publish(client, stream, 0, 3)
+        await publish(client, stream, 1, 1)
+        assert places(await take(group, 1)) == [(1, 0)]
+        assert (await group.lag())[place] == 3
+
+        group.resume(place)
+        assert places(await take(group, 3)) == [(0, 0), (0, 1), (0, 2)]
+        assert group.positions[place] == 3
+        assert (await group.lag())[place] == 0
+
+        await group.seek(stream, 0, 1)
+        assert group.positions[place] == 1
+        assert places(await take(group, 2)) == [(0, 1), (0, 2)]
+        await group.seek(stream, 0, EARLIEST)
+        assert places(await take(group, 1)) == [(0, 0)]
+    assert await cursor(client, group_id, stream) == 2
+
+
+async def test_a_handler_may_seek_before_anything_is_handed_out(
+    client: Client, stream: str, group_id: str
+) -> None:
+    await publish(client, stream, 0, 5)
+
+    async def on_assigned(partitions: frozenset[StreamPartition]) -> None:
+        assert partitions == {(stream, number) for number in range(3)}
+        await group.seek(stream, 0, 3)
+
+    group = client.group(group_id, [stream], start=EARLIEST, on_assigned=on_assigned)
+    async with group:
+        assert places(await take(group, 2)) == [(0, 3), (0, 4)]
+
+
+# Mistakes
+
+
+async def test_a_stream_that_does_not_exist_is_named(
+    server: Server, stream: str, group_id: str
+) -> None:
+    async with Client(server.address, options=ClientOptions(not_found_timeout=0.2)) as client:
+        group = client.group(group_id, [stream, "no-such-stream"])
+        with pytest.raises(StreamNotFound, match="no-such-stream"):
+            await group.__aenter__()
+        assert group_id not in (await client.fetch_metadata(groups=[group_id])).groups
+
+
+async def test_arguments_that_make_no_sense_are_refused_at_once(client: Client) -> None:
+    wrongs: list[dict[str, Any]] = [
+        {"group": "", "streams": ["s"]},
+        {"group": "g", "streams": []},
+        {"group": "g", "streams": [""]},
+        {"group": "g", "streams": "s"},
+        {"group": "g", "streams": ["s"], "consumer_id": ""},
+        {"group": "g", "streams": ["s"], "start": 5},
+        {"group": "g", "streams": ["s"], "commit_interval": 0},
+        {"group": "g", "streams": ["s"], "on_assigned": 5},
+    ]
+    for wrong in wrongs:
+        with pytest.raises(InvalidRequest):
+            client.group(**wrong)
+
+
+async def test_a_member_joins_once(client: Client, stream: str, group_id: str) -> None:
+    group = client.group(group_id, [stream])
+    async with group:
+        with pytest.raises(UsageError):
+            await group.__aenter__()
+    with pytest.raises(UsageError):
+        await group.__aenter__()
+
+
+async def test_a_handler_that_raises_ends_the_group_with_its_error(
+    client: Client, stream: str, group_id: str
+) -> None:
+    async def on_assigned(_: object) -> None:
+        raise ZeroDivisionError
+
+    async with client.group(group_id, [stream], on_assigned=on_assigned) as group:
+        with pytest.raises(ZeroDivisionError):
+            await anext(group)
+    assert group.state is GroupState.LEFT
+
+
+async def test_what_on_revoked_raises_in_the_end_is_raised_too(
+    client: Client, stream: str, group_id: str
+) -> None:
+    async def on_revoked(_: object) -> None:
+        raise ZeroDivisionError
+
+    group = client.group(group_id, [stream], start=EARLIEST, on_revoked=on_revoked)
+    await publish(client, stream, 0, 2)
+    with pytest.raises(ZeroDivisionError):
+        async with group:
+            await take(group, 2)
+    assert await cursor(client, group_id, stream) == 1
+    assert group.state is GroupState.LEFT
+
+
+# The end
+
+
+async def test_closing_ends_a_reader_and_may_be_repeated(
+    client: Client, stream: str, group_id: str
+) -> None:
+    async with client.group(group_id, [stream]) as group:
+        await holds(group, 3)
+        reader = asyncio.create_task(anext(group, None))
+        await asyncio.sleep(0)
+        await asyncio.gather(group.aclose(), group.aclose())
+        assert await reader is None
+        assert await anext(group, None) is None
+    assert group.state is GroupState.LEFT
+
+
+async def test_a_client_that_is_closed_ends_its_groups(
+    server_client: Client, stream: str, group_id: str
+) -> None:
+    group = server_client.group(group_id, [stream])
+    async with group:
+        await holds(group, 3)
+        await server_client.aclose()
+        assert await anext(group, None) is None
+
+
+async def test_who_is_cancelled_while_joining_is_no_member(
+    client: Client, stream: str, group_id: str
+) -> None:
+    for steps in range(0, 40, 3):
+        group = client.group(group_id, [stream])
+        joining = asyncio.create_task(group.__aenter__())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if joining.done():
+            await group.aclose()
+        else:
+            joining.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await joining
+        assert group_id not in (await client.fetch_metadata(groups=[group_id])).groups

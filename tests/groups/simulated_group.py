@@ -1,4 +1,4 @@
-"""A cluster as one member of a group sees it: brokers that die and lag, members that come and go."""
+"""A cluster as one member of a group sees it: brokers die and lag, members come and go."""
 
 from __future__ import annotations
 
@@ -147,15 +147,17 @@ class SimulatedGroup:
             case Fetch():
                 return self._fetch(call)
             case Locate():
-                asked = call.coordinator if call.answers else living[0]
-                if asked in self.dead:
-                    return lost()
-                view = self.view(asked)
-                if not view.members:
-                    return refused(GroupRefusal.NO_GROUP)
-                return Located(view.coordinator, view.epoch)
+                return self._locate(call.coordinator if call.answers else living[0])
             case Report():
                 return self._report(call)
+
+    def _locate(self, asked: str) -> Answer:
+        if asked in self.dead:
+            return lost()
+        view = self.view(asked)
+        if not view.members:
+            return refused(GroupRefusal.NO_GROUP)
+        return Located(view.coordinator, view.epoch)
 
     def _fetch(self, call: Fetch) -> Answer:
         if call.coordinator in self.dead:

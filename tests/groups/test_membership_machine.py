@@ -138,7 +138,8 @@ class OneMember(RuleBasedStateMachine):
             if condition():
                 return
             self.step(CONSUMER_TIMEOUT)
-        raise AssertionError(f"{self.core.state} still")
+        text = f"{self.core.state} still"
+        raise AssertionError(text)
 
 
 OneMember.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

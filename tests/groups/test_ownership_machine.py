@@ -1,4 +1,4 @@
-"""Partitions that come and go in any order: each is taken up and given up in order, and only once."""
+"""Partitions that come and go: each is taken up and given up in order, and only once."""
 
 from __future__ import annotations
 
