@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 from .arguments import INT64_MAX, check_text, check_type, check_whole_number
 from .client_publishing import ClientPublishing
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .typed_stream import TypedStream
 
 T = TypeVar("T")
+
+_NEW_ONLY: Final = StartAt.new_only()
 
 
 class ClientValues(ClientPublishing, ClientReading):
@@ -117,7 +119,7 @@ class ClientValues(ClientPublishing, ClientReading):
 
     def activity(
         self,
-        start: StartAt | None = None,
+        start: StartAt = _NEW_ONLY,
         stop: StopAt | None = None,
         *,
         after_id: int = 0,
@@ -131,7 +133,7 @@ class ClientValues(ClientPublishing, ClientReading):
         `UnknownEvent`. Nothing happens before what this returns is entered or iterated over.
 
         Args:
-            start: where to begin; None: only what happens from now on.
+            start: where to begin; unless told otherwise, with what happens from now on.
             stop: where to end; None goes on for ever.
             after_id: the id of the last event that is known already: up to there none is handed
                 over.
@@ -148,7 +150,7 @@ class ClientValues(ClientPublishing, ClientReading):
         subscription = self.subscribe(
             ACTIVITY_STREAM,
             0,
-            StartAt.new_only() if start is None else start,
+            start,
             stop,
             resubscribe_timeout=resubscribe_timeout,
             timeout=timeout,

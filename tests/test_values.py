@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+import inspect
 import lzma
 import pickle
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_type
 
+import msgspec
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio import InvalidRequest, Message, MessageTooLarge, WrongType
+from liftbridge_aio import (
+    ALL_PARTITIONS,
+    AckPolicy,
+    Client,
+    ConsumerGroup,
+    InvalidRequest,
+    MergedSubscription,
+    Message,
+    MessageTooLarge,
+    Subscription,
+    WrongType,
+)
 from liftbridge_aio.compression import ENCODING_HEADER, Compression, Gzip, Zlib, Zstd
-from liftbridge_aio.serializers import BYTES, JSON, BytesSerializer
+from liftbridge_aio.serializers import (
+    BYTES,
+    JSON,
+    BytesSerializer,
+    MsgspecSerializer,
+    PydanticSerializer,
+)
 from liftbridge_aio.telemetry import MessageSkipped
+from liftbridge_aio.typed_reading import TypedReading
+from liftbridge_aio.typed_stream import TypedStream
 from liftbridge_aio.values import (
     Decoded,
     Undecodable,
@@ -38,6 +60,14 @@ def message(value: bytes, headers: Mapping[str, bytes] | None = None, offset: in
 
 def gzipped(value: bytes, offset: int = 7) -> Message:
     return message(Gzip().compress(value), {ENCODING_HEADER: b"gzip"}, offset)
+
+
+class Order(pydantic.BaseModel):
+    number: int = 0
+
+
+class Payment(msgspec.Struct):
+    cents: int
 
 
 class Lazy(BytesSerializer):
@@ -187,6 +217,42 @@ def test_whatever_a_serialiser_raises_is_told_apart() -> None:
     assert "and more" not in str(no.value)
     with pytest.raises(WrongType, match="must write bytes, not bytearray"):
         lazy.encode(b"x", None)
+
+
+# Types, which mypy checks
+
+
+async def read_typed(client: Client, policy: Undecodable, group: ConsumerGroup) -> None:
+    """Never run: what each call gives to those who check types."""
+    orders = client.values("orders", PydanticSerializer(Order))
+    assert_type(orders, TypedStream[Order, Decoded[Order]])
+    async for decoded in orders.subscribe():
+        assert_type(decoded.value, Order)
+    async for batch in orders.subscribe(ALL_PARTITIONS).batches():
+        assert_type(batch, list[Decoded[Order]])
+    assert_type(orders.subscribe().source, Subscription)
+    assert_type(orders.subscribe([1, 2]).source, MergedSubscription)
+    assert_type(orders.read(group), TypedReading[Decoded[Order], ConsumerGroup])
+    payments = client.values("payments", MsgspecSerializer(Payment), on_undecodable=Undecodable.RAW)
+    assert_type(payments, TypedStream[Payment, Decoded[Payment] | Undecoded])
+    skipping = client.values("numbers", JSON, on_undecodable=Undecodable.SKIP)
+    assert_type(skipping, TypedStream[Any, Decoded[Any]])
+    assert_type(client.values("blobs"), TypedStream[bytes, Decoded[bytes]])
+    assert_type(
+        client.values("blobs", on_undecodable=policy),
+        TypedStream[bytes, Decoded[bytes] | Undecoded],
+    )
+    await orders.publish(7)  # type: ignore[arg-type]
+    await orders.publish(Order(), ack_polcy=AckPolicy.ALL)  # type: ignore[call-arg]
+
+
+def test_what_mypy_is_told_is_there() -> None:
+    client = Client("localhost:9292")
+    orders = client.values("orders", PydanticSerializer(Order), compression=Gzip(9))
+    assert repr(orders) == (
+        "<TypedStream orders PydanticSerializer(Order) Gzip(level=9, min_bytes=512)>"
+    )
+    assert inspect.iscoroutinefunction(read_typed)
 
 
 # What becomes of those that cannot be read
