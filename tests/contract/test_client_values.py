@@ -249,6 +249,9 @@ async def test_values_are_read_from_any_source_of_messages(client: Client, strea
         # The bytes can be read in between: there is one place, that of the subscription.
         assert values([await anext(subscription)]) == [b"2"]
         assert (await anext(reading)).value == 3
+        assert [d.value async for d in orders.read(client.read(stream))] == [1, 2, 3]
+        last = await client.last(stream, 2)
+        assert [orders.decode(message) for message in last] == [2, 3]
         no_source: Any = [1]
         with pytest.raises(WrongType):
             orders.read(no_source)
