@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from cyclopts import App
 
 from cli.conftest import Run
 from liftbridge_aio.cli import app
+from liftbridge_aio.cli.tail import tail
 
 PROGRAM = "liftbridge-aio"
 
@@ -26,26 +28,31 @@ def commands(noun: App = app, words: tuple[str, ...] = ()) -> Iterator[tuple[str
             yield (*words, name)
 
 
-def examples(help_text: str) -> list[list[str]]:
-    lines = [line.strip() for line in help_text.splitlines()]
+def examples(text: str) -> list[list[str]]:
+    lines = [line.strip() for line in text.splitlines()]
     return [shlex.split(line)[1:] for line in lines if line.startswith(f"{PROGRAM} ")]
 
 
-@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
-def test_the_examples_of_a_command_are_understood(run: Run, words: tuple[str, ...]) -> None:
-    shown = run(*words, "--help", servers="nowhere").out
-    assert "--json" in shown
-    found = examples(shown)
+ALL = list(commands())
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_the_examples_of_a_command_are_understood(words: tuple[str, ...]) -> None:
+    command = functools.reduce(App.__getitem__, words, app).default_command
+    assert command is not None
+    found = examples(command.__doc__ or "")
     assert found
-    noun, *more = words
     aliases = {"cursors": "cursor", "describe": "show"}
-    expected = [aliases.get(word, word) for word in (noun, *more)]
     for example in found:
-        assert example[: len(words)] == expected
+        assert example[: len(words)] == [aliases.get(word, word) for word in words]
         app.parse_args(example, exit_on_error=False, print_error=False)
+    plain = [word for word in found[0] if word != "--json"]
+    app.parse_args([*plain, "--json"], exit_on_error=False, print_error=False)
 
 
-def test_the_front_help_names_every_noun(run: Run) -> None:
-    shown = run("--help").out
-    for words in commands():
-        assert words[0] in shown
+def test_help_shows_the_examples_and_every_noun(run: Run) -> None:
+    shown = run("tail", "--help", servers="nowhere").out
+    assert len(examples(shown)) == len(examples(tail.__doc__ or "")) > 2
+    front = run("--help", servers="nowhere").out
+    for words in ALL:
+        assert words[0] in front
