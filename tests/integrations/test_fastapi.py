@@ -100,6 +100,9 @@ async def test_the_client_is_closed_with_the_application(
     app = Starlette()
     async with connected_client(app, embedded_server.address) as client:
         assert (await client.ping()) > 0
-        assert app.state.liftbridge_aio.client is client
+        service = app.state.liftbridge_aio
+        assert service.client is client
+        assert not service.stopping.is_set()
     assert "closed" in repr(client)
+    assert service.stopping.is_set()
     assert not hasattr(app.state, "liftbridge_aio")

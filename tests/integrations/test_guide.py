@@ -17,7 +17,6 @@ import pytest
 from docs.markdown import blocks, names, table
 from faults.support import eventually
 from integrations.event_source import Received, browse
-from integrations.test_serving import slow_browser
 from integrations.web_process import BOUND, COMMANDS, ENDS_WITH, GUIDE, code_of, running
 from liftbridge_aio import Client, StartAt, StopAt
 from liftbridge_aio.broker import EmbeddedBroker
@@ -150,23 +149,6 @@ async def test_a_service_ends_after_the_acks_of_what_is_on_its_way(
             assert await service.code() == ENDS_WITH[framework], service.log
         assert set(await stored(client, "orders")) == {b"bread", order("milk")}
         assert "Traceback" not in service.log
-
-
-async def test_uvicorn_ends_although_a_browser_takes_nothing_in(tmp_path: Path) -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address) as client:
-        await client.create_stream("orders")
-        await client.publish_many("orders", [b"x" * 2**18] * 60)
-        async with (
-            running("starlette", broker.address, "orders", tmp_path) as service,
-            slow_browser(f"{service.url}/orders") as (reader, _),
-            aiohttp.ClientSession() as http,
-        ):
-            await reader.read(1)
-            await Load(service.url).view(http, "bread")
-            service.tell_to_end()
-            assert await service.code() == ENDS_WITH["starlette"], service.log
-        assert "Application shutdown complete" in service.log
-        assert b"bread" in await stored(client, "orders")
 
 
 def test_the_test_of_the_guide_passes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from liftbridge_aio.integrations import aiohttp as for_aiohttp
 from liftbridge_aio.integrations import starlette as for_starlette
 from liftbridge_aio.integrations.event_stream import EventStreamOptions
 
+KERNEL_BYTES: Final = 2**15
+"""What the kernel is to hold for a browser that does not read; it takes twice as much."""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -28,6 +32,13 @@ class Served:
     client: Client
     begin_to_stop: Callable[[], object]
     """Does what a signal to the server does, and does not wait for the end."""
+    transports: Callable[[], list[asyncio.Transport]]
+    """Of the connections to browsers."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What waits in this process for browsers to read."""
+        return sum(transport.get_write_buffer_size() for transport in self.transports())
 
     @property
     def events(self) -> str:
@@ -62,21 +73,33 @@ async def serve_starlette(
         ],
     )
     server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="on", log_level="warning")
+        uvicorn.Config(
+            app,
+            host="127.0.0.1",
+            port=0,
+            lifespan="on",
+            log_level="critical",
+            timeout_graceful_shutdown=1,
+        )
     )
     task = asyncio.create_task(server.serve())
     try:
         while not server.started:
             assert not task.done(), "uvicorn did not start"
             await asyncio.sleep(0.005)
-        port = server.servers[0].sockets[0].getsockname()[1]
+        [listener] = server.servers[0].sockets
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
+        port = listener.getsockname()[1]
         service = app.state.liftbridge_aio
 
         def begin_to_stop() -> None:
             service.stopping.set()  # a signal would reach the test run too
             server.should_exit = True
 
-        yield Served(f"http://127.0.0.1:{port}", service.client, begin_to_stop)
+        def transports() -> list[asyncio.Transport]:
+            return [one.transport for one in server.server_state.connections]
+
+        yield Served(f"http://127.0.0.1:{port}", service.client, begin_to_stop, transports)
     finally:
         server.should_exit = True
         async with asyncio.timeout(20):
@@ -105,14 +128,20 @@ async def serve_aiohttp(
     await runner.setup()
     ending: list[asyncio.Task[None]] = []
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
+            await web.SockSite(runner, listener.dup()).start()
+            port = listener.getsockname()[1]
 
         def begin_to_stop() -> None:
             ending.append(asyncio.create_task(runner.cleanup()))
 
-        yield Served(f"http://127.0.0.1:{port}", app[for_aiohttp.CLIENT], begin_to_stop)
+        def transports() -> list[asyncio.Transport]:
+            assert runner.server is not None
+            return [one.transport for one in runner.server.connections if one.transport]
+
+        client = app[for_aiohttp.CLIENT]
+        yield Served(f"http://127.0.0.1:{port}", client, begin_to_stop, transports)
     finally:
         async with asyncio.timeout(20):
             await (ending[0] if ending else runner.cleanup())
