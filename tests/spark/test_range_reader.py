@@ -124,7 +124,7 @@ def test_a_task_and_its_options_pickle(spark_broker: str, log: LogClient, stream
 def compacted(log: LogClient, stream_name: str) -> str:
     """Offsets 2, 5, 8, 11 … 29 and 30 are left of 0 to 30."""
     # Servers refuse readers while they clean, so not all the time.
-    log.create(stream_name, segment_max_bytes=1, compact_enabled=True, cleaner_interval=0.5)
+    log.create(stream_name, segment_max_bytes=1, compact_enabled=True, cleaner_interval=2.0)
 
     async def fill(client: Client) -> None:
         for number in range(31):
