@@ -10,7 +10,8 @@ nats-py, as it is (2.9 to 2.16), and what keeps its hazards off:
   second one does.
 - Its first connect tries every address sixty times, two seconds apart; cancelling it once is not
   always enough.
-- Its `close` waits for a dead server to take what is buffered.
+- Its `close` waits for a dead server to take what is buffered, and a reconnect that it cancels goes
+  on for ever if an attempt fails in that very moment.
 - It logs every error by itself unless it is told where to put them.
 - It throws messages of a subscription away that has too many unread; ours has no limit, since no
   more acks come than messages are in flight.
@@ -22,7 +23,6 @@ import asyncio
 import enum
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed, ConnectTimeout
@@ -57,11 +57,12 @@ class NatsLink:
     ) -> None:
         """Keep what to use: a connection, or the addresses to connect to and how."""
         self._given = isinstance(connection, NatsConnection)
-        self._servers = [] if isinstance(connection, NatsConnection) else list(connection)
+        self._servers = [] if isinstance(connection, NatsConnection) else _addresses(connection)
         self._arguments = arguments
         self._connection = connection if isinstance(connection, NatsConnection) else None
         self._inbox: Subscription | None = None
         self._errors: list[Exception] = []
+        self._complained = False
         self._tried_all: asyncio.Event = asyncio.Event()
 
     @property
@@ -114,8 +115,8 @@ class NatsLink:
         try:
             await self._connect(connection, timeout)
         except BaseException:
-            with suppress(Exception):
-                await wait_despite_cancellation(connection.close(), _ABORT_TIMEOUT)
+            await wait_despite_cancellation(close_for_good(connection), _ABORT_TIMEOUT)
+            _abort(connection)
             raise
         self._connection = connection
 
@@ -148,7 +149,10 @@ class NatsLink:
             if len(self._errors) >= len(self._servers):
                 self._tried_all.set()
         else:
-            logger.warning("the connection to NATS: %s", error)
+            # Once for each time that it is lost; then it fails again and again until it is back.
+            level = logging.DEBUG if self._complained else logging.WARNING
+            logger.log(level, "the connection to NATS: %s", error)
+            self._complained = self.state is LinkState.AWAY
 
     # Using
 
@@ -197,11 +201,27 @@ class NatsLink:
         inbox, self._inbox = self._inbox, None
         try:
             if not self._given:
-                await connection.close()
+                await close_for_good(connection)
             elif inbox is not None and self.state is not LinkState.OVER:
                 await inbox.unsubscribe()
         except Exception as error:  # noqa: BLE001 - there is nobody left whom it would help
             logger.debug("while letting go of the connection to NATS: %s", error)
+
+
+async def close_for_good(connection: NatsConnection) -> None:
+    """Close a connection, however far it has come, and have it stay closed."""
+    try:
+        await connection.close()
+    except Exception as error:  # noqa: BLE001 - there is nobody left whom it would help
+        logger.debug("while closing the connection to NATS: %s", error)
+    reconnecting = getattr(connection, "_reconnection_task", None)
+    if reconnecting is not None and not reconnecting.done():
+        await _end({reconnecting})
+
+
+def _addresses(servers: Sequence[str]) -> list[str]:
+    """Say the scheme of each, which not every version of nats-py adds by itself."""
+    return [server if "://" in server else f"nats://{server}" for server in servers]
 
 
 async def _end(tasks: set[asyncio.Task[Any]]) -> None:

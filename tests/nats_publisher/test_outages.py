@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
 import nats
 import pytest
@@ -20,6 +19,7 @@ from liftbridge_aio import (
     PublishTimeout,
 )
 from liftbridge_aio.nats import NatsPublisher, NatsPublisherOptions
+from liftbridge_aio.nats.link import close_for_good
 from nats_publisher.streams import BOUND, Stream
 from servers.nats import NatsServer
 
@@ -49,10 +49,7 @@ async def listener(own_nats: NatsServer) -> AsyncIterator[NatsClient]:
         reconnect_time_wait=0.02,
     )
     yield client
-    # Once in a while nats-py does not get over a reconnect that it is in the middle of.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(1):
-            await client.close()
+    await close_for_good(client)
 
 
 async def lost(publisher: NatsPublisher) -> None:
