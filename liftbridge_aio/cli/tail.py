@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import Parameter, validators
 
@@ -20,8 +20,11 @@ from .output import json_line, write_lines
 from .partition_states import fetch_streams
 from .running import CLIENT, in_event_loop
 
+_AT_ONCE: Final = 4
+"""Partitions whose last messages are looked for at a time, as these are held meanwhile."""
 
-@in_event_loop(*CLIENT)
+
+@in_event_loop(*CLIENT, "liftbridge_aio.last_messages")
 async def tail(
     stream: Annotated[str, Parameter(help="Stream to read.")],
     /,
@@ -118,9 +121,12 @@ async def _starts(
     if resume:  # the leader of a paused partition does not tell where it ends
         await client.resume_stream(stream, partitions)
 
+    turn = asyncio.Semaphore(_AT_ONCE)
+
     async def find(partition: int) -> StartAt:
-        state = await client.fetch_partition_metadata(stream, partition)
-        return StartAt.offset(max(state.high_watermark - count + 1, 0))
+        async with turn:
+            last = await client.last(stream, count, partition)
+        return StartAt.offset(last[0].offset) if last else StartAt.earliest()
 
     starts = await asyncio.gather(*map(find, partitions))
     return dict(zip(partitions, starts, strict=True))
