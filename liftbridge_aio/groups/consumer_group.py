@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Literal, Self, overload
@@ -14,6 +15,7 @@ from liftbridge_aio.arguments import INT64_MAX, check_whole_number
 from liftbridge_aio.batches import Batches
 from liftbridge_aio.cursor_keeper import CursorKeeper, CursorStore
 from liftbridge_aio.errors import (
+    ClientClosed,
     LiftbridgeError,
     NotGroupMember,
     RequestTimeout,
@@ -32,6 +34,7 @@ from liftbridge_aio.telemetry import GroupChanged
 from .calls import GroupCalls
 from .group_reading import GroupReading
 from .guarded_cursors import GuardedCursors, group_cursor
+from .handover import Handover
 from .member import Member
 from .membership import Assignment, GroupState, StreamPartition
 from .rebalancer import Handler, Rebalancer
@@ -88,12 +91,20 @@ class ConsumerGroup:
             self._ended,
             connection.reporter.delivered,
         )
-        guarded = GuardedCursors(cursors, self._may_commit)
+        guarded = GuardedCursors(cursors, self._may_commit, self._free_from)
         self._keeper = CursorKeeper(
             group_cursor(plan.group),
             guarded,
             timeout=plan.timeout,
             failed=connection.reporter.commit_failed,
+        )
+        self._handover = Handover(
+            self._readings,
+            self._keeper,
+            guarded,
+            self._background,
+            connection.reporter.commit_failed,
+            min(plan.timeout, 3.0),
         )
         self._rebalancer = Rebalancer(
             plan.group,
@@ -101,6 +112,7 @@ class ConsumerGroup:
             self._readings,
             self._keeper,
             Starts(plan.group, plan.start, guarded, connection.metadata, min(plan.timeout, 3.0)),
+            self._handover,
             on_assigned=plan.on_assigned,
             on_revoked=plan.on_revoked,
             commits=plan.commit_interval is not None,
@@ -108,6 +120,7 @@ class ConsumerGroup:
         )
         self._cursors = guarded
         self._children: list[Child] = []
+        self._passing: list[Child] = []
         self._told: tuple[object, ...] = ()
         self._stable = asyncio.Event()
         self._error: BaseException | None = None
@@ -284,7 +297,7 @@ class ConsumerGroup:
         finally:
             self._readings.close()
             self._readings.merge.finish()
-            for child in self._children[1:]:
+            for child in (*self._children[1:], *self._passing):
                 child.cancel()
             await self._leave(deadline)
         self._raise_error()
@@ -362,6 +375,16 @@ class ConsumerGroup:
 
     def _may_commit(self, place: StreamPartition) -> bool:
         return self._member.is_sure and place not in self._rebalancer.taken
+
+    def _free_from(self, place: StreamPartition) -> float:
+        return self._handover.free_from(place)
+
+    def _background(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """Run something that ends soon; nothing, where this ends anyway."""
+        self._passing = [child for child in self._passing if not child.done]
+        with suppress(ClientClosed):
+            name = f"group:{self.group}:{name}"
+            self._passing.append(self._connection.supervisor.spawn(work, name=name))
 
     def _reading_plan(
         self, place: StreamPartition, start: StartAt, identity: ConsumerIdentity

@@ -22,6 +22,7 @@ from liftbridge_aio.errors import (
 )
 from liftbridge_aio.merge import Merge
 from liftbridge_aio.model import Message, StartAt, StartPosition
+from liftbridge_aio.position import Position
 from liftbridge_aio.reading import Reading
 from liftbridge_aio.reading_plan import ConsumerIdentity, ReadingPlan
 
@@ -78,6 +79,7 @@ class GroupReading:
         self._ended = ended
         self._slots: dict[StreamPartition, _Slot] = {}
         self._stopped: set[StreamPartition] = set()
+        self._unsettled: set[Reading] = set()
         self._loop = asyncio.get_running_loop()
 
     # Taking up and giving up
@@ -87,8 +89,15 @@ class GroupReading:
         self._slots[place] = _Slot(place, start)
         self._stopped.discard(place)
 
-    def open(self, place: StreamPartition, identity: ConsumerIdentity) -> None:
+    def open(
+        self, place: StreamPartition, identity: ConsumerIdentity, *, settled: bool = True
+    ) -> Reading:
         """Read on, where it was left or where it is to begin.
+
+        Args:
+            place: the partition.
+            identity: in whose name.
+            settled: False hands out nothing before `settle`.
 
         Raises:
             ClientClosed: the client was closed.
@@ -102,8 +111,35 @@ class GroupReading:
         slot.reading = reading
         reading.begin()
         self.merge.add(reading)
-        if place in self.paused:
+        if not settled:
+            self._unsettled.add(reading)
+        if place in self.paused or not settled:
             self.merge.hold([reading])
+        return reading
+
+    def settle(self, place: StreamPartition, reading: Reading, start: int | None) -> bool:
+        """Begin to hand out what was opened unsettled.
+
+        Args:
+            place: the partition.
+            reading: what `open` gave.
+            start: leave out what lies before this offset.
+
+        Returns:
+            Whether that is still what is read.
+        """
+        self._unsettled.discard(reading)
+        slot = self._slots.get(place)
+        if slot is None or slot.reading is not reading:
+            return False
+        begins = slot.start.value if slot.start.position is StartPosition.OFFSET else -1
+        if start is not None and start > begins and reading.position.last is None:
+            # Nothing was looked at yet, so all that waits is judged by the new start.
+            reading.intake.position = Position(start)
+            slot.start = StartAt.offset(start)
+        if place not in self.paused:
+            self.merge.release([reading])
+        return True
 
     def stop(self, places: Iterable[StreamPartition]) -> None:
         """Hand out no more of these, from this moment on; what was handed out can be finished."""
@@ -177,8 +213,9 @@ class GroupReading:
         for place in places:
             self.paused.discard(place)
             slot = self._slots.get(place)
-            if slot is not None and slot.reading is not None:
-                self.merge.release([slot.reading])
+            reading = None if slot is None else slot.reading
+            if reading is not None and reading not in self._unsettled:
+                self.merge.release([reading])
 
     def seek(self, place: StreamPartition, start: StartAt) -> None:
         """Go on elsewhere, once the partition is opened again."""
@@ -197,6 +234,7 @@ class GroupReading:
         reading, slot.reading = slot.reading, None
         if reading is None:
             return
+        self._unsettled.discard(reading)
         slot.start = _behind(reading) or slot.start
         self.merge.remove(reading)
         reading.drop()

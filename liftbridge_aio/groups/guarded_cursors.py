@@ -40,11 +40,19 @@ class GuardedCursors:
     Args:
         store: where cursors are kept.
         may_write: whether this member may write the position of a partition now.
+        free_from: from when on it may, by the event loop's clock: before that a last write of the
+            partition's former reader may still be under way.
     """
 
-    def __init__(self, store: CursorStore, may_write: Callable[[StreamPartition], bool]) -> None:
+    def __init__(
+        self,
+        store: CursorStore,
+        may_write: Callable[[StreamPartition], bool],
+        free_from: Callable[[StreamPartition], float],
+    ) -> None:
         self._store = store
         self._may_write = may_write
+        self._free_from = free_from
         self._turns: WeakValueDictionary[StreamPartition, asyncio.Lock] = WeakValueDictionary()
 
     async def fetch(
@@ -72,12 +80,36 @@ class GuardedCursors:
         place = StreamPartition(stream, partition)
         # One that was given up and is back may still be being written: that is for the past.
         async with self._turns.setdefault(place, asyncio.Lock()):
+            await _sleep_until(self._free_from(place))
             stored = await self._store.fetch(cursor_id, stream, partition, timeout)
             if not self._may_write(place):
                 text = "the group has not confirmed in time that this partition is still ours"
                 raise NotGroupMember(text, stream=stream, partition=partition, offset=offset)
             if stored is None or stored < offset:
                 await self._store.set(cursor_id, stream, partition, offset, timeout)
+
+    async def hand_over(
+        self, cursor_id: str, place: StreamPartition, offset: int, deadline: float, timeout: float
+    ) -> None:
+        """Store a last position for whoever has just taken a partition, if that can be done soon.
+
+        Cancelling abandons it; the position may be stored or not.
+
+        Args:
+            cursor_id: the group's.
+            place: the partition.
+            offset: the position.
+            deadline: by the event loop's clock; after that nothing is written.
+            timeout: seconds for each call.
+
+        Raises:
+            LiftbridgeError: it could not be stored.
+        """
+        async with self._turns.setdefault(place, asyncio.Lock()):
+            stored = await self._store.fetch(cursor_id, *place, timeout)
+            in_time = asyncio.get_running_loop().time() < deadline
+            if in_time and (stored is None or stored < offset):
+                await self._store.set(cursor_id, *place, offset, timeout)
 
     async def begin_at(self, group: str, stream: str, partition: int, timeout: float) -> int | None:
         """Return 0 where the group was noted to begin at the first offset; else None."""
@@ -102,3 +134,9 @@ class GuardedCursors:
             note = beginning_cursor(group)
             await self._store.set(note, stream, partition, _BEGAN_AT_0, timeout)
         return offset
+
+
+async def _sleep_until(when: float) -> None:
+    wait = when - asyncio.get_running_loop().time()
+    if wait > 0:
+        await asyncio.sleep(wait)

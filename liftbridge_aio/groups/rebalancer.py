@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-from liftbridge_aio.cursor_keeper import CursorKeeper
+from liftbridge_aio.cursor_keeper import CursorKeeper, Place
 from liftbridge_aio.errors import (
     InvalidRequest,
     LiftbridgeError,
@@ -23,6 +23,7 @@ from liftbridge_aio.reading_plan import ConsumerIdentity
 from liftbridge_aio.telemetry import PartitionBlocked
 
 from .group_reading import GroupReading
+from .handover import Handover
 from .member import Member
 from .membership import Assignment, StreamPartition
 from .ownership import Adopt, Idle, Open, Ownership, Revoke
@@ -47,6 +48,7 @@ class Rebalancer:
         readings: what it reads.
         keeper: stores how far.
         starts: where to begin.
+        handover: passes partitions on to other members, and takes them over.
         on_assigned: the user's, told before anything of these partitions is handed out.
         on_revoked: the user's, told before they are given up.
         commits: whether positions are stored without being asked.
@@ -60,6 +62,7 @@ class Rebalancer:
         readings: GroupReading,
         keeper: CursorKeeper,
         starts: Starts,
+        handover: Handover,
         *,
         on_assigned: Handler | None,
         on_revoked: Handler | None,
@@ -69,13 +72,14 @@ class Rebalancer:
         self.ownership = Ownership()
         self.identity = ConsumerIdentity(group, "", 0)
         self.taken: set[StreamPartition] = set()
-        """Partitions that somebody else has begun to read: no position of theirs is stored before
-        the group says that they are this member's after all. Who began has looked it up already."""
+        """Partitions that somebody else has begun to read: but for a last one at once, no position
+        of theirs is stored before the group says that they are this member's after all."""
         self._group = group
         self._member = member
         self._readings = readings
         self._keeper = keeper
         self._starts = starts
+        self._handover = handover
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._commits = commits
@@ -118,14 +122,25 @@ class Rebalancer:
         if error is not None and attempts:
             self._blocked(PartitionBlocked(self._group, *place, attempts, error))
         if taken:
-            self.taken.add(place)
-            self._keeper.forget(*place)
+            self._give(place)
             self._member.hurry()
         self._bell.ring()
+
+    def _give(self, place: StreamPartition) -> None:
+        """Store a last position for the member that has taken a partition."""
+        offset = self._readings.finished(place)
+        stored = self._keeper.stored.get(Place(*place), -1)
+        first = place not in self.taken
+        self.taken.add(place)
+        self._keeper.forget(*place)
+        due = offset if offset is not None and offset > stored else None
+        if due is not None and first and self._commits and self._member.is_sure:
+            self._handover.give(place, due)
 
     def seek(self, place: StreamPartition, start: StartAt) -> None:
         """Read a partition from elsewhere."""
         self._readings.seek(place, start)
+        self._handover.sought(place)
         self.ownership.reopen(place)
         self._bell.ring()
 
@@ -169,6 +184,8 @@ class Rebalancer:
         if step.commit and self._commits:
             await self._commit_last(step.partitions)
         self._readings.give_up(step.partitions)
+        for place in step.partitions:
+            self._handover.forget(place)
         self.taken -= step.partitions
         self.ownership.revoked(step)
 
@@ -190,6 +207,8 @@ class Rebalancer:
             start, stored = found[place]
             self._readings.adopt(place, start)
             self._keeper.keep(*place, partial(self._readings.finished, place), stored)
+            if self.identity.epoch > 0:  # else the group is new, and this is its first member
+                self._handover.adopt(place)
         unresolved = self.ownership.unresolved(step.partitions - told, self._loop.time())
         for place, attempts in unresolved.items():
             self._blocked(PartitionBlocked(self._group, *place, attempts, errors[place]))
@@ -222,8 +241,11 @@ class Rebalancer:
             if place in self.taken:
                 self.taken.discard(place)
                 self._keeper.keep(*place, partial(self._readings.finished, place), None)
-            self._readings.open(place, self.identity)
+            fresh = self._handover.is_fresh(place)
+            reading = self._readings.open(place, self.identity, settled=not fresh)
             self.ownership.opened(place, self._loop.time())
+            if fresh:
+                self._handover.settle(place, reading)
 
     async def _idle(self, until: float) -> None:
         wait = until - self._loop.time()

@@ -145,6 +145,25 @@ async def test_what_is_finished_is_committed_before_a_partition_is_given_up(
         assert (message.partition, message.offset) == (place.partition, 2)
 
 
+async def test_a_partition_passes_on_without_being_read_twice(
+    client: Client, server_client: Client, stream: str, group_id: str
+) -> None:
+    for partition in range(3):
+        await publish(client, stream, partition, 2)
+    async with client.group(group_id, [stream], "a", EARLIEST, commit_interval=60) as first:
+        await take(first, 6)
+        reading = asyncio.create_task(anext(first, None))
+        async with server_client.group(group_id, [stream], "b", EARLIEST) as second:
+            await shared([first, second], {1, 2})
+            for place in second.assignment:
+                await publish(client, *place)
+            assert places(await take(second, len(second.assignment))) == [
+                (place.partition, 2) for place in sorted(second.assignment)
+            ]
+        await first.aclose()
+        assert await reading is None
+
+
 async def test_nothing_of_a_withdrawn_partition_is_handed_out(
     client: Client, server_client: Client, stream: str, group_id: str
 ) -> None:
