@@ -11,7 +11,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp.test_utils
 import httpx2
 import pytest
 
@@ -50,7 +49,7 @@ async def test_code_for_a_connected_client_runs(block: Block) -> None:
 
 
 def test_every_setup_is_known() -> None:
-    assert {block.setup for block in PYTHON} == {None, "client", "fastapi", "aiohttp", "pytest"}
+    assert {block.setup for block in PYTHON} == {None, "client", "fastapi", "pytest"}
 
 
 def test_the_file_of_tests_passes(
@@ -71,48 +70,19 @@ async def servers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
         yield broker.address
 
 
-@pytest.mark.usefixtures("servers")
-async def test_the_fastapi_service_publishes_reads_and_reports_errors() -> None:
+async def test_the_fastapi_service_publishes_and_is_healthy(servers: str) -> None:
     app = the_service("fastapi")["app"]
     transport = httpx2.ASGITransport(app=app)
     async with (
         app.router.lifespan_context(app),
         httpx2.AsyncClient(transport=transport, base_url="http://service") as http,
     ):
-        for number, body in enumerate([b"bread", b"milk", b"eggs"]):
-            answer = await http.post("/orders", content=body)
-            assert answer.json() == {"offset": number}
-        assert (await http.get("/orders")).json() == ["bread", "milk", "eggs"]
-        assert (await http.get("/orders", params={"first": 1, "limit": 1})).json() == ["milk"]
-        await app.state.client.set_stream_readonly("orders")
-        refused = await http.post("/orders", content=b"late")
-        assert refused.status_code == 503
-        assert "readonly partition" in refused.json()["error"]
-
-
-@pytest.mark.usefixtures("servers")
-async def test_the_aiohttp_service_works_through_orders_and_goes_on_after_a_restart() -> None:
-    make_app = the_service("aiohttp")["make_app"]
-    async with aiohttp.test_utils.TestClient(aiohttp.test_utils.TestServer(make_app())) as http:
-        for value in (b"3", b"4"):
-            async with http.post("/ann", data=value) as answer:
-                assert answer.status == 200
-        await until_total(http, "ann", 7)
-    async with aiohttp.test_utils.TestClient(aiohttp.test_utils.TestServer(make_app())) as http:
-        async with http.post("/bob", data=b"5") as answer:
-            assert await answer.json() == {"offset": 2}
-        await until_total(http, "bob", 5)
-        await until_total(http, "ann", 0)
-
-
-async def until_total(
-    http: aiohttp.test_utils.TestClient[Any, Any], customer: str, wanted: int
-) -> None:
-    async with asyncio.timeout(10):
-        total = None
-        while total != wanted:
-            async with http.get(f"/{customer}") as answer:
-                total = await answer.json()
+        assert (await http.get("/health")).status_code == 503  # there is no stream yet
+        async with liftbridge_aio.Client(servers) as client:
+            await client.create_stream("orders")
+        for number, body in enumerate([b"bread", b"milk"]):
+            assert (await http.post("/orders", content=body)).json() == {"offset": number}
+        assert (await http.get("/health")).json()["status"] == "ready"
 
 
 def the_service(setup: str) -> dict[str, Any]:
