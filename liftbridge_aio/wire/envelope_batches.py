@@ -1,7 +1,7 @@
 """Envelopes of published messages made fast, and envelopes of acks read many at a time.
 
 `envelope` does the same one by one and looks at everything; what it makes and what is made here
-mean the same. Per message that takes ten times as long, as it goes through betterproto2.
+mean the same. That takes up to a hundred times as long, as it goes through betterproto2.
 """
 
 from __future__ import annotations
