@@ -12,7 +12,7 @@ from typing import Any, assert_type
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liftbridge_aio import (
@@ -84,6 +84,7 @@ class Lazy(BytesSerializer):
 
 @pytest.mark.parametrize("writer", [None, Gzip(), Zlib(9, 0), Zstd(min_bytes=0), Gzip(min_bytes=0)])
 @pytest.mark.parametrize("reader", [None, Gzip(), Zstd()])
+@settings(max_examples=25)  # of each pair
 @given(
     value=st.binary() | st.integers(0, 3000).map(bytes),
     headers=st.none() | st.dictionaries(st.text(max_size=5), st.binary(max_size=5), max_size=3),
