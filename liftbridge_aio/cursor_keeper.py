@@ -21,12 +21,12 @@ class CursorStore(Protocol):
     """Where cursors are kept; `cursors.Cursors` is one."""
 
     async def set(
-        self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float
+        self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float, /
     ) -> None:
         """Store a position."""
 
     async def fetch(
-        self, cursor_id: str, stream: str, partition: int, timeout: float
+        self, cursor_id: str, stream: str, partition: int, timeout: float, /
     ) -> int | None:
         """Read a position back; None where none was stored."""
 

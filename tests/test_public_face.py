@@ -56,6 +56,13 @@ CONTRACT: dict[str, dict[str, Any]] = {
         "start": StartAt.new_only(),
         "stop": None,
     },
+    "read": {
+        "stream": REQUIRED,
+        "start": StartAt.earliest(),
+        "stop": StopAt.latest(),
+        "partition": 0,
+    },
+    "last": {"stream": REQUIRED, "n": REQUIRED, "partition": 0},
     "set_cursor": {
         "cursor_id": REQUIRED,
         "stream": REQUIRED,

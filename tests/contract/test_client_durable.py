@@ -393,14 +393,10 @@ async def test_an_error_of_the_last_storing_is_raised(stream_name: str, by: str)
 
 async def test_the_last_storing_is_bounded_in_time(client: Client, numbers: str) -> None:
     class Stuck:
-        async def set(
-            self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float
-        ) -> None:
+        async def set(self, *_: object) -> None:
             await asyncio.Event().wait()
 
-        async def fetch(
-            self, cursor_id: str, stream: str, partition: int, timeout: float
-        ) -> int | None:
+        async def fetch(self, *_: object) -> int | None:
             return None
 
     failed: list[CommitFailed] = []
