@@ -187,6 +187,10 @@ class MemberProcess(Member):
     async def _listen(self, output: asyncio.StreamReader) -> None:
         async for line in output:
             self._take(json.loads(line))
+        assert self._process is not None
+        code = await self._process.wait()
+        if code not in {0, -signal.SIGKILL}:
+            self._take({"event": "failed", "text": f"it ended with {code}"})
 
 
 def place_of(told: Mapping[str, Any]) -> Place:
@@ -288,13 +292,15 @@ async def running(members: Iterable[Member]) -> AsyncIterator[None]:
     Two that make the same group at once may both fail.
 
     Raises:
-        TimeoutError: The first had no share within 30 seconds.
+        AssertionError: Something went wrong for the first.
+        TimeoutError: It had no share within 30 seconds.
     """
     first, *others = members
     try:
         await first.start()
         async with asyncio.timeout(JOIN_TIMEOUT):
-            while first.share is None:  # noqa: ASYNC110 - it tells nobody else
+            while first.share is None:
+                assert not first.failures, first.failures
                 await asyncio.sleep(0.02)
         await asyncio.gather(*(member.start() for member in others))
         yield
