@@ -20,6 +20,7 @@ from liftbridge_aio.errors import (
     MalformedData,
     MessageTooLarge,
     PublishError,
+    PublishOutcomeUnknown,
     PublishRefused,
     PublishTimeout,
 )
@@ -156,7 +157,7 @@ class MessagesInFlight:
     def add(self, message: MessageInFlight) -> None:
         """Register a message for which there is room."""
         self.unsettled[message.correlation_id] = message
-        if message.reply and not message.reply.endswith(message.correlation_id):
+        if message.reply and message.reply.rpartition(".")[2] != message.correlation_id:
             self._ids_by_reply[message.reply] = message.correlation_id
 
     # Settling
@@ -280,8 +281,13 @@ class MessagesInFlight:
                 elif now >= message.send_by:
                     text = f"the message was not handed to NATS in time{excuse}"
                     self.fail(message, PublishTimeout(text))
-            elif message.acked and now >= message.handed_over_at + message.ack_timeout:
-                self._give_up(message, excuse)
+            elif now >= message.handed_over_at + message.ack_timeout:
+                if message.acked:
+                    self._give_up(message, excuse)
+                else:
+                    # nats-py has it, and waits for a server that takes no more.
+                    text = f"NATS did not take the message within {message.ack_timeout:g} s{excuse}"
+                    self.fail(message, PublishOutcomeUnknown(text))
 
     def _give_up(self, message: MessageInFlight, excuse: str) -> None:
         self._timed_out += 1

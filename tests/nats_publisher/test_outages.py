@@ -157,6 +157,22 @@ async def test_a_server_that_stops_taking_bytes_holds_nobody(own_nats: NatsServe
     assert len(asyncio.all_tasks()) < len(tasks)
 
 
+async def test_a_server_that_stops_taking_bytes_holds_nobody_who_wants_no_ack(
+    own_nats: NatsServer,
+) -> None:
+    options = NatsPublisherOptions(ack_timeout=0.3, publish_timeout=0.3, close_timeout=0.1)
+    assert own_nats.process is not None
+    async with asyncio.timeout(BOUND), NatsPublisher(url(own_nats), options=options) as publisher:
+        own_nats.process.freeze()
+        outcomes = await asyncio.gather(
+            *(publisher.publish_plain("orders", b"x" * 500_000) for _ in range(60)),
+            return_exceptions=True,
+        )
+        kinds = [type(outcome) for outcome in outcomes]
+        assert kinds.count(PublishOutcomeUnknown) == 1
+        assert set(kinds) == {type(None), PublishOutcomeUnknown, PublishTimeout}
+
+
 async def test_a_flush_of_a_frozen_server_ends(own_nats: NatsServer) -> None:
     options = NatsPublisherOptions(ack_timeout=0.2, close_timeout=0.1)
     assert own_nats.process is not None

@@ -215,7 +215,7 @@ async def test_streams_that_make_no_sense_are_refused(nats_url: str, streams_wan
             await publisher.publish_to_all("subject", b"", 2, ack_policy=AckPolicy.NONE)
 
 
-@pytest.mark.parametrize("correlation_id", [None, "an id.with > what no subject may have"])
+@pytest.mark.parametrize("correlation_id", [None, "1", "an id.with > what no subject may have"])
 async def test_nobody_who_listens_is_told_at_once(
     nats_url: str, correlation_id: str | None
 ) -> None:
