@@ -16,7 +16,9 @@ HEAVY = {
     "google.protobuf",
     "grpclib",
     "h2",
+    "msgspec",
     "nats",
+    "pydantic",
     "rich",
 }
 MOST = 0.150  # seconds of processor time over an empty interpreter
