@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .client import Client, ClientStatistics
 from .errors import (
     AckTimeout,
+    ActivityUnavailable,
     AlreadyMember,
     ClientClosed,
     ConcurrentRead,
@@ -55,6 +56,7 @@ from .errors import (
     StreamReset,
     SubscriptionError,
     SubscriptionLost,
+    UndecodableMessage,
     UnsupportedByServer,
     UsageError,
     WrongType,
@@ -94,6 +96,7 @@ __all__ = [
     "AckError",
     "AckPolicy",
     "AckTimeout",
+    "ActivityUnavailable",
     "AlreadyMember",
     "Backoff",
     "BrokerInfo",
@@ -160,6 +163,7 @@ __all__ = [
     "Subscription",
     "SubscriptionError",
     "SubscriptionLost",
+    "UndecodableMessage",
     "UnsupportedByServer",
     "UsageError",
     "WrongType",

@@ -15,7 +15,7 @@ from .activity_events import (
     SetStreamReadonlyEvent,
     UnknownEvent,
 )
-from .errors import ServerError, StreamNotFound
+from .errors import ActivityUnavailable, StreamNotFound
 from .model import ACTIVITY_STREAM, Message
 from .typed_reading import TypedReading
 from .wire import proto
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from .subscription import Subscription
 
 _Op: Final = proto.ActivityStreamOp
-
-
-class ActivityUnavailable(ServerError):
-    """The servers keep no activity stream."""
-
-    hint = "set activity.stream.enabled to true on every server"
 
 
 class _Place(TypedDict):

@@ -7,6 +7,7 @@
     │   ├── StreamReserved                an internal stream that nobody may create or delete
     │   └── DuplicateCorrelationId        the same id is already in flight
     ├── MalformedData (ValueError)        bytes that are not what they should be
+    │   └── UndecodableMessage            a value that is not what its reader expects
     ├── UsageError (RuntimeError)         the right call at the wrong time
     │   ├── ClientClosed                  the client is closed or was never connected
     │   └── ConcurrentRead                two readers on one subscription
@@ -18,6 +19,7 @@
     │   ├── NoMetadataLeader              the cluster is choosing its metadata leader
     │   ├── NotPartitionLeader            asked a broker that does not lead the partition
     │   ├── CursorsUnavailable            the server keeps no cursors, or failed to store one
+    │   ├── ActivityUnavailable           the servers keep no activity stream
     │   ├── EncryptionFailed              the server has no usable encryption key
     │   ├── PermissionDenied              the server's policy forbids the call
     │   └── UnsupportedByServer           the server is too old for what was asked
@@ -55,7 +57,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from .model import Ack
+    from .model import Ack, Message
 
 
 class LiftbridgeError(Exception):
@@ -152,6 +154,17 @@ class MalformedData(LiftbridgeError, ValueError):
     """Bytes that are no envelope, frame or message of the expected kind."""
 
 
+class UndecodableMessage(MalformedData):
+    """The value of a message is not what its reader expects; the cause says why.
+
+    Only this message is affected: the next step of the reading returns the one after it.
+    """
+
+    hint = "read on after it, or let on_undecodable= skip such messages or hand them over raw"
+    received: Message | None = None
+    """The message as it is on the log."""
+
+
 class UsageError(LiftbridgeError, RuntimeError):
     """The call is right, the moment is not."""
 
@@ -213,6 +226,12 @@ class CursorsUnavailable(ServerError):
     """The server keeps no cursors, or could not read or store this one."""
 
     hint = "set cursors.stream.partitions above 0 on every server"
+
+
+class ActivityUnavailable(ServerError):
+    """The servers keep no activity stream."""
+
+    hint = "set activity.stream.enabled to true on every server"
 
 
 class EncryptionFailed(ServerError):

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from .compression import DECOMPRESSORS, ENCODING_HEADER, Compression
-from .errors import InvalidRequest, LiftbridgeError, MalformedData, MessageTooLarge, WrongType
+from .errors import (
+    InvalidRequest,
+    LiftbridgeError,
+    MalformedData,
+    MessageTooLarge,
+    UndecodableMessage,
+    WrongType,
+)
 from .model import Message
 from .serializers import Serializer
 from .telemetry import MessageSkipped
@@ -19,17 +26,6 @@ DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 16 * 2**20
 """Sixteen times what servers take as a message unless told otherwise."""
 
 _MOST_TEXT: Final = 200  # characters of somebody else's error in ours
-
-
-class UndecodableMessage(MalformedData):
-    """The value of a message is not what its reader expects; the cause says why.
-
-    Only this message is affected: the next step of the reading returns the one after it.
-    """
-
-    hint = "read on after it, or let on_undecodable= skip such messages or hand them over raw"
-    received: Message | None = None
-    """The message as it is on the log."""
 
 
 class Undecodable(enum.Enum):

@@ -25,6 +25,7 @@ from liftbridge_aio import (
     Message,
     MessageTooLarge,
     Subscription,
+    UndecodableMessage,
     WrongType,
 )
 from liftbridge_aio.compression import ENCODING_HEADER, Compression, Gzip, Zlib, Zstd
@@ -41,7 +42,6 @@ from liftbridge_aio.typed_stream import TypedStream
 from liftbridge_aio.values import (
     Decoded,
     Undecodable,
-    UndecodableMessage,
     Undecoded,
     ValueCodec,
     value_reader,

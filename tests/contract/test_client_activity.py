@@ -11,8 +11,15 @@ import pytest
 from contract.clients import EARLIEST, LATEST
 from contract.group_calls import Group
 from contract.raw import BOUND, Wire
-from liftbridge_aio import Client, ClientOptions, EndReason, StartAt, StreamNotFound
-from liftbridge_aio.activity import ActivityReading, ActivityUnavailable
+from liftbridge_aio import (
+    ActivityUnavailable,
+    Client,
+    ClientOptions,
+    EndReason,
+    StartAt,
+    StreamNotFound,
+)
+from liftbridge_aio.activity import ActivityReading
 from liftbridge_aio.activity_events import (
     ActivityEvent,
     CreateStreamEvent,

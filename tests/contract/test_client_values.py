@@ -24,12 +24,13 @@ from liftbridge_aio import (
     PublishManyFailed,
     StartAt,
     StreamDeleted,
+    UndecodableMessage,
     WrongType,
 )
 from liftbridge_aio.compression import Compression, Gzip, Zlib, Zstd
 from liftbridge_aio.serializers import JSON, MsgspecSerializer, PydanticSerializer, Serializer
 from liftbridge_aio.telemetry import MessageSkipped
-from liftbridge_aio.values import Decoded, Undecodable, UndecodableMessage, Undecoded
+from liftbridge_aio.values import Decoded, Undecodable, Undecoded
 from servers.node import Server
 
 
