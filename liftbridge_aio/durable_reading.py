@@ -66,7 +66,8 @@ class DurableReading:
                     f" ends at {info.newest_offset}: it was truncated, or created anew"
                 )
                 raise StreamReset(text, stream=plan.stream, partition=plan.partition, offset=stored)
-            reading.begin_at(stored + 1)
+            if not reading.sought:  # meanwhile
+                reading.begin_at(stored + 1)
         kept = None if reading.sought else stored
         self._keeper.keep(plan.stream, plan.partition, finished, kept)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar, overload
 
 from .arguments import INT64_MAX, about, check_whole_number
 from .batches import Batches
-from .errors import ClientClosed, InvalidRequest, LiftbridgeError, UsageError
+from .errors import InvalidRequest, LiftbridgeError, UsageError
 from .for_each import for_each
 from .merge import Merge
 from .model import EndReason, Message, StartAt
@@ -236,26 +236,23 @@ class MergedSubscription(SubscriptionLife):
         """
         if self._state is SubscriptionState.ENDED:
             raise self._wrong_time("a subscription that has ended cannot be sent elsewhere")
-        if not self._places:
-            text = "which partitions there are is known on entering; seek after that"
-            raise self._wrong_time(text)
-        targets = to if isinstance(to, Mapping) else dict.fromkeys(self._places, to)
-        starts = {
-            partition: start_at(target, self.stream, partition)
+        chosen = self._chosen(to if isinstance(to, Mapping) else None)
+        targets = to if isinstance(to, Mapping) else dict.fromkeys(chosen, to)
+        plans = {
+            partition: self._places[partition].plan_from(start_at(target, self.stream, partition))
             for partition, target in targets.items()
         }
-        self._check_known(starts)
-        before = [self._places[partition].seek(start) for partition, start in starts.items()]
+        before = [self._places[partition].seek(plan) for partition, plan in plans.items()]
         for reading in before:
             self._merge.remove(reading)
             reading.drop()
-        for partition in starts:
+        for partition in plans:
             if self._durable is not None:
                 self._durable.sought(self.stream, partition)
             self._ends.reasons.pop(partition, None)
             self._ends.errors.pop(partition, None)
         if self._state is SubscriptionState.READING:
-            await self._read([self._places[partition] for partition in starts])
+            await self._read([self._places[partition] for partition in plans])
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:
         """Hand nothing out of partitions until `resume`, not even their ends.
@@ -267,6 +264,7 @@ class MergedSubscription(SubscriptionLife):
             partitions: which; None: all that are read.
 
         Raises:
+            UsageError: which partitions there are is not known yet.
             InvalidRequest: one of them is not read.
         """
         chosen = self._chosen(partitions)
@@ -280,6 +278,7 @@ class MergedSubscription(SubscriptionLife):
             partitions: which; None: all that are read.
 
         Raises:
+            UsageError: which partitions there are is not known yet.
             InvalidRequest: one of them is not read.
         """
         chosen = self._chosen(partitions)
@@ -292,15 +291,14 @@ class MergedSubscription(SubscriptionLife):
         return frozenset(self._paused)
 
     def _chosen(self, partitions: Iterable[int] | None) -> set[int]:
+        if not self._places:
+            raise self._wrong_time("which partitions there are is known on entering; wait for that")
         chosen = set(self._places) if partitions is None else set(partitions)
-        self._check_known(chosen)
+        unknown = chosen - self._places.keys()
+        if unknown:
+            text = f"partitions {sorted(unknown, key=str)} are none of those that are read"
+            raise InvalidRequest(text, stream=self.stream)
         return chosen
-
-    def _check_known(self, partitions: Iterable[int]) -> None:
-        for partition in partitions:
-            if partition not in self._places:
-                text = f"partition {partition!r} is none of those that are read"
-                raise InvalidRequest(text, stream=self.stream)
 
     # The beginning and the end
 
@@ -325,9 +323,7 @@ class MergedSubscription(SubscriptionLife):
             await self._durable.take_up(
                 [(place, _finished_by(merge, place)) for place in places], self._plan.timeout
             )
-        if self._state is SubscriptionState.ENDED:
-            text = "closed before the server had accepted the subscription"
-            raise ClientClosed(text, stream=self.stream)
+        self._check_not_closed()
         if self._state is SubscriptionState.READING:
             return  # another task has begun it meanwhile
         self._state = SubscriptionState.READING

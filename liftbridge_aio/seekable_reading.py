@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import NamedTuple
 
 from .arguments import about, check_type
-from .errors import UsageError
-from .model import StartAt, StopAt, StopPosition
+from .errors import LiftbridgeError, RequestTimeout, UsageError
+from .model import StartAt, StartPosition, StopAt, StopPosition
 from .net.connection import Connection
 from .read_budget import ReadBudget
 from .reading import Reading
@@ -49,8 +50,7 @@ class SeekableReading:
         self._earlier = SubscriptionStatistics(0, 0, 0, 0, 0)
         self.sought = False
         """Whether it was sent elsewhere than it was to begin."""
-        self.asked = False
-        """Whether the reader has asked for more than was handed out, so that he is done with it."""
+        self._asked_behind: int | None = None
         self.current = Reading(plan, connection, budget)
         """The reading that counts; after a seek another one."""
 
@@ -71,18 +71,27 @@ class SeekableReading:
         start = self.current.start_offset
         return intake.next_offset if start is None else start
 
+    def asked(self) -> None:
+        """Take note that the reader asks for more, and so is done with what was handed out."""
+        self._asked_behind = self.current.intake.handed_over
+
     @property
     def finished(self) -> int | None:
-        """The last offset with which the reader is done; before that, the one below the start."""
+        """The last offset with which the reader is done; before that, see `finished_at`."""
         intake = self.current.intake
-        return self.finished_at(intake.handed_over if self.asked else intake.finished)
+        last = intake.handed_over
+        return self.finished_at(last if last == self._asked_behind else intake.finished)
 
     def finished_at(self, offset: int | None) -> int | None:
-        """Return `offset` or, where there is none yet, the one below the start if it is known."""
+        """Return `offset` or, where there is none yet, the one below the start.
+
+        Not where the reading was told to begin at an offset: whoever comes next is told as well.
+        """
         if offset is not None:
             return offset
+        told = self.plan.start.position is StartPosition.OFFSET and not self.sought
         start = self.current.start_offset
-        return start - 1 if start else None
+        return start - 1 if start and not told else None
 
     async def lag(self, timeout: float) -> int:
         """Ask how many offsets lie between here and the end, see `Subscription.lag`."""
@@ -90,7 +99,15 @@ class SeekableReading:
         if plan.reverse:
             text = "a reading towards lower offsets has no lag"
             raise UsageError(text, stream=plan.stream, partition=plan.partition)
-        info = await self._connection.metadata.partition(plan.stream, plan.partition, timeout)
+        metadata = self._connection.metadata
+        try:
+            async with asyncio.timeout(timeout):
+                info = await metadata.partition(plan.stream, plan.partition, timeout)
+        except TimeoutError as error:
+            if isinstance(error, LiftbridgeError):
+                raise
+            text = f"the leader did not answer within {timeout:g} s"
+            raise RequestTimeout(text, stream=plan.stream, partition=plan.partition) from None
         return max(info.high_watermark + 1 - (self.position or 0), 0)
 
     # Elsewhere
@@ -100,24 +117,26 @@ class SeekableReading:
         plan = replace(self.plan, start=StartAt.offset(offset), start_found=True)
         self.current = Reading(plan, self._connection, self._budget)
 
-    def seek(self, start: StartAt) -> Reading:
+    def plan_from(self, start: StartAt) -> ReadingPlan:
+        """Return the plan with another start. "Latest" as the stop stays where it was found.
+
+        Raises:
+            InvalidRequest: the start does not go with the rest of the plan.
+        """
+        plan, end = self.plan, self.current.position.stop_offset
+        if plan.stop is not None and plan.stop.position is StopPosition.LATEST and end is not None:
+            plan = replace(plan, stop=StopAt.offset(end)) if end >= 0 else plan
+        return replace(plan, start=start, start_found=False)
+
+    def seek(self, plan: ReadingPlan) -> Reading:
         """Put a new reading in the place of the current one, which it leaves to be dropped.
 
         Returns:
             The one before.
-
-        Raises:
-            InvalidRequest: the new start does not go with the rest of the plan.
         """
-        before = self.current
-        plan = replace(self.plan, start=start, start_found=False)
-        end = before.position.stop_offset
-        if plan.stop is not None and plan.stop.position is StopPosition.LATEST and end is not None:
-            # What was the end when the reading began stays the end.
-            plan = replace(plan, stop=StopAt.offset(end)) if end >= 0 else plan
-        self._earlier = self.statistics()
+        before, self._earlier = self.current, self.statistics()
         self.current = Reading(plan, self._connection, self._budget)
-        self.sought, self.asked = True, False
+        self.sought, self._asked_behind = True, None
         return before
 
     # Figures

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self, overload
 
 from .arguments import INT64_MAX, about, check_whole_number
 from .batches import Batches
-from .errors import UsageError
+from .errors import ClientClosed, UsageError
 from .model import EndReason, Message, StartAt
 from .options import Duration, timer_seconds
 from .raw_message import RawMessage
@@ -140,11 +140,9 @@ class Subscription(SubscriptionLife):
 
     async def _next(self) -> Message:
         """Return the next message where none is at hand."""
-        place = self._place
-        place.asked = True
+        self._place.asked()
         while self._paused or not self._intake.refill():
             await self._something()
-        place.asked = False
         message = self._intake.ready.popleft()
         if self._delivered_hook is not None:
             self._delivered_hook(message)
@@ -225,7 +223,6 @@ class Subscription(SubscriptionLife):
         while not messages:
             await self._gather(most, wait)
             messages = self._intake.take(most)
-        self._place.asked = False
         if self._delivered_hook is not None:
             for message in messages:
                 self._delivered_hook(message)
@@ -236,7 +233,6 @@ class Subscription(SubscriptionLife):
         while not messages:
             await self._gather(most, wait)
             messages = self._intake.take_raw(most, self.stream, self.partition)
-        self._place.asked = False
         return messages
 
     async def read_columns(self, most: int, wait: float = 0.0) -> ColumnBatch | None:
@@ -261,14 +257,13 @@ class Subscription(SubscriptionLife):
                 await self._gather(most, wait)
                 columns = self._intake.take_columns(most)
                 if columns is not None:
-                    self._place.asked = False
                     return columns
         except StopAsyncIteration:
             return None
 
     async def _gather(self, most: int, wait: float) -> None:
         """Wait for a message, then for more."""
-        self._place.asked = True
+        self._place.asked()
         self._intake.give_back()
         await self._something()
         if wait and self._intake.buffered < most:
@@ -303,17 +298,20 @@ class Subscription(SubscriptionLife):
         """
         if self._state is SubscriptionState.ENDED:
             raise self._wrong_time("a subscription that has ended cannot be sent elsewhere")
-        before = self._place.seek(start_at(to, self.stream, self.partition))
+        start = start_at(to, self.stream, self.partition)
+        before = self._place.seek(self._place.plan_from(start))
         if self._durable is not None:
             self._durable.sought(self.stream, self.partition)
         self._attach()
-        try:
-            if self._state is SubscriptionState.READING:
-                self._reading.begin()
-        finally:
-            before.drop()
-            before.feed.bell.ring()
+        before.drop()
         if self._state is SubscriptionState.READING:
+            try:
+                self._reading.begin()
+            except ClientClosed:
+                self._drop()
+                raise
+            finally:
+                before.feed.bell.ring()
             await self._accepted()
 
     def pause(self) -> None:
@@ -342,6 +340,7 @@ class Subscription(SubscriptionLife):
                 raise self._wrong_time("a subscription with a cursor is read inside `async with`")
             place = self._place
             await self._durable.take_up([(place, lambda: place.finished)], place.plan.timeout)
+            self._check_not_closed()
             self._attach()
         if self._state is SubscriptionState.NEW:
             self._reading.begin()
@@ -359,7 +358,7 @@ class Subscription(SubscriptionLife):
                 raise error
 
     def _put_down(self) -> None:
-        self._place.asked = True
+        self._place.asked()
 
     def _wake(self) -> None:
         self._feed.bell.ring()

@@ -92,8 +92,7 @@ class SubscriptionLife(ABC):
                 not reading.accepted and reading.feed.reason is EndReason.CLOSED
                 for reading in self._readings()
             ):
-                text = "closed before the server had accepted the subscription"
-                raise ClientClosed(text, stream=self.stream)
+                raise self._closed_too_early()
         except BaseException:
             self._entered = False
             self._drop()
@@ -166,6 +165,14 @@ class SubscriptionLife(ABC):
         if self._durable is not None:
             self._durable.stop()
         self._wake()
+
+    def _check_not_closed(self) -> None:
+        if self._state is SubscriptionState.ENDED:
+            raise self._closed_too_early()
+
+    def _closed_too_early(self) -> ClientClosed:
+        text = "closed before the server had accepted the subscription"
+        return ClientClosed(text, stream=self.stream)
 
     def _wrong_time(self, text: str) -> UsageError:
         return UsageError(text, stream=self.stream)

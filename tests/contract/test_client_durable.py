@@ -32,6 +32,7 @@ from liftbridge_aio import (
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.cursor_keeper import CursorKeeper
 from liftbridge_aio.durable_reading import DurableReading
+from liftbridge_aio.subscription import Subscription
 from liftbridge_aio.telemetry import CommitFailed
 from servers.node import Server
 
@@ -185,6 +186,60 @@ async def test_columns_are_finished_when_the_next_are_asked_for(
             assert await subscription.read_columns(5, 1.0) is not None
             await subscription.commit()
             assert await stored(client, numbers) == finished
+
+
+async def test_asking_in_vain_finishes_nothing_that_comes_after(
+    client: Client, numbers: str
+) -> None:
+    async with client.subscribe(
+        numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
+    ) as subscription:
+        await take(subscription, 1)
+        await all_here(subscription, COUNT - 1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await anext(subscription.batches(COUNT, wait=BOUND))
+        await take(subscription, 3)  # of those that wait
+        await subscription.commit()
+        assert await stored(client, numbers) == 2
+
+
+async def all_here(subscription: Subscription, count: int) -> None:
+    async def enough() -> bool:
+        return subscription.statistics().buffered >= count
+
+    await eventually(enough)
+
+
+async def test_who_was_told_where_to_begin_stores_nothing_before_the_first_message(
+    client: Client, numbers: str
+) -> None:
+    async with client.subscribe(numbers, 0, StartAt.offset(COUNT + 5), cursor=CURSOR):
+        pass
+    assert await stored(client, numbers) is None
+
+
+async def test_closing_while_the_cursor_is_asked_for_ends_it(client: Client, numbers: str) -> None:
+    await client.set_cursor(CURSOR, numbers, 0, 5)
+    for partition in (0, [0, 1]):
+        subscription = client.subscribe(numbers, partition, EARLIEST, cursor=CURSOR)
+        entering = asyncio.create_task(subscription.__aenter__())
+        await asyncio.sleep(0)
+        async with asyncio.timeout(BOUND):
+            await subscription.aclose()
+            with pytest.raises(ClientClosed):
+                await entering
+    assert client.statistics().subscriptions == 0
+
+
+async def test_a_seek_while_the_cursor_is_asked_for_counts(client: Client, numbers: str) -> None:
+    await client.set_cursor(CURSOR, numbers, 0, 5)
+    subscription = client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR)
+    entering = asyncio.create_task(subscription.__aenter__())
+    await asyncio.sleep(0)
+    await subscription.seek(2)
+    async with asyncio.timeout(BOUND), await entering:
+        assert offsets(await take(subscription, 2)) == [2, 3]
 
 
 async def test_leaving_finishes_what_was_in_hand(client: Client, numbers: str) -> None:

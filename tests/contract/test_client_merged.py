@@ -27,6 +27,7 @@ from liftbridge_aio import (
     RawMessage,
     Record,
     StartAt,
+    StopAt,
     StreamDeleted,
     StreamNotFound,
     UsageError,
@@ -234,6 +235,33 @@ async def test_a_seek_moves_the_partitions_that_it_names(client: Client, numbers
             await subscription.seek({7: 0})
     with pytest.raises(UsageError):
         await subscription.seek(0)
+
+
+async def test_a_seek_that_makes_no_sense_changes_nothing(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, [0, 1], EARLIEST, StopAt.offset(5)) as subscription:
+        await take(subscription, 4)
+        with pytest.raises(InvalidRequest):
+            await subscription.seek({0: 2, 1: 6})
+        assert len(await rest(subscription)) == 2 * 6 - 4
+
+
+async def test_before_entering_there_are_no_partitions_to_pause(
+    client: Client, numbers: str
+) -> None:
+    subscription = client.subscribe(numbers, ALL_PARTITIONS)
+    assert (subscription.partitions, subscription.positions) == ((), {})
+    assert subscription.statistics().delivered == 0
+    for act in (subscription.pause, subscription.resume):
+        with pytest.raises(UsageError):
+            act()
+    with pytest.raises(UsageError):
+        await subscription.seek(0)
+    named = client.subscribe(numbers, [0, 1], EARLIEST, LATEST)
+    named.pause([1])
+    await named.seek({0: 8})
+    assert offsets(await take(named, 2)) == {0: [8, 9]}
+    named.resume()
+    assert offsets(await rest(named)) == {1: EVERYTHING[1]}
 
 
 async def test_paused_partitions_hand_nothing_out(client: Client, numbers: str) -> None:

@@ -11,6 +11,7 @@ from contract.clients import EARLIEST, LATEST, rest, take
 from contract.raw import BOUND, eventually
 from liftbridge_aio import (
     Client,
+    ClientClosed,
     ClientOptions,
     ConcurrentRead,
     EndReason,
@@ -261,6 +262,25 @@ async def test_closing_in_the_middle_of_a_seek_ends_both(client: Client, numbers
         async with asyncio.timeout(BOUND):
             await asyncio.wait([seeking])
     assert client.statistics().subscriptions == 0
+
+
+async def test_a_seek_after_the_client_was_closed_wakes_the_one_who_reads(
+    server: Server, numbers: str
+) -> None:
+    client = Client(server.address)
+    await client.connect()
+    subscription = client.subscribe(numbers)
+    subscription.pause()
+    waiting = asyncio.create_task(rest(subscription))
+
+    async def is_read() -> bool:
+        return client.statistics().subscriptions == 1
+
+    await eventually(is_read)
+    await client.aclose()
+    with pytest.raises(ClientClosed):
+        await subscription.seek(0)
+    assert await waiting == []
 
 
 # Later
