@@ -55,7 +55,8 @@ _NS: Final = 1_000_000_000
 _CHANGE_LIMIT: Final = 3.0
 """Seconds for a join, a leave or a report, which go through the log of the cluster."""
 _LOCATE_LIMIT: Final = 0.5
-"""Seconds after which a server is to answer with the brokers it has heard of (W28)."""
+"""Seconds after which a server is to answer with the brokers it has heard of (W28); what it says
+of the group is as old as the question. More where that is not enough."""
 
 
 class GroupCalls:
@@ -67,6 +68,7 @@ class GroupCalls:
         self._connection = connection
         self._brokers: dict[str, BrokerInfo] = {}
         self._turn = itertools.count()
+        self._unlocated = 0
 
     async def make(self, call: Call, limit: float) -> Answer:
         """Make a call; whatever goes wrong is an answer too.
@@ -143,7 +145,10 @@ class GroupCalls:
         request = proto.FetchMetadataRequest(streams=self._streams, groups=[self._group])
         # A server with a dead peer waits for it until this deadline, and answers the next time from
         # what it has heard till then.
-        reply = await self._once(address, FETCH_METADATA, request, max(limit, _LOCATE_LIMIT))
+        limit = min(_LOCATE_LIMIT * 2.0 ** min(self._unlocated, 10), max(limit, _LOCATE_LIMIT))
+        self._unlocated += 1
+        reply = await self._once(address, FETCH_METADATA, request, limit)
+        self._unlocated = 0
         answer, _, _ = metadata_from_wire(reply)
         self._brokers.update(answer.brokers)
         found = answer.groups.get(self._group)

@@ -127,7 +127,6 @@ class ConsumerGroup:
         self._error_seen = False
         self._closing: asyncio.Task[None] | None = None
         self._entered = False
-        self._ended_by_itself = False
 
     def __repr__(self) -> str:
         """Show the group, the member, and how it is."""
@@ -186,7 +185,7 @@ class ConsumerGroup:
     # Life
 
     async def __aenter__(self) -> Self:
-        """Join the group and wait for the first assignment.
+        """Join the group, wait for the first assignment, and look up where it begins.
 
         Cancelling leaves the group again.
 
@@ -194,6 +193,7 @@ class ConsumerGroup:
             StreamNotFound: a stream does not exist.
             CursorsUnavailable: the server keeps no cursors.
             AlreadyMember: somebody with this consumer id is in the group.
+            NoCommittedPosition: the group has committed nothing, and start=None.
             RequestTimeout: not in time.
             LiftbridgeError: it could not join.
         """
@@ -228,6 +228,7 @@ class ConsumerGroup:
         if plan.commit_interval is not None:
             self._spawn(lambda: self._keeper.run(plan.commit_interval or 0.0), "commits")
         await self._stable.wait()
+        await self._rebalancer.looked.wait()
         if self._error is not None:
             self._error_seen = True
             raise self._error
@@ -342,10 +343,10 @@ class ConsumerGroup:
         if self._error is None:
             self._error = error
         if self._closing is None:
-            self._ended_by_itself = True
             self._readings.stop(self._readings.places())
         self._readings.merge.finish()
         self._stable.set()
+        self._rebalancer.looked.set()
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False):

@@ -48,7 +48,7 @@ class GuardedCursors:
         self,
         store: CursorStore,
         may_write: Callable[[StreamPartition], bool],
-        free_from: Callable[[StreamPartition], float],
+        free_from: Callable[[StreamPartition], float] = lambda _: 0.0,
     ) -> None:
         self._store = store
         self._may_write = may_write

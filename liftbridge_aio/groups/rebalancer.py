@@ -74,6 +74,8 @@ class Rebalancer:
         self.taken: set[StreamPartition] = set()
         """Partitions that somebody else has begun to read: but for a last one at once, no position
         of theirs is stored before the group says that they are this member's after all."""
+        self.looked = asyncio.Event()
+        """Set once it is known where to begin to read what was assigned first."""
         self._group = group
         self._member = member
         self._readings = readings
@@ -93,7 +95,7 @@ class Rebalancer:
     # What happens
 
     def begin(self) -> None:
-        """Take partitions up from now on: the user has the group in hand that handlers may need."""
+        """Tell handlers and read from now on: the user has the group in hand that they may need."""
         self._begun = True
         self._bell.ring()
 
@@ -159,8 +161,6 @@ class Rebalancer:
             Exception: what a handler of the user raised.
             LiftbridgeError: it cannot be found where to begin.
         """
-        while not self._begun and not self._ending:
-            await self._bell.wait()
         while True:
             step = self.ownership.next_step(self._loop.time(), self._member.core.confirmed_at)
             match step:
@@ -171,6 +171,8 @@ class Rebalancer:
                 case Open():
                     self._open(step)
                 case Idle():
+                    if self._seen is not None:
+                        self.looked.set()
                     if self._ending:
                         return
                     await self._idle(step.until)
@@ -202,6 +204,9 @@ class Rebalancer:
 
     async def _adopt(self, step: Adopt) -> None:
         found, errors = await self._find(step.partitions)
+        self.looked.set()
+        while not self._begun and not self._ending:
+            await self._bell.wait()
         told = self.ownership.resolved(found)
         for place in told:
             start, stored = found[place]

@@ -160,6 +160,13 @@ async def test_new_messages_are_not_lost_where_nothing_was_ever_committed(
         assert places(await take(group, 2)) == [(0, before), (0, before + 1)]
 
 
+async def test_new_is_what_comes_after_joining(client: Client, stream: str, group_id: str) -> None:
+    await publish(client, stream, 0)
+    async with client.group(group_id, [stream]) as group:
+        await publish(client, stream, 0)
+        assert places(await take(group, 1)) == [(0, 1)]
+
+
 async def test_the_latest_message_is_not_lost_either(
     client: Client, stream: str, group_id: str
 ) -> None:
@@ -174,11 +181,9 @@ async def test_the_latest_message_is_not_lost_either(
 async def test_without_a_start_something_must_have_been_committed(
     client: Client, stream: str, group_id: str
 ) -> None:
-    async with client.group(group_id, [stream], start=None) as group:
-        with pytest.raises(NoCommittedPosition, match=group_id):
-            await anext(group)
-        with pytest.raises(StopAsyncIteration):
-            await anext(group)
+    with pytest.raises(NoCommittedPosition, match=group_id):
+        await client.group(group_id, [stream], start=None).__aenter__()
+    assert group_id not in (await client.fetch_metadata(groups=[group_id])).groups
     for partition in range(3):
         await client.set_cursor(f"__group:{group_id}", stream, partition, 0)
     await publish(client, stream, 1, 2)
