@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable
 from .cursor_keeper import CursorKeeper
 from .errors import LiftbridgeError, RequestTimeout, StreamReset
 from .for_each import for_each
+from .model import PartitionInfo
 from .net.connection import Connection
 from .net.supervisor import Child, wait_despite_cancellation
+from .reading_plan import ReadingPlan
 from .seekable_reading import SeekableReading
 
 
@@ -56,20 +58,23 @@ class DurableReading:
     ) -> None:
         plan = reading.plan
         stored = await self._keeper.fetch(plan.stream, plan.partition)
-        if stored is not None and not reading.sought:
+        if stored is not None:
             metadata = self._connection.metadata
             await metadata.stream(plan.stream)
             info = await metadata.partition(plan.stream, plan.partition, timeout)
-            if stored > info.newest_offset and not info.paused:
-                text = (
-                    f"the cursor {self._keeper.cursor_id!r} stands at offset {stored}, but the log"
-                    f" ends at {info.newest_offset}: it was truncated, or created anew"
-                )
-                raise StreamReset(text, stream=plan.stream, partition=plan.partition, offset=stored)
-            if not reading.sought:  # meanwhile
+            if not reading.sought:
+                self._check_end(plan, stored, info)
                 reading.begin_at(stored + 1)
         kept = None if reading.sought else stored
         self._keeper.keep(plan.stream, plan.partition, finished, kept)
+
+    def _check_end(self, plan: ReadingPlan, stored: int, info: PartitionInfo) -> None:
+        if stored > info.newest_offset and not info.paused:
+            text = (
+                f"the cursor {self._keeper.cursor_id!r} stands at offset {stored}, but the log"
+                f" ends at {info.newest_offset}: it was truncated, or created anew"
+            )
+            raise StreamReset(text, stream=plan.stream, partition=plan.partition, offset=stored)
 
     async def begin(self) -> None:
         """Store first positions, and go on storing what moves.
