@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import StartAt, StopAt
-from liftbridge_aio.reading_plan import ReadingPlan
+from liftbridge_aio.reading_plan import ConsumerIdentity, ReadingPlan
 
 NOW = 1_800_000_000 * 10**9
 DEFAULTS: dict[str, Any] = {
@@ -101,3 +101,10 @@ def test_a_refusal_names_the_partition() -> None:
     with pytest.raises(InvalidRequest) as refusal:
         plan(partition=7, start=StartAt.offset(2), stop=StopAt.offset(1))
     assert (refusal.value.stream, refusal.value.partition) == ("orders", 7)
+
+
+def test_members_of_a_group_read_from_the_leader() -> None:
+    member = ConsumerIdentity("group", "me", 3)
+    assert ReadingPlan(**DEFAULTS, consumer=member).consumer is member
+    with pytest.raises(InvalidRequest, match="leader"):
+        ReadingPlan(**DEFAULTS | {"from_isr_replica": True}, consumer=member)

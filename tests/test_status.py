@@ -12,12 +12,15 @@ from liftbridge_aio.status import (
     REPEAT_SHOWS,
     CallFailure,
     Code,
+    GroupRefusal,
     Reach,
     Remedy,
     StreamEnd,
     error_from,
+    group_refusal,
     not_partition_leader,
     remedy,
+    replaced_in_group,
     stream_end,
 )
 from liftbridge_aio.wire import rpc
@@ -365,3 +368,90 @@ def test_a_subscription_that_got_no_answer_is_lost_and_no_other_end(
 @given(codes, texts)
 def test_only_a_reverse_subscription_ends_like_one(code: Code, text: str) -> None:
     assert stream_end(CallFailure(code, text)) is not StreamEnd.REVERSE_DONE
+
+
+# Consumer groups
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "refusal"),
+    [
+        (Code.NOT_FOUND, "consumer group does not exist", GroupRefusal.NO_GROUP),
+        (Code.FAILED_PRECONDITION, "No such consumer group g", GroupRefusal.NO_GROUP),
+        (
+            Code.FAILED_PRECONDITION,
+            "consumer is not a member of the consumer group",
+            GroupRefusal.NOT_A_MEMBER,
+        ),
+        (
+            Code.FAILED_PRECONDITION,
+            "Consumer c is not a member of consumer group g",
+            GroupRefusal.NOT_A_MEMBER,
+        ),
+        (
+            Code.FAILED_PRECONDITION,
+            "client-provided group epoch differs from broker group epoch",
+            GroupRefusal.OTHER_EPOCH,
+        ),
+        (
+            Code.FAILED_PRECONDITION,
+            "Coordinator generation mismatch, current coordinator: a epoch: 3, got …",
+            GroupRefusal.OTHER_EPOCH,
+        ),
+        (
+            Code.FAILED_PRECONDITION,
+            "broker is not the consumer group coordinator",
+            GroupRefusal.NOT_COORDINATOR,
+        ),
+        (
+            Code.FAILED_PRECONDITION,
+            "consumer is already a member of the consumer group",
+            GroupRefusal.ALREADY_MEMBER,
+        ),
+        (Code.FAILED_PRECONDITION, "stream does not exist", GroupRefusal.NO_STREAM),
+        (
+            Code.FAILED_PRECONDITION,
+            "No group coordinator candidates",
+            GroupRefusal.NO_CANDIDATES,
+        ),
+        (Code.FAILED_PRECONDITION, "consumer group already exists", GroupRefusal.LOST),
+        (Code.UNKNOWN, "consumer not active for server (no timer)", GroupRefusal.LOST),
+        (Code.INTERNAL, "no known metadata leader", GroupRefusal.LOST),
+        (Code.UNAVAILABLE, "gone", GroupRefusal.LOST),
+        (Code.UNKNOWN, "The client is not authorized to call …", GroupRefusal.REFUSED),
+        (Code.INVALID_ARGUMENT, "No groupId provided", GroupRefusal.REFUSED),
+        (Code.UNIMPLEMENTED, "unknown method", GroupRefusal.REFUSED),
+    ],
+)
+def test_what_a_server_says_of_a_group_has_a_meaning(
+    code: Code, text: str, refusal: GroupRefusal
+) -> None:
+    assert group_refusal(CallFailure(code, text)) is refusal
+
+
+def test_what_nobody_answered_may_be_asked_again() -> None:
+    text = "consumer group does not exist"
+    assert group_refusal(CallFailure(Code.NOT_FOUND, text, Reach.UNKNOWN)) is GroupRefusal.LOST
+    other = CallFailure(Code.UNAVAILABLE, "", Reach.NOT_SENT, wrong_protocol=True)
+    assert group_refusal(other) is GroupRefusal.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("failure", "replaced"),
+    [
+        (CallFailure(Code.OK, ""), True),
+        (CallFailure(Code.OK, "", Reach.UNKNOWN), False),
+        (
+            CallFailure(
+                Code.FAILED_PRECONDITION, "Consumer is not currently assigned this partition"
+            ),
+            True,
+        ),
+        (CallFailure(Code.FAILED_PRECONDITION, "Server not partition leader"), False),
+        (CallFailure(Code.UNAVAILABLE, "gone"), False),
+    ],
+)
+def test_a_member_whose_partition_was_taken_is_told_apart(
+    failure: CallFailure, replaced: bool
+) -> None:
+    assert replaced_in_group(failure) is replaced
