@@ -21,6 +21,7 @@ from liftbridge_aio.errors import (
     RequestTimeout,
     UsageError,
 )
+from liftbridge_aio.for_each import for_each
 from liftbridge_aio.model import Message, StartAt
 from liftbridge_aio.net.connection import Connection
 from liftbridge_aio.net.supervisor import Child, wait_despite_cancellation
@@ -554,7 +555,7 @@ class ConsumerGroup:
         places = sorted(self.assignment)
         try:
             async with asyncio.timeout(limit):
-                counts = await asyncio.gather(*map(behind, places))
+                counts = await for_each(places, behind)
         except TimeoutError as error:
             if isinstance(error, LiftbridgeError):
                 raise

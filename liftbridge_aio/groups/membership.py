@@ -217,6 +217,7 @@ class Membership:
         self._locate = False
         self._answers = False
         self._doubted_since: float | None = None
+        self._missing_since: float | None = None
         self._join_asked = False
         self._join_unknown = False
         """A join may have gone through unheard."""
@@ -369,7 +370,7 @@ class Membership:
             return
         self._move(GroupState.SYNCING)
         self.assigned_epoch = None
-        self._doubted_since = None
+        self._doubted_since = self._missing_since = None
         self._locate, self._answers = False, True
         self._failures = 0
         self._heard_at = self._not_before = now
@@ -418,7 +419,7 @@ class Membership:
         self.assignment, self.assigned_epoch = answer.partitions, self.epoch
         self.confirmed_at = began
         self._heard_at = now
-        self._doubted_since = None
+        self._doubted_since = self._missing_since = None
         self._locate, self._answers = False, True
         self._failures = 0
         self._not_before = now + self._interval
@@ -436,17 +437,16 @@ class Membership:
                 self._heard(now)
                 known = self.assigned_epoch is not None and call.epoch >= self.assigned_epoch
                 self._doubt(now, certain=known)
-            case GroupRefusal.NO_GROUP:
-                self._heard(now)
-                self._doubt(now)
             case GroupRefusal.REFUSED:
                 self._fail(answer.error)
             case _:
-                # A broker that says it is not the coordinator does not count as one that lives.
+                # A broker that is not the coordinator does not count as one that lives. Nor does
+                # one that knows no such group: it may be back and not know yet what others do.
                 self._answers = False
 
     def _located(self, now: float, answer: Located) -> None:
         self._locate = False
+        self._missing_since = None
         if answer.coordinator != self.coordinator:
             self._heard_at = now  # it has its whole time before it is reported
             self._answers = True
@@ -464,7 +464,7 @@ class Membership:
         self._not_before = now + self._pause()
         if answer.why is GroupRefusal.NO_GROUP:
             self._locate = False
-            self._doubt(now)
+            self._miss(now)
         elif answer.why is GroupRefusal.REFUSED:
             self._fail(answer.error)
 
@@ -477,7 +477,7 @@ class Membership:
             if answer.why is GroupRefusal.LOST:
                 self._next_report = now + self._pause()
             elif answer.why is GroupRefusal.NO_GROUP:
-                self._doubt(now)
+                self._miss(now)
             elif answer.why is GroupRefusal.NOT_A_MEMBER:
                 self._doubt(now, certain=call.epoch == self.epoch)
 
@@ -494,8 +494,17 @@ class Membership:
         """Take note of a broker that says this is no member, which it may just not know yet."""
         if self._doubted_since is None:
             self._doubted_since = now
-        if not certain and now - self._doubted_since < self._grace:
-            return
+        if certain or now - self._doubted_since >= self._grace:
+            self._rejoin(now, certain=certain)
+
+    def _miss(self, now: float) -> None:
+        """Take note of a broker, not the coordinator if there are others, that knows no group."""
+        if self._missing_since is None:
+            self._missing_since = now
+        if now - self._missing_since >= self._grace:
+            self._rejoin(now, certain=False)
+
+    def _rejoin(self, now: float, *, certain: bool) -> None:
         self._move(GroupState.REJOINING)
         self.assignment, self.assigned_epoch = frozenset(), None
         self.confirmed_at = -math.inf

@@ -6,7 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+import anyio
 
 from liftbridge_aio.cursor_keeper import CursorKeeper, Place
 from liftbridge_aio.errors import (
@@ -15,9 +17,11 @@ from liftbridge_aio.errors import (
     NoCommittedPosition,
     PartitionTaken,
     PermissionDenied,
+    RequestTimeout,
     StreamReset,
 )
 from liftbridge_aio.feed import Doorbell
+from liftbridge_aio.for_each import for_each
 from liftbridge_aio.model import StartAt
 from liftbridge_aio.reading_plan import ConsumerIdentity
 from liftbridge_aio.telemetry import PartitionBlocked
@@ -35,7 +39,9 @@ Handler: TypeAlias = Callable[[Assignment], Awaitable[None]]
 """Told of partitions, and awaited."""
 
 _Start: TypeAlias = tuple[StartAt, int | None]
-_LASTING = (InvalidRequest, NoCommittedPosition, PermissionDenied)
+_LOOK: Final = 2.0
+"""Seconds for a look at where to begin; those that take longer do not keep the others waiting."""
+_LASTING: Final = (InvalidRequest, NoCommittedPosition, PermissionDenied)
 """Why a start cannot be found, however often one looks."""
 
 
@@ -214,9 +220,11 @@ class Rebalancer:
             self._keeper.keep(*place, partial(self._readings.finished, place), stored)
             if self.identity.epoch > 0:  # else the group is new, and this is its first member
                 self._handover.adopt(place)
-        unresolved = self.ownership.unresolved(step.partitions - told, self._loop.time())
-        for place, attempts in unresolved.items():
-            self._blocked(PartitionBlocked(self._group, *place, attempts, errors[place]))
+        missing = step.partitions - found.keys()
+        late = RequestTimeout(f"the position was not found within {_LOOK:g} s")
+        for place, attempts in self.ownership.unresolved(missing, self._loop.time()).items():
+            error = errors.get(place, late)
+            self._blocked(PartitionBlocked(self._group, *place, attempts, error))
         if told and self._on_assigned is not None:
             await self._on_assigned(told)
         self.ownership.told(told)
@@ -233,9 +241,8 @@ class Rebalancer:
             except LiftbridgeError as error:
                 errors[place] = error
 
-        async with asyncio.TaskGroup() as group:
-            for place in places:
-                group.create_task(find(place))
+        with anyio.move_on_after(_LOOK):
+            await for_each(places, find)
         for error in errors.values():
             if isinstance(error, _LASTING):
                 raise error
