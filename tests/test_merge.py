@@ -267,7 +267,7 @@ class Merging(RuleBasedStateMachine):
 
 
 TestMerging = Merging.TestCase
-TestMerging.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestMerging.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
 
 
 @pytest.mark.parametrize("hook", [False, True])

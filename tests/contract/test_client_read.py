@@ -91,25 +91,29 @@ async def test_an_empty_stream_gives_nothing(client: Client, stream_name: str) -
     assert everything.end_reasons == dict.fromkeys(range(2), EndReason.EMPTY)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [{"stop": None}, {"stop": 5}, {"start": {0: EARLIEST}}, {"partition": "0"}, {"start": None}],
-)
-async def test_a_reading_without_bounds_is_refused(
-    client: Client, arguments: dict[str, Any]
-) -> None:
-    with pytest.raises(InvalidRequest):
-        client.read("stream", **arguments)
+UNBOUNDED: list[dict[str, Any]] = [
+    {"stop": None},
+    {"stop": 5},
+    {"start": {0: EARLIEST}},
+    {"partition": "0"},
+    {"start": None},
+]
+
+
+async def test_a_reading_without_bounds_is_refused(client: Client) -> None:
+    for arguments in UNBOUNDED:
+        with pytest.raises(InvalidRequest):
+            client.read("stream", **arguments)
 
 
 # The last
 
 
-@pytest.mark.parametrize("count", [0, 1, 5, COUNT, COUNT + 1, 2**63 - 1])
-async def test_the_last_messages_come_in_order(client: Client, numbers: str, count: int) -> None:
-    last = await client.last(numbers, count)
-    assert offsets(last) == list(range(max(COUNT - count, 0), COUNT))
-    assert [message.value for message in last] == [b"%d" % n for n in offsets(last)]
+async def test_the_last_messages_come_in_order(client: Client, numbers: str) -> None:
+    for count in (0, 1, 5, COUNT, COUNT + 1, 2**63 - 1):
+        last = await client.last(numbers, count)
+        assert offsets(last) == list(range(max(COUNT - count, 0), COUNT))
+        assert [message.value for message in last] == [b"%d" % n for n in offsets(last)]
     assert client.statistics().subscriptions == 0
 
 
@@ -129,10 +133,9 @@ async def test_an_empty_partition_has_no_last_messages(client: Client, stream_na
 
 async def test_gaps_are_read_over(client: Client, wire: Wire, cleaned_stream: str) -> None:
     await create_compacted(wire, cleaned_stream)
-    await publish_keys(wire, cleaned_stream, "dabaaaaabaab")
-    await become(wire, cleaned_stream, [0, 10, 11])
-    for count, expected in (2, [10, 11]), (4, [0, 10, 11]):
-        assert offsets(await client.last(cleaned_stream, count)) == expected
+    await publish_keys(wire, cleaned_stream, "deabaaaabaab")
+    await become(wire, cleaned_stream, [0, 1, 10, 11])
+    assert offsets(await client.last(cleaned_stream, 3)) == [1, 10, 11]
 
 
 async def test_what_retention_took_is_not_waited_for(
@@ -155,12 +158,13 @@ async def test_an_emptied_log_has_no_last_messages(
     assert await client.last(cleaned_stream, 3) == []
 
 
-@pytest.mark.parametrize(("n", "partition"), [(-1, 0), (1.5, 0), (True, 0), (1, -1), (1, None)])
-async def test_a_number_that_makes_no_sense_is_refused(
-    client: Client, n: Any, partition: Any
-) -> None:
-    with pytest.raises(InvalidRequest):
-        await client.last("stream", n, partition)
+NONSENSE: list[tuple[Any, Any]] = [(-1, 0), (1.5, 0), (True, 0), (1, -1), (1, None)]
+
+
+async def test_a_number_that_makes_no_sense_is_refused(client: Client) -> None:
+    for n, partition in NONSENSE:
+        with pytest.raises(InvalidRequest):
+            await client.last("stream", n, partition)
 
 
 async def test_what_cannot_be_read_is_told(server: Server, numbers: str) -> None:
@@ -181,5 +185,5 @@ async def test_the_time_for_the_last_messages_is_bounded(numbers: str, client: C
 
 async def test_many_last_messages(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
-    await client.publish_many(stream_name, [b"%d" % n for n in range(3_000)])
-    assert offsets(await client.last(stream_name, 2_500)) == list(range(500, 3_000))
+    await client.publish_many(stream_name, [b"%d" % n for n in range(700)])
+    assert offsets(await client.last(stream_name, 600)) == list(range(100, 700))

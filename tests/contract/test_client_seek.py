@@ -120,25 +120,21 @@ async def test_the_lag_of_a_stream_that_is_gone_is_an_error(client: Client, numb
 # Elsewhere
 
 
-@pytest.mark.parametrize(
-    ("to", "first"),
-    [
-        (3, 3),
-        (COUNT - 1, COUNT - 1),
-        (StartAt.earliest(), 0),
-        (StartAt.latest(), COUNT - 1),
-        (StartAt.offset(7), 7),
-    ],
-)
-async def test_a_seek_goes_on_from_there(
-    client: Client, numbers: str, to: int | StartAt, first: int
-) -> None:
+async def test_a_seek_goes_on_from_there(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, start=EARLIEST) as subscription:
-        await take(subscription, 12)
-        await subscription.seek(to)
-        assert offsets(await take(subscription, COUNT - first)) == list(range(first, COUNT))
-        assert subscription.statistics().delivered == 12 + COUNT - first
-        assert client.statistics().subscriptions == 1
+        read = 0
+        for to, first in (
+            (3, 3),
+            (COUNT - 1, COUNT - 1),
+            (StartAt.earliest(), 0),
+            (StartAt.latest(), COUNT - 1),
+            (StartAt.offset(7), 7),
+        ):
+            await subscription.seek(to)
+            assert offsets(await take(subscription, COUNT - first)) == list(range(first, COUNT))
+            read += COUNT - first
+            assert subscription.statistics().delivered == read
+    assert client.statistics().subscriptions == 0
 
 
 async def test_a_seek_before_the_beginning_is_a_start(client: Client, numbers: str) -> None:
@@ -217,17 +213,16 @@ async def test_a_seek_takes_up_what_had_been_read_to_its_end(client: Client, num
         assert offsets(await rest(subscription)) == [4, 5]
 
 
-@pytest.mark.parametrize(
-    "to", [-1, 2**63, 1.5, None, True, "5", StopAt.latest(), 6, StartAt.offset(6)]
-)
-async def test_a_target_that_makes_no_sense_changes_nothing(
-    client: Client, numbers: str, to: Any
-) -> None:
+NONSENSE: list[Any] = [-1, 2**63, 1.5, None, True, "5", StopAt.latest(), 6, StartAt.offset(6)]
+
+
+async def test_a_target_that_makes_no_sense_changes_nothing(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, start=EARLIEST, stop=StopAt.offset(5)) as subscription:
         await take(subscription, 2)
-        with pytest.raises(InvalidRequest) as caught:
-            await subscription.seek(to)
-        assert caught.value.stream == numbers
+        for to in NONSENSE:
+            with pytest.raises(InvalidRequest) as caught:
+                await subscription.seek(to)
+            assert caught.value.stream == numbers
         assert offsets(await rest(subscription)) == [2, 3, 4, 5]
 
 
