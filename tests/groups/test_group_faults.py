@@ -182,6 +182,20 @@ async def test_a_position_that_cannot_be_looked_up_is_looked_up_again(
     assert [(event.partition, event.attempts) for event in watcher.blocked] == [(1, 1), (1, 2)]
 
 
+async def test_a_partition_whose_position_is_slow_does_not_keep_the_others_waiting(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    def is_second(request: object) -> bool:
+        return getattr(request, "partition", None) == 1
+
+    slow = broker.faults.stall("FetchCursor", when=is_second)
+    async with client.group("g", ["s"], start=EARLIEST) as group:
+        await holds(group, 2)
+        assert places(await take(group, 2)) == [(0, 0), (0, 1)]
+        slow.release()
+        await holds(group, 3)
+
+
 async def test_links_that_break_cost_nothing(broker: EmbeddedBroker, client: Client) -> None:
     async with (
         Client(broker.address) as publisher,

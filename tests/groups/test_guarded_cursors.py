@@ -77,3 +77,33 @@ async def test_whoever_loses_a_partition_during_the_look_does_not_write() -> Non
     with pytest.raises(NotGroupMember):
         await writing
     assert store.writing == []
+
+
+async def test_a_new_reader_stores_nothing_before_the_last_write_of_the_former_one_is_over() -> (
+    None
+):
+    store = SlowStore()
+    store.write.set()
+    loop = asyncio.get_running_loop()
+    free = loop.time() + 0.1
+    guarded = GuardedCursors(store, lambda _: True, lambda _: free)
+    await guarded.set(CURSOR, *HERE, 5, 1.0)
+
+    assert store.writing == [(HERE, 5)]
+    assert loop.time() >= free
+
+
+@pytest.mark.parametrize(
+    ("offset", "seconds", "written"), [(5, 9, True), (5, -1, False), (4, 9, False)]
+)
+async def test_a_last_position_is_written_soon_and_upwards_or_not_at_all(
+    offset: int, seconds: float, written: bool
+) -> None:
+    store = SlowStore()
+    store.write.set()
+    store.stored[HERE] = 4
+    guarded = GuardedCursors(store, lambda _: False)
+    deadline = asyncio.get_running_loop().time() + seconds
+    await guarded.hand_over(CURSOR, HERE, offset, deadline, 1.0)
+
+    assert bool(store.writing) is written

@@ -166,6 +166,27 @@ def test_right_after_joining_a_broker_may_not_know_yet() -> None:
     assert member.core.state.value == "stable"
 
 
+def test_a_coordinator_that_is_back_and_knows_no_group_yet_is_believed_less_than_others() -> None:
+    member = Played().joined()
+    began = member.now
+    while member.now - began < 0.6 * COORDINATOR_TIMEOUT:
+        assert isinstance(member.answer(refused(GroupRefusal.NO_GROUP)), Fetch)
+        assert member.answer(Located("a", 3)) == Locate("a", answers=False)
+    assert member.core.assignment == MINE
+    member.answer(Fetched(MINE))
+    assert member.core.state is GroupState.STABLE
+
+
+def test_a_group_that_nobody_knows_is_joined_again() -> None:
+    member = Played().joined()
+    member.answer(refused(GroupRefusal.NO_GROUP))
+    began = member.now
+    while member.core.state is not GroupState.REJOINING:
+        member.answer(refused(GroupRefusal.NO_GROUP))
+    assert not member.core.assignment
+    assert 2 < member.now - began < 3
+
+
 def test_a_name_that_is_taken_is_waited_for_until_the_deadline() -> None:
     member = Played(own=False, deadline=3.0)
     began = member.now
