@@ -45,8 +45,6 @@ CLIENT: Final = web.AppKey("liftbridge_aio.client", Client)
 _SERVICE: Final = web.AppKey("liftbridge_aio.service", Service)
 _LOOK: Final = 0.25
 """Seconds between looks whether the browser is still there."""
-_LAST_WRITE: Final = 1.0
-"""Seconds for a browser to take in what is left when the service ends."""
 
 
 def client_context(
@@ -147,8 +145,8 @@ async def send_events(
 
     with suppress(ConnectionError):  # the browser is gone
         await events.serve(begin, partial(_until_gone, request))
-        if service.stopping.is_set() and response.prepared:
-            await _end_soon(request, response)
+    if service.stopping.is_set():
+        _cut_if_stuck(request)
     return response
 
 
@@ -159,14 +157,11 @@ async def _until_gone(request: web.Request) -> None:
         await asyncio.sleep(_LOOK)
 
 
-async def _end_soon(request: web.Request, response: web.StreamResponse) -> None:
-    """End the response although the browser may take nothing in, which would hold up the end."""
-    try:
-        async with asyncio.timeout(_LAST_WRITE):
-            await response.write_eof()
-    except TimeoutError:
-        if request.transport is not None:
-            request.transport.abort()
+def _cut_if_stuck(request: web.Request) -> None:
+    """Cut a connection whose browser takes nothing in: it would hold up the end of the service."""
+    transport = request.transport
+    if transport is not None and transport.get_write_buffer_size():
+        transport.abort()
 
 
 def _service(request: web.Request) -> Service:

@@ -52,7 +52,7 @@ async def asked(url: str) -> tuple[int, dict[str, Any]]:
 
 @asynccontextmanager
 async def slow_browser(
-    url: str,
+    url: str, version: str = "1.0"
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A browser that reads only when it is told to, with little room of its own."""
     parts = urlsplit(url)
@@ -62,7 +62,7 @@ async def slow_browser(
     await asyncio.get_running_loop().sock_connect(connection, (parts.hostname, parts.port))
     reader, writer = await asyncio.open_connection(sock=connection, limit=2**14)
     try:
-        writer.write(f"GET {parts.path} HTTP/1.0\r\n\r\n".encode())
+        writer.write(f"GET {parts.path} HTTP/{version}\r\nHost: service\r\n\r\n".encode())
         yield reader, writer
     finally:
         writer.close()
@@ -176,9 +176,11 @@ async def test_the_health_of_a_service_without_an_answering_server_is_told_in_ti
         status, told = await asked(service.health)
         assert status == 503
         assert len(told["problems"]) == 1
-        assert 0.4 < loop.time() - began < 2
+        assert 0.3 < loop.time() - began < 3
         broker.thaw()
-        assert (await asked(service.health))[0] == 200
+        async with asyncio.timeout(10):
+            while (await asked(service.health))[0] != 200:
+                pass
         await broker.stop()
         status, told = await asked(service.health)
         assert status == 503
@@ -221,18 +223,23 @@ async def first_events(url: str) -> tuple[int, int | None, list[Received]]:
         return page.status, page.parser.reconnection_time, events
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
 async def test_a_service_ends_although_a_browser_takes_nothing_in(
-    broker: EmbeddedBroker, client: Client, serve: Serve
+    broker: EmbeddedBroker, client: Client, serve: Serve, version: str
 ) -> None:
     await client.publish_many("orders", [b"x" * 2**16] * 20)
     async with (
         serve(broker.address, "orders", start=EARLIEST, options=SMALL) as service,
-        slow_browser(service.events),
+        slow_browser(service.events, version) as (reader, _),
     ):
-        await eventually(lambda: service.unsent_bytes > 2**16)
+        await eventually(lambda: service.unsent_bytes > 2**18)
         service.begin_to_stop()
         async with asyncio.timeout(5):
             await eventually(lambda: "closed" in repr(service.client))
+            if (
+                serve is FRAMEWORKS["aiohttp"]
+            ):  # has let go of the connection, which uvicorn has not
+                assert len(await reader.read()) < 2**18
 
 
 async def test_a_reading_whose_client_is_closed_is_no_end(
