@@ -99,7 +99,7 @@ class MergedSubscription(SubscriptionLife):
 
     @property
     def end_reasons(self) -> dict[int, EndReason]:
-        """Why partitions ended in an orderly way: those that have, once all was read."""
+        """Why partitions ended in an orderly way: those that have, once all was read or closed."""
         return dict(self._ends.reasons)
 
     @property
@@ -362,6 +362,8 @@ class MergedSubscription(SubscriptionLife):
     def _close_merge(self) -> None:
         for reading in tuple(self._merge.readings):
             self._merge.remove(reading)
+            if reading.feed.reason is not None:
+                self._ends.reasons[reading.plan.partition] = reading.feed.reason
         self._merge.finish()
 
     def _put_down(self) -> None:

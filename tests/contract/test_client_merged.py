@@ -305,6 +305,7 @@ async def test_leaving_ends_it_whatever_is_unread(client: Client, numbers: str) 
     async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST) as subscription:
         await take(subscription, 5)
     assert client.statistics().subscriptions == 0
+    assert subscription.end_reasons == dict.fromkeys(range(PARTITIONS), EndReason.CLOSED)
     assert await rest(subscription) == []
     async with asyncio.timeout(BOUND):
         await asyncio.gather(subscription.aclose(), subscription.aclose())
