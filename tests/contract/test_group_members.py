@@ -165,26 +165,26 @@ async def test_a_partition_passes_on_without_being_read_twice(
 
 
 async def test_nothing_of_a_withdrawn_partition_is_handed_out(
-    client: Client, server_client: Client, stream: str, group_id: str
+    client: Client, raw_group: Group, stream: str, group_id: str
 ) -> None:
     for partition in range(3):
         await publish(client, stream, partition, 5)
-    withdrawn: set[StreamPartition] = set()
+    withdrawn: set[int] = set()
     released = asyncio.Event()
 
     async def on_revoked(partitions: Partitions) -> None:
-        withdrawn.update(partitions)
+        withdrawn.update(place.partition for place in partitions)
         await released.wait()
 
-    async with client.group(group_id, [stream], "a", EARLIEST, on_revoked=on_revoked) as first:
-        await holds(first, 3)
-        async with server_client.group(group_id, [stream], "b", EARLIEST) as second:
-            await eventually(it_is(lambda: bool(second.assignment)))
-            await eventually(it_is(lambda: bool(withdrawn)))
-            left = set(range(3)) - {place.partition for place in withdrawn}
-            read = await take(first, 5 * len(left))
-            assert {message.partition for message in read} == left
-            released.set()
+    async with client.group(group_id, [stream], "a", EARLIEST, on_revoked=on_revoked) as group:
+        await holds(group, 3)
+        await raw_group.join("b", stream)
+        await eventually(it_is(lambda: bool(withdrawn)))
+        left = set(range(3)) - withdrawn
+        assert {place.partition for place in group.assignment} == left
+        read = await take(group, 5 * len(left))
+        assert {message.partition for message in read} == left
+        released.set()
 
 
 async def test_a_slow_message_or_handler_does_not_cost_membership(
