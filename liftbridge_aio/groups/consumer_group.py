@@ -226,8 +226,9 @@ class ConsumerGroup:
         self._member.begin(0.8 * plan.timeout)  # so that there is time to say why not
         self._spawn(self._member.run, "member")
         self._spawn(self._rebalancer.run, "rebalancer")
-        if plan.commit_interval is not None:
-            self._spawn(lambda: self._keeper.run(plan.commit_interval or 0.0), "commits")
+        interval = plan.commit_interval
+        if interval is not None:
+            self._spawn(lambda: self._keeper.run(interval), "commits")
         await self._stable.wait()
         await self._rebalancer.looked.wait()
         if self._error is not None:
@@ -326,10 +327,10 @@ class ConsumerGroup:
         except TimeoutError:
             member.cancel()
 
-    def _spawn(self, work: Callable[[], object], name: str) -> None:
+    def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         async def run() -> None:
             try:
-                await work()  # type: ignore[misc]
+                await work()
             except asyncio.CancelledError:
                 self._stop(None)
                 raise

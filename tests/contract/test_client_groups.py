@@ -313,6 +313,7 @@ async def test_closing_ends_a_reader_and_may_be_repeated(
         assert await reader is None
         assert await anext(group, None) is None
     assert group.state is GroupState.LEFT
+    assert not [task for task in asyncio.all_tasks() if group_id in task.get_name()]
 
 
 async def test_a_client_that_is_closed_ends_its_groups(

@@ -39,7 +39,7 @@ FETCH: Final = "FetchConsumerGroupAssignments"
 @pytest.fixture
 async def broker() -> AsyncIterator[EmbeddedBroker]:
     async with EmbeddedBroker(
-        cursors_partitions=3, consumer_timeout=1, coordinator_timeout=0.5
+        cursors_partitions=3, consumer_timeout=2.5, coordinator_timeout=1
     ) as broker:
         yield broker
 
