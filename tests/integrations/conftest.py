@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Final
 
 import pytest
 
 from integrations.web_apps import FRAMEWORKS, Serve
 from liftbridge_aio import Client
 from servers.node import Server
+
+EMBEDDED: Final = "embedded"
+ONE_IS_ENOUGH: Final = "aiohttp"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out one framework on real servers, for time: no code is of a framework and a server."""
+    left_out = [item for item in items if _is_twice_on_a_real_server(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _is_twice_on_a_real_server(item: pytest.Item) -> bool:
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return (
+        parameters.get("serve") == ONE_IS_ENOUGH and parameters.get("server", EMBEDDED) != EMBEDDED
+    )
 
 
 @pytest.fixture(params=FRAMEWORKS)

@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from integrations.event_source import EventStreamParser, Received
@@ -40,6 +40,7 @@ def arrived(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(EVENTS, OFFSETS | st.none()), max_size=5), st.data())
 @example([(Event(""), 0)], None)
 @example([(Event("a\r\n\rb\n"), 1), (Event(" x", "end"), None)], None)
