@@ -64,6 +64,8 @@ async def last_messages(
             async for message in reading if found else _unless_emptied(reading, still_there):
                 part.append(message)
         found = [*part, *found]
+        if not found:
+            break  # the newest message is kept as long as any is
         highest, width = lowest - 1, width * _WIDER
     return found
 
