@@ -12,6 +12,7 @@ from cyclopts import Parameter, validators
 
 from liftbridge_aio.client import Client
 from liftbridge_aio.model import ALL_PARTITIONS, Message, StartAt
+from liftbridge_aio.options import timer_seconds
 
 from .arguments import LastMessages, parse_from, parse_until
 from .connection import DEFAULT_CONNECTION, AsJson, Connection
@@ -22,6 +23,9 @@ from .running import CLIENT, in_event_loop
 
 _AT_ONCE: Final = 4
 """Partitions whose last messages are looked for at a time, as these are held meanwhile."""
+
+_LEAST_RATE: Final = 500
+"""Messages in a second; who asks for more of them waits longer."""
 
 
 @in_event_loop(*CLIENT, "liftbridge_aio.last_messages")
@@ -122,10 +126,11 @@ async def _starts(
         await client.resume_stream(stream, partitions)
 
     turn = asyncio.Semaphore(_AT_ONCE)
+    limit = timer_seconds(client.options.call_timeout) + count / _LEAST_RATE
 
     async def find(partition: int) -> StartAt:
         async with turn:
-            last = await client.last(stream, count, partition)
+            last = await client.last(stream, count, partition, timeout=limit)
         return StartAt.offset(last[0].offset) if last else StartAt.earliest()
 
     starts = await asyncio.gather(*map(find, partitions))
