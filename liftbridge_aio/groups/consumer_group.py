@@ -201,9 +201,10 @@ class ConsumerGroup:
         if self.state is not GroupState.NEW or self._closing is not None:
             text = "a member joins once; make a new one"
             raise UsageError(text)
+        deadline = self._loop.time() + self._plan.timeout
         try:
-            async with asyncio.timeout(self._plan.timeout) as limit:
-                await self._join()
+            async with asyncio.timeout_at(deadline) as limit:
+                await self._join(deadline)
         except TimeoutError as error:
             await self._give_way()
             if isinstance(error, LiftbridgeError) or not limit.expired():
@@ -217,13 +218,14 @@ class ConsumerGroup:
         self._rebalancer.begin()
         return self
 
-    async def _join(self) -> None:
+    async def _join(self, deadline: float) -> None:
         plan = self._plan
         for stream in plan.streams:
             await self._connection.metadata.stream(stream)
         # Without cursors nothing works, so that is better said at once.
         await self._cursors.fetch(group_cursor(plan.group), plan.streams[0], 0, plan.timeout)
-        self._member.begin(0.8 * plan.timeout)  # so that there is time to say why not
+        left = max(deadline - self._loop.time(), 0.0)
+        self._member.begin(0.75 * left)  # so that there is time to say why not
         self._spawn(self._member.run, "member")
         self._spawn(self._rebalancer.run, "rebalancer")
         interval = plan.commit_interval

@@ -41,6 +41,8 @@ Handler: TypeAlias = Callable[[Assignment], Awaitable[None]]
 _Start: TypeAlias = tuple[StartAt, int | None]
 _LOOK: Final = 2.0
 """Seconds for a look at where to begin; those that take longer do not keep the others waiting."""
+_RESETS: Final = 4
+"""How often a log must end before the position: a new leader may just not know its end yet."""
 _LASTING: Final = (InvalidRequest, NoCommittedPosition, PermissionDenied)
 """Why a start cannot be found, however often one looks."""
 
@@ -224,6 +226,8 @@ class Rebalancer:
         late = RequestTimeout(f"the position was not found within {_LOOK:g} s")
         for place, attempts in self.ownership.unresolved(missing, self._loop.time()).items():
             error = errors.get(place, late)
+            if isinstance(error, StreamReset) and attempts >= _RESETS:
+                raise error
             self._blocked(PartitionBlocked(self._group, *place, attempts, error))
         if told and self._on_assigned is not None:
             await self._on_assigned(told)

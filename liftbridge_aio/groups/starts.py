@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from liftbridge_aio.errors import NoCommittedPosition
+from liftbridge_aio.errors import NoCommittedPosition, StreamReset
 from liftbridge_aio.model import StartAt, StartPosition
 from liftbridge_aio.net.metadata import MetadataCache
 
@@ -48,6 +48,7 @@ class Starts:
 
         Raises:
             NoCommittedPosition: there is none, and no other start is wished.
+            StreamReset: the position stands behind the end of the log, which is another one, then.
             LiftbridgeError: a server could not be asked.
         """
         stream, partition = place
@@ -55,6 +56,7 @@ class Starts:
             group_cursor(self._group), stream, partition, self._timeout
         )
         if stored is not None:
+            await self._check_end(place, stored)
             return StartAt.offset(stored + 1), stored
         start = self._start
         if start is None:
@@ -72,3 +74,12 @@ class Starts:
             self._group, stream, partition, offset, self._timeout
         )
         return StartAt.offset(begin_at), begin_at - 1 if begin_at > 0 else None
+
+    async def _check_end(self, place: StreamPartition, stored: int) -> None:
+        state = await self._metadata.partition(*place, self._timeout)
+        if stored > state.newest_offset and not state.paused:
+            text = (
+                f"the group {self._group!r} has committed offset {stored}, but the log ends at"
+                f" {state.newest_offset}: it was truncated, or created anew"
+            )
+            raise StreamReset(text, stream=place.stream, partition=place.partition, offset=stored)

@@ -20,6 +20,7 @@ from liftbridge_aio import (
     StartAt,
     StreamNotFound,
     StreamPartition,
+    StreamReset,
     UsageError,
 )
 from servers.node import Server
@@ -185,10 +186,25 @@ async def test_without_a_start_something_must_have_been_committed(
         await client.group(group_id, [stream], start=None).__aenter__()
     assert group_id not in (await client.fetch_metadata(groups=[group_id])).groups
     for partition in range(3):
+        await publish(client, stream, partition)
         await client.set_cursor(f"__group:{group_id}", stream, partition, 0)
-    await publish(client, stream, 1, 2)
+    await publish(client, stream, 1)
     async with client.group(group_id, [stream], start=None) as group:
         assert places(await take(group, 1)) == [(1, 1)]
+
+
+async def test_a_stream_that_was_made_anew_is_not_read_from_the_old_position(
+    client: Client, stream: str, group_id: str
+) -> None:
+    await publish(client, stream, 0, 3)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        await take(group, 3)
+    await client.delete_stream(stream)
+    await client.create_stream(stream)
+    await publish(client, stream, 0, 1)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        with pytest.raises(StreamReset, match="created anew"):
+            await take(group, 1)
 
 
 # Positions

@@ -288,7 +288,7 @@ async def test_somebody_elses_id_is_refused(
 ) -> None:
     async with client.group(group_id, [stream], "a"):
         with pytest.raises(AlreadyMember, match="'a'"):
-            await server_client.group(group_id, [stream], "a", timeout=0.5).__aenter__()
+            await server_client.group(group_id, [stream], "a", timeout=2).__aenter__()
 
 
 async def test_who_crashed_with_an_id_of_its_own_comes_back_when_it_has_expired(

@@ -17,6 +17,7 @@ from contract.group_members import (
     it_is,
     places,
     publish,
+    shared,
     take,
 )
 from contract.raw import eventually
@@ -194,6 +195,18 @@ async def test_a_partition_whose_position_is_slow_does_not_keep_the_others_waiti
         assert places(await take(group, 2)) == [(0, 0), (0, 1)]
         slow.release()
         await holds(group, 3)
+
+
+async def test_a_rebalance_does_not_wait_for_the_next_sign_of_life() -> None:
+    async with (
+        EmbeddedBroker(cursors_partitions=3, consumer_timeout=120) as broker,
+        Client(broker.address) as client,
+    ):
+        await client.create_stream("s", partitions=3)
+        async with client.group("g", ["s"]) as first:
+            await holds(first, 3)
+            async with client.group("g", ["s"]) as second:
+                await shared([first, second], {1, 2})
 
 
 async def test_links_that_break_cost_nothing(broker: EmbeddedBroker, client: Client) -> None:
