@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Final
 
 import pytest
@@ -20,43 +18,8 @@ pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
 EMBEDDED: Final = "embedded"
 PINNED: Final = pinned_version()
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A cluster and how long its members and coordinators may be silent, in seconds."""
-
-    cluster: Cluster
-    timeout: float
-
-
-@pytest.fixture
-async def quick_embedded_cluster() -> AsyncIterator[Timed]:
-    """An embedded cluster of the test's own that notices soon."""
-    from servers.embedded_cluster import running_embedded_cluster  # noqa: PLC0415
-
-    async with running_embedded_cluster(group_timeout=2.0) as cluster:
-        yield Timed(cluster, 2.0)
-
-
-@pytest.fixture
-def real_timed_cluster(healthy_cluster: Cluster) -> Timed:
-    """The three real nodes."""
-    return Timed(healthy_cluster, 3.0)
-
-
-@pytest.fixture(params=[EMBEDDED, PINNED])
-def timed(request: pytest.FixtureRequest) -> Timed:
-    """Each cluster of the matrix in turn."""
-    fixtures = {EMBEDDED: "quick_embedded_cluster", PINNED: "real_timed_cluster"}
-    chosen: Timed = request.getfixturevalue(fixtures[request.param])
-    return chosen
-
-
-@pytest.fixture
-def cluster(timed: Timed) -> Cluster:
-    """The same cluster, for those that do not ask for its timeouts."""
-    return timed.cluster
+TIMEOUT: Final = 3.0
+"""Seconds that members and coordinators may be silent: the clusters are set up so."""
 
 
 @pytest.fixture
@@ -73,57 +36,39 @@ async def coordinator_of(nodes: Nodes, group: Group) -> str:
 
 
 async def test_six_members_go_on_when_the_coordinator_is_killed(
-    timed: Timed, client: Client, nodes: Nodes, group: Group
+    cluster: Cluster, client: Client, nodes: Nodes, group: Group
 ) -> None:
     members = [group.in_python(f"member-{number}") for number in range(6)]
     async with at_work(client, group, members, partitions=3) as scene:
         await scene.settled()
         await scene.served()
         epoch = scene.epoch
-        await timed.cluster.kill(await coordinator_of(nodes, group))
+        await cluster.kill(await coordinator_of(nodes, group))
 
-        seconds = await scene.settled(after=epoch, within=2 * timed.timeout)
-        await scene.served(within=2 * timed.timeout - seconds)
+        seconds = await scene.settled(after=epoch, within=2 * TIMEOUT)
+        await scene.served(within=2 * TIMEOUT - seconds)
         await scene.drained()
         scene.check()
         scene.check_commits()
 
 
-async def test_partitions_of_a_member_that_was_killed_are_taken_over(
-    timed: Timed, client: Client, group: Group
-) -> None:
-    killed = group.in_python_apart("killed")
-    others = [group.in_python(f"member-{number}") for number in range(2)]
-    async with at_work(client, group, [killed, *others], partitions=3) as scene:
-        await scene.settled()
-        await scene.served()
-        epoch = scene.epoch
-        await killed.end()
-        scene.members.remove(killed)
-
-        seconds = await scene.settled(after=epoch, within=2 * timed.timeout)
-        await scene.served(within=2 * timed.timeout - seconds)
-        await scene.drained()
-        scene.check()
-        scene.check_commits()
-
-
-async def test_a_member_that_slept_for_too_long_joins_again_and_moves_nothing_back(
+async def test_partitions_of_the_killed_and_the_sleeping_are_taken_over_and_who_wakes_joins_again(
     client: Client, group: Group
 ) -> None:
-    sleeper = group.in_python_apart("sleeper")
+    killed, sleeper = group.in_python_apart("killed"), group.in_python_apart("sleeper")
     others = [group.in_python(f"member-{number}") for number in range(2)]
-    async with at_work(client, group, [sleeper, *others], partitions=3) as scene:
+    async with at_work(client, group, [killed, sleeper, *others], partitions=3) as scene:
         await scene.settled()
         await scene.served()
         epoch = scene.epoch
         sleeper.freeze()
-        scene.members.remove(sleeper)
-        await scene.settled(after=epoch)
-        await scene.served()
+        await killed.end()
+        scene.members[:] = others
+        seconds = await scene.settled(after=epoch, within=2 * TIMEOUT)
+        await scene.served(within=2 * TIMEOUT - seconds)
         epoch = scene.epoch
 
-        sleeper.thaw()
+        sleeper.thaw()  # and it has messages in hand, of which others have stored the positions
         scene.members.append(sleeper)
         await scene.settled(after=epoch)
         await scene.served()
@@ -132,16 +77,17 @@ async def test_a_member_that_slept_for_too_long_joins_again_and_moves_nothing_ba
         scene.check_commits()
 
 
+@pytest.mark.parametrize("cluster", [PINNED], indirect=True)
 async def test_members_go_on_when_the_coordinator_is_restarted(
-    timed: Timed, client: Client, nodes: Nodes, group: Group
+    cluster: Cluster, client: Client, nodes: Nodes, group: Group
 ) -> None:
     members = [group.in_python(f"member-{number}") for number in range(3)]
     async with at_work(client, group, members, partitions=3) as scene:
         await scene.settled()
         await scene.served()
         coordinator = await coordinator_of(nodes, group)
-        await timed.cluster.kill(coordinator)
-        await timed.cluster.start(coordinator)
+        await cluster.kill(coordinator)
+        await cluster.start(coordinator)
         await scene.served()
         await scene.settled()
         await scene.served()
@@ -150,18 +96,18 @@ async def test_members_go_on_when_the_coordinator_is_restarted(
         scene.check_commits()
 
 
-@pytest.mark.parametrize("timed", [EMBEDDED], indirect=True)
+@pytest.mark.parametrize("cluster", [EMBEDDED], indirect=True)
 async def test_members_go_on_when_all_nodes_are_restarted_one_after_the_other(
-    timed: Timed, client: Client, group: Group
+    cluster: Cluster, client: Client, group: Group
 ) -> None:
     members = [group.in_python(f"member-{number}") for number in range(3)]
     async with at_work(client, group, members, partitions=3) as scene:
         await scene.settled()
-        for node_id in timed.cluster.addresses:
+        for node_id in cluster.addresses:
             await scene.served()
-            await timed.cluster.kill(node_id)
+            await cluster.kill(node_id)
             await scene.served()
-            await timed.cluster.start(node_id)
+            await cluster.start(node_id)
         await scene.settled()
         await scene.served()
         await scene.drained()

@@ -10,6 +10,7 @@ from typing import Final
 from liftbridge_aio.broker import BrokerState, EmbeddedCluster
 
 CURSORS_PARTITIONS: Final = 3
+GROUP_TIMEOUT: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +50,12 @@ class EmbeddedNodes:
 
 
 @asynccontextmanager
-async def running_embedded_cluster(group_timeout: float = 3.0) -> AsyncIterator[EmbeddedNodes]:
-    """Three embedded nodes, as the real ones are set up.
-
-    Args:
-        group_timeout: seconds after which a silent member, or coordinator, of a group counts as
-            dead.
-    """
+async def running_embedded_cluster() -> AsyncIterator[EmbeddedNodes]:
+    """Three embedded nodes, as the real ones are set up."""
     async with EmbeddedCluster(
         nodes=3,
         cursors_partitions=CURSORS_PARTITIONS,
-        consumer_timeout=group_timeout,
-        coordinator_timeout=group_timeout,
+        consumer_timeout=GROUP_TIMEOUT,
+        coordinator_timeout=GROUP_TIMEOUT,
     ) as cluster:
         yield EmbeddedNodes(cluster)
