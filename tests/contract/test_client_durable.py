@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import warnings
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -306,6 +308,46 @@ async def test_a_seek_moves_what_is_stored(client: Client, numbers: str) -> None
         assert offsets(await take(subscription, 2)) == [3, 4]
         await subscription.commit()
         assert await stored(client, numbers) == 3
+
+
+async def test_however_it_is_read_nothing_unfinished_is_stored(
+    client: Client, numbers: str
+) -> None:
+    chance = random.Random(1)
+    await client.publish_many(numbers, [b""] * 90)
+    in_hand: list[int] = []
+    last = -1
+    async with client.subscribe(
+        numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=0.001
+    ) as subscription:
+        while last < 60:
+            way = chance.choice(["one", "ones", "list", "raw", "columns", "in vain"])
+            finished = last
+            if way == "in vain":
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.001):
+                        batch = await anext(subscription.batches(5_000, wait=BOUND))
+                        in_hand = offsets(batch)
+            elif way == "columns":
+                columns = await subscription.read_columns(chance.randint(1, 9))
+                in_hand = list(columns.offsets) if columns is not None else []
+            elif way == "raw":
+                async with asyncio.timeout(BOUND):
+                    raw = await anext(subscription.batches(5, raw=True))
+                in_hand = [one.offset for one in raw]
+            elif way == "list":
+                async with asyncio.timeout(BOUND):
+                    in_hand = offsets(await anext(subscription.batches(5)))
+            else:
+                for message in await take(subscription, 1 if way == "one" else 5):
+                    finished, in_hand = max(last, message.offset - 1), [message.offset]
+            last = max(last, *in_hand)
+            await asyncio.sleep(0.002)  # so that it may be stored
+            position = await stored(client, numbers)
+            assert position is None or position <= finished
+            await subscription.commit()
+            assert await stored(client, numbers) == (finished if finished >= 0 else None)
+    assert await stored(client, numbers) == last
 
 
 # Several partitions
