@@ -47,14 +47,16 @@ class Commit:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sent:
-    """A position that a member was about to store."""
+    """A call of a member to store a position."""
 
     member: str
     place: Place
     offset: int
     at: int
+    until: int | None = None
+    """When the server may have stored it at the latest; None while nothing has come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +140,20 @@ class History:
 
     def sender(self, commit: Commit) -> str | None:
         """Who of those whose calls are known stored a position; None if it was none of them."""
-        for sent in reversed(self.sent):
-            if (sent.place, sent.offset) == (commit.place, commit.offset) and sent.at <= commit.at:
+        for sent in self.sent:
+            if (
+                (sent.place, sent.offset) == (commit.place, commit.offset)
+                and sent.at <= commit.at
+                and (sent.until is None or commit.at <= sent.until)
+            ):
                 return sent.member
         return None
+
+    def answered(self, member: str, place: Place, offset: int, until: int) -> None:
+        """Take note that a call to store a position is over."""
+        for sent in self.sent:
+            if (sent.member, sent.place, sent.offset) == (member, place, offset):
+                sent.until = sent.until or until
 
     def owner_at(self, place: Place, at: int, members: Iterable[str]) -> str | None:
         """Who of some members knew at that time that the partition was its own."""

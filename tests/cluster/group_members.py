@@ -23,6 +23,8 @@ HERE: Final = Path(__file__).resolve().parent
 CURSORS: Final = "__cursors"
 JOIN_TIMEOUT: Final = 30.0
 LEAVE_TIMEOUT: Final = 10.0
+SERVER_TRIES: Final = 5_000_000_000
+"""Nanoseconds for which a server tries to store a position that nobody gave a deadline."""
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -87,6 +89,10 @@ class Member(ABC):
             case "commit":
                 sent = Sent(self.name, place_of(told), told["offset"], told["at"])
                 self._history.sent.append(sent)
+            case "commit-ended":
+                # One that failed may be stored all the same, while the server still tries.
+                until = told["at"] + (SERVER_TRIES if "text" in told else 0)
+                self._history.answered(self.name, place_of(told), told["offset"], until)
             case None:
                 told |= {"event": "failed", "text": told.get("error", str(told))}
 
@@ -289,7 +295,7 @@ async def _cancelled_at_the_end() -> AsyncIterator[list[asyncio.Task[None]]]:
 async def running(members: Iterable[Member]) -> AsyncIterator[None]:
     """Let members take part, the first of them first; all end at the end, whatever happens.
 
-    Two that make the same group at once may both fail.
+    Of two that make the same group at once, one is refused.
 
     Raises:
         AssertionError: Something went wrong for the first.

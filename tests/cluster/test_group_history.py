@@ -51,14 +51,20 @@ def test_a_position_below_any_before_it_is_a_step_back_each_time() -> None:
     assert history.committed() == {HERE: 6, THERE: 1}
 
 
-def test_who_stored_a_position_is_the_last_who_sent_just_that_before_it() -> None:
-    history = History(sent=[Sent("a", HERE, 4, 1), Sent("b", HERE, 4, 3), Sent("c", HERE, 4, 6)])
+def test_who_stored_a_position_is_whose_call_to_store_just_that_was_under_way() -> None:
+    history = History(sent=[Sent("a", HERE, 4, 1), Sent("b", HERE, 4, 4), Sent("c", HERE, 5, 4)])
+    history.answered("a", HERE, 4, 3)
+    history.answered("a", HERE, 4, 9)
 
-    assert history.sender(Commit(HERE, 4, 5)) == "b"
-    assert history.sender(Commit(HERE, 4, 2)) == "a"
-    assert history.sender(Commit(HERE, 4, 0)) is None
-    assert history.sender(Commit(HERE, 5, 9)) is None
-    assert history.sender(Commit(THERE, 4, 9)) is None
+    assert [history.sender(Commit(HERE, 4, at)) for at in (0, 1, 3, 4, 9)] == [
+        None,
+        "a",
+        "a",
+        "b",
+        "b",
+    ]
+    assert history.sender(Commit(HERE, 6, 5)) is None
+    assert history.sender(Commit(THERE, 4, 5)) is None
 
 
 def test_who_owns_a_partition_is_what_members_knew_last_by_an_epoch_or_at_a_time() -> None:

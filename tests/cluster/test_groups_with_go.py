@@ -23,6 +23,7 @@ from cluster.group_scene import Scene, at_work
 from liftbridge_aio import Client, ClientOptions
 from servers.build import nats_path, pinned_version
 from servers.cluster import LiftbridgeCluster
+from servers.node import Setting
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -36,7 +37,11 @@ GO_HEARTBEAT: Final = 1.0
 async def cluster(server_binary: Path, tmp_path: Path) -> AsyncIterator[LiftbridgeCluster]:
     """Three real nodes of the test's own, with timeouts that a member in Go can keep."""
     timeout = f"{COORDINATOR_TIMEOUT:g}s"
-    settings = {"groups.consumer.timeout": timeout, "groups.coordinator.timeout": timeout}
+    settings: dict[str, Setting] = {
+        "groups.consumer.timeout": timeout,
+        "groups.coordinator.timeout": timeout,
+        "clustering.min.insync.replicas": 2,  # no position is to be lost with a node
+    }
     cluster = LiftbridgeCluster(server_binary, nats_path(), tmp_path, pinned_version(), settings)
     await asyncio.to_thread(cluster.open)
     yield cluster
