@@ -138,10 +138,14 @@ def test_every_command_is_shown() -> None:
         "broker",
         "cursor",
         "demo",
+        "groups",
+        "metadata",
+        "partitions",
         "pipeline",
         "publish",
         "streams",
         "subscribe",
+        "tail",
     }
 
 
