@@ -283,6 +283,37 @@ async def test_a_zombie_of_an_earlier_group_is_outlasted(
             assert places(await reading) == [(0, 0)]
 
 
+@pytest.mark.parametrize("paused", [False, True])
+async def test_a_partition_that_was_taken_and_is_still_ours_is_read_on(
+    watched: Client,
+    watcher: GroupWatcher,
+    server: Server,
+    stream: str,
+    group_id: str,
+    paused: bool,
+) -> None:
+    """Nobody else's subscription, and no end of one's own, leaves a partition unread."""
+    place = StreamPartition(stream, 0)
+    await publish(watched, stream, 0, 2)
+    wire = Wire(server.host, server.port)
+    async with watched.group(group_id, [stream], None, EARLIEST) as group:
+        assert places(await take(group, 2)) == [(0, 0), (0, 1)]
+        if paused:
+            group.pause(place)
+        thief = proto.Consumer(group_id=group_id, group_epoch=0, consumer_id="thief")
+        async with wire.subscribe(stream, partition=0, consumer=thief, **FROM_EARLIEST):
+            await eventually(it_is(lambda: bool(watcher.blocked)))
+            wire.close()
+        await eventually(it_is(lambda: watcher.subscriptions.count(place) > 1))
+        await publish(watched, stream, 0)
+        if paused:
+            await publish(watched, stream, 1)
+            assert places(await take(group, 1)) == [(1, 0)]
+            group.resume(place)
+        assert places(await take(group, 1)) == [(0, 2)]
+        assert group.epoch == 0
+
+
 async def test_somebody_elses_id_is_refused(
     client: Client, server_client: Client, stream: str, group_id: str
 ) -> None:

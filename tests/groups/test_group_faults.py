@@ -143,8 +143,8 @@ async def test_while_it_may_have_been_expelled_a_member_commits_nothing(
             messages[0].offset += 1  # so that there is something to commit
             try:
                 await group.commit(messages[0])
-            except NotGroupMember:
-                return True
+            except NotGroupMember as error:
+                return "has not confirmed" in str(error)
             return False
 
         await eventually(is_unsure)
