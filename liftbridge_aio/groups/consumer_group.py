@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
-from typing import Literal, Self, overload
+from typing import Final, Literal, Self, overload
 
 from liftbridge_aio.arguments import INT64_MAX, check_whole_number
 from liftbridge_aio.batches import Batches
@@ -40,6 +40,10 @@ from .member import Member
 from .membership import Assignment, GroupState, StreamPartition
 from .rebalancer import Handler, Rebalancer
 from .starts import Starts
+
+_LONGEST_COMMIT: Final = 3.0
+"""Seconds to store a position. A server stores one after the other, and waits until this deadline
+for one that went to a leader which has just died; the next try goes to the new leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,7 @@ class ConsumerGroup:
         self._keeper = CursorKeeper(
             group_cursor(plan.group),
             guarded,
-            timeout=plan.timeout,
+            timeout=min(plan.timeout, _LONGEST_COMMIT),
             failed=connection.reporter.commit_failed,
         )
         self._handover = Handover(
