@@ -54,6 +54,7 @@ async def publishing(client: Client, places: Iterable[Place]) -> AsyncIterator[P
                     partition=place.partition,
                     ack_policy=AckPolicy.ALL,
                     ack_timeout=1.0,
+                    timeout=3.0,
                 )
                 assert ack is not None
                 state.ends[place] = max(ack.offset, state.ends.get(place, -1))

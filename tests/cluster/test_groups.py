@@ -42,6 +42,7 @@ async def test_six_members_go_on_when_the_coordinator_is_killed(
     async with at_work(client, group, members, partitions=3) as scene:
         await scene.settled()
         await scene.served()
+        await scene.in_sync(client)
         epoch = scene.epoch
         await cluster.kill(await coordinator_of(nodes, group))
 
@@ -85,6 +86,7 @@ async def test_members_go_on_when_the_coordinator_is_restarted(
     async with at_work(client, group, members, partitions=3) as scene:
         await scene.settled()
         await scene.served()
+        await scene.in_sync(client)
         coordinator = await coordinator_of(nodes, group)
         await cluster.kill(coordinator)
         await cluster.start(coordinator)
@@ -105,6 +107,7 @@ async def test_members_go_on_when_all_nodes_are_restarted_one_after_the_other(
         await scene.settled()
         for node_id in cluster.addresses:
             await scene.served()
+            await scene.in_sync(client)
             await cluster.kill(node_id)
             await scene.served()
             await cluster.start(node_id)

@@ -65,6 +65,7 @@ async def test_three_members_in_go_and_three_in_python_go_on_when_the_coordinato
     async with at_work(client, group, [*in_go, *in_python], partitions=6) as scene:
         await scene.settled()
         await scene.served()
+        await scene.in_sync(client)
         epoch, last = scene.epoch, scene.publishing.sent
 
         await cluster.kill(coordinator_of(in_go[0]))
