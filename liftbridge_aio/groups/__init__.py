@@ -1,6 +1,7 @@
 """Consumer groups: members share the partitions of streams and go on where others stopped."""
 
+from .assignment import StreamPartition
 from .consumer_group import ConsumerGroup
-from .membership import GroupState, StreamPartition
+from .membership import GroupState
 
 __all__ = ["ConsumerGroup", "GroupState", "StreamPartition"]

@@ -34,9 +34,9 @@ from liftbridge_aio.wire.rpc import (
     Rpc,
 )
 
-from .membership import (
+from .assignment import Assignment, StreamPartition
+from .steps import (
     Answer,
-    Assignment,
     Call,
     Done,
     Fetch,
@@ -48,7 +48,6 @@ from .membership import (
     Located,
     Refused,
     Report,
-    StreamPartition,
 )
 
 _NS: Final = 1_000_000_000

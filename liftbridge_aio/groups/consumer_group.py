@@ -32,12 +32,13 @@ from liftbridge_aio.reading import Reading
 from liftbridge_aio.reading_plan import ConsumerIdentity, ReadingPlan
 from liftbridge_aio.telemetry import GroupChanged
 
+from .assignment import Assignment, StreamPartition
 from .calls import GroupCalls
 from .group_reading import GroupReading
 from .guarded_cursors import GuardedCursors, group_cursor
 from .handover import Handover
 from .member import Member
-from .membership import Assignment, GroupState, StreamPartition
+from .membership import GroupState
 from .rebalancer import Handler, Rebalancer
 from .starts import Starts
 

@@ -26,7 +26,7 @@ from liftbridge_aio.position import Position
 from liftbridge_aio.reading import Reading
 from liftbridge_aio.reading_plan import ConsumerIdentity, ReadingPlan
 
-from .membership import StreamPartition
+from .assignment import StreamPartition
 
 _PASSING = (
     ClientClosed,

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from liftbridge_aio.cursor_keeper import CursorStore
 from liftbridge_aio.errors import NotGroupMember
 
-from .membership import StreamPartition
+from .assignment import StreamPartition
 
 _BEGAN_AT_0: Final = 0
 

@@ -18,9 +18,9 @@ from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.reading import Reading
 from liftbridge_aio.telemetry import CommitFailed
 
+from .assignment import StreamPartition
 from .group_reading import GroupReading
 from .guarded_cursors import GuardedCursors
-from .membership import StreamPartition
 
 logger = logging.getLogger("liftbridge_aio.groups")
 

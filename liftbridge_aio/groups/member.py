@@ -14,7 +14,8 @@ from liftbridge_aio.feed import Doorbell
 from liftbridge_aio.status import GroupRefusal
 
 from .calls import GroupCalls
-from .membership import OVER, Call, GroupState, Join, Membership, Refused, Rest
+from .membership import OVER, GroupState, Membership
+from .steps import Call, Join, Refused, Rest
 
 logger = logging.getLogger("liftbridge_aio.groups")
 

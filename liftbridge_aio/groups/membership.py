@@ -13,21 +13,27 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from liftbridge_aio.errors import AlreadyMember, LiftbridgeError, StreamNotFound
 from liftbridge_aio.status import GroupRefusal
 
-
-class StreamPartition(NamedTuple):
-    """A partition of a stream."""
-
-    stream: str
-    partition: int
-
-
-Assignment: TypeAlias = frozenset[StreamPartition]
+from .assignment import Assignment
+from .steps import (
+    Answer,
+    Call,
+    Fetch,
+    Fetched,
+    Join,
+    Joined,
+    Leave,
+    Locate,
+    Located,
+    Refused,
+    Report,
+    Rest,
+    Step,
+)
 
 
 class GroupState(enum.Enum):
@@ -82,102 +88,6 @@ MOVES: Final = {
 OVER: Final = frozenset({GroupState.LEFT, GroupState.FAILED})
 _IN: Final = frozenset({GroupState.SYNCING, GroupState.STABLE, GroupState.COORDINATOR_LOST})
 _OUT: Final = frozenset({GroupState.JOINING, GroupState.REJOINING})
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """Join the group."""
-
-    consumer: str
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Take a member out of the group."""
-
-    consumer: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """Fetch the assignments from the coordinator."""
-
-    consumer: str
-    coordinator: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Locate:
-    """Ask for the coordinator and the epoch."""
-
-    coordinator: str
-    """The last one that was heard of."""
-    answers: bool
-    """Whether it lives: it knows best then, and is to be avoided otherwise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Say that the coordinator is silent."""
-
-    consumer: str
-    coordinator: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """Do nothing until a time, or until something happens."""
-
-    until: float
-
-
-Call: TypeAlias = Join | Leave | Fetch | Locate | Report
-Step: TypeAlias = Call | Rest
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """The answer to a join; timeouts are seconds."""
-
-    coordinator: str
-    epoch: int
-    consumer_timeout: float
-    coordinator_timeout: float
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """The answer to a fetch."""
-
-    partitions: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """What the metadata says of the group."""
-
-    coordinator: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """A call without answer was carried out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A call failed."""
-
-    why: GroupRefusal
-    error: LiftbridgeError
-    unknown: bool = False
-    """Whether the server may have acted on it all the same."""
-
-
-Answer: TypeAlias = Joined | Fetched | Located | Done | Refused
 
 
 class Membership:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from .membership import Assignment, StreamPartition
+from .assignment import Assignment, StreamPartition
 
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 2.0

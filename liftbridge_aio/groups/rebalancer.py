@@ -26,10 +26,10 @@ from liftbridge_aio.model import StartAt
 from liftbridge_aio.reading_plan import ConsumerIdentity
 from liftbridge_aio.telemetry import PartitionBlocked
 
+from .assignment import Assignment, StreamPartition
 from .group_reading import GroupReading
 from .handover import Handover
 from .member import Member
-from .membership import Assignment, StreamPartition
 from .ownership import Adopt, Idle, Open, Ownership, Revoke
 from .starts import Starts
 

@@ -6,8 +6,8 @@ from liftbridge_aio.errors import NoCommittedPosition, StreamReset
 from liftbridge_aio.model import StartAt, StartPosition
 from liftbridge_aio.net.metadata import MetadataCache
 
+from .assignment import StreamPartition
 from .guarded_cursors import GuardedCursors, group_cursor
-from .membership import StreamPartition
 
 _MOVING = frozenset({StartPosition.NEW_ONLY, StartPosition.LATEST})
 

@@ -6,9 +6,9 @@ import copy
 from dataclasses import dataclass, field
 
 from liftbridge_aio.errors import ServerError
-from liftbridge_aio.groups.membership import (
+from liftbridge_aio.groups.assignment import Assignment, StreamPartition
+from liftbridge_aio.groups.steps import (
     Answer,
-    Assignment,
     Call,
     Done,
     Fetch,
@@ -20,7 +20,6 @@ from liftbridge_aio.groups.membership import (
     Located,
     Refused,
     Report,
-    StreamPartition,
 )
 from liftbridge_aio.status import GroupRefusal
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from liftbridge_aio import NotGroupMember
+from liftbridge_aio.groups.assignment import StreamPartition
 from liftbridge_aio.groups.guarded_cursors import GuardedCursors, group_cursor
-from liftbridge_aio.groups.membership import StreamPartition
 from waiting import until
 
 HERE = StreamPartition("orders", 0)

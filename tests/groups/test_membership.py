@@ -9,23 +9,20 @@ import pytest
 
 from groups.simulated_group import refused
 from liftbridge_aio.errors import AlreadyMember, LiftbridgeError, StreamNotFound
-from liftbridge_aio.groups.membership import (
-    MOVES,
-    OVER,
+from liftbridge_aio.groups.assignment import StreamPartition
+from liftbridge_aio.groups.membership import MOVES, OVER, GroupState, Membership
+from liftbridge_aio.groups.steps import (
     Answer,
     Call,
     Fetch,
     Fetched,
-    GroupState,
     Join,
     Joined,
     Leave,
     Locate,
     Located,
-    Membership,
     Report,
     Rest,
-    StreamPartition,
 )
 from liftbridge_aio.status import GroupRefusal
 

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from liftbridge_aio.groups.membership import StreamPartition
+from liftbridge_aio.groups.assignment import StreamPartition
 from liftbridge_aio.groups.ownership import Adopt, Hold, Idle, Open, Ownership, Revoke
 
 PLACES = [StreamPartition("s", number) for number in range(4)]
