@@ -189,6 +189,18 @@ class ClientReading(ClientFace):
     def read(
         self,
         stream: str,
+        start: StartAt | Mapping[int, StartAt],
+        stop: StopAt,
+        partition: AllPartitions | Collection[int],
+        *,
+        resume: bool = ...,
+        timeout: Duration | None = ...,
+    ) -> MergedSubscription: ...
+
+    @overload
+    def read(
+        self,
+        stream: str,
         start: StartAt = ...,
         stop: StopAt = ...,
         partition: int | AllPartitions | Collection[int] = ...,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from .cursor_keeper import CursorKeeper
-from .errors import LiftbridgeError, RequestTimeout, StreamReset
+from .errors import InvalidRequest, LiftbridgeError, RequestTimeout, StreamReset
 from .for_each import for_each
-from .model import PartitionInfo
+from .model import PartitionInfo, StartPosition
 from .net.connection import Connection
 from .net.supervisor import Child, wait_despite_cancellation
 from .reading_plan import ReadingPlan
@@ -72,7 +72,8 @@ class DurableReading:
         if stored > info.newest_offset and not info.paused:
             text = (
                 f"the cursor {self._keeper.cursor_id!r} stands at offset {stored}, but the log"
-                f" ends at {info.newest_offset}: it was truncated, or created anew"
+                f" ends at {info.newest_offset}: it was truncated or created anew, or somebody set"
+                " the cursor there; set_cursor puts it elsewhere"
             )
             raise StreamReset(text, stream=plan.stream, partition=plan.partition, offset=stored)
 
@@ -89,6 +90,28 @@ class DurableReading:
         name = f"cursor:{self._keeper.cursor_id}"
         self._child = self._connection.supervisor.spawn(self._keeper.run, self._interval, name=name)
         await self._keeper.commit()
+
+    async def check_target(self, plan: ReadingPlan) -> None:
+        """Refuse to go behind the end of a log: what is stored there would look like another log's.
+
+        Cancelling abandons the question.
+
+        Raises:
+            InvalidRequest: the start is an offset behind the next one to come.
+            LiftbridgeError: the end of the log could not be asked for.
+        """
+        if plan.start.position is not StartPosition.OFFSET:
+            return
+        stream, partition = plan.stream, plan.partition
+        metadata = self._connection.metadata
+        await metadata.stream(stream)
+        info = await metadata.partition(stream, partition, plan.timeout)
+        if plan.start.value > info.newest_offset + 1 and not info.paused:
+            text = (
+                f"the log ends at {info.newest_offset}, and a cursor cannot stand behind its end:"
+                f" offset {plan.start.value} is none to go to"
+            )
+            raise InvalidRequest(text, stream=stream, partition=partition)
 
     def sought(self, stream: str, partition: int) -> None:
         """Take note that a reading was sent elsewhere: its position may fall."""

@@ -205,6 +205,8 @@ class Merge:
             pass  # what is there will do
 
     def _enough(self, most: int) -> bool:
+        if self._finished:
+            return True
         buffered = 0
         for reading in self._line:
             if reading in self._held:

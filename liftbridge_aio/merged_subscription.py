@@ -230,18 +230,20 @@ class MergedSubscription(SubscriptionLife):
 
         Raises:
             UsageError: the subscription has ended, or does not know its partitions yet.
-            InvalidRequest: that is no start, lies behind the stop, or names a partition that is
-                not read.
+            InvalidRequest: that is no start, lies behind the stop or, with a cursor, behind the end
+                of the log; or names a partition that is not read.
             LiftbridgeError: a partition was not accepted; the others go on.
         """
-        if self._state is SubscriptionState.ENDED:
-            raise self._wrong_time("a subscription that has ended cannot be sent elsewhere")
+        self._check_not_ended()
         chosen = self._chosen(to if isinstance(to, Mapping) else None)
         targets = to if isinstance(to, Mapping) else dict.fromkeys(chosen, to)
         plans = {
             partition: self._places[partition].plan_from(start_at(target, self.stream, partition))
             for partition, target in targets.items()
         }
+        if self._durable is not None:
+            await for_each(plans.values(), self._durable.check_target)
+            self._check_not_ended()
         before = [self._places[partition].seek(plan) for partition, plan in plans.items()]
         for reading in before:
             self._merge.remove(reading)
@@ -316,7 +318,8 @@ class MergedSubscription(SubscriptionLife):
             raise self._wrong_time("a subscription with a cursor is read inside `async with`")
         if not self._places:
             info = await self._connection.metadata.stream(self.stream, renew=True)
-            self._make_places(sorted(info.partitions))
+            if not self._places:  # another task may have begun it meanwhile
+                self._make_places(sorted(info.partitions))
         places = list(self._places.values())
         if self._durable is not None:
             merge = self._merge

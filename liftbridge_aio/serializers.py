@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
 
@@ -74,7 +75,15 @@ class JsonSerializer:
         Raises:
             ValueError: it is none.
         """
-        return json.loads(data.decode(), parse_constant=_refuse_constant)
+        return json.loads(data.decode(), parse_constant=_refuse_constant, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        message = f"{text} is beyond what a float can hold"
+        raise ValueError(message)
+    return number
 
 
 def _refuse_constant(name: str) -> NoReturn:

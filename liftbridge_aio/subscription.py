@@ -285,21 +285,26 @@ class Subscription(SubscriptionLife):
         From the moment of the call nothing is handed out from where it was. Waits until the server
         has accepted, if the reading has begun. A `stop` stays where it is, "latest" where it was
         found. With a cursor, the position that is stored moves along, down as well (but
-        v1.9.0 servers recover the highest one after a restart). Cancelling abandons the wait; it
-        is sent elsewhere all the same.
+        v1.9.0 servers recover the highest one after a restart); to the beginning it moves with the
+        first message that is finished, as servers keep no position below offset 0. Cancelling
+        abandons the wait; it is sent elsewhere all the same, unless the end of the log was still
+        being asked for.
 
         Args:
             to: an offset, or any start.
 
         Raises:
             UsageError: it has ended.
-            InvalidRequest: that is no start, or lies behind the stop.
+            InvalidRequest: that is no start, or lies behind the stop; or, with a cursor, behind
+                the end of the log.
             LiftbridgeError: the server did not accept; the reading has ended.
         """
-        if self._state is SubscriptionState.ENDED:
-            raise self._wrong_time("a subscription that has ended cannot be sent elsewhere")
-        start = start_at(to, self.stream, self.partition)
-        before = self._place.seek(self._place.plan_from(start))
+        self._check_not_ended()
+        plan = self._place.plan_from(start_at(to, self.stream, self.partition))
+        if self._durable is not None:
+            await self._durable.check_target(plan)
+            self._check_not_ended()
+        before = self._place.seek(plan)
         if self._durable is not None:
             self._durable.sought(self.stream, self.partition)
         self._attach()

@@ -174,6 +174,10 @@ class SubscriptionLife(ABC):
         text = "closed before the server had accepted the subscription"
         return ClientClosed(text, stream=self.stream)
 
+    def _check_not_ended(self) -> None:
+        if self._state is SubscriptionState.ENDED:
+            raise self._wrong_time("a subscription that has ended cannot be sent elsewhere")
+
     def _wrong_time(self, text: str) -> UsageError:
         return UsageError(text, stream=self.stream)
 

@@ -310,6 +310,20 @@ async def test_a_seek_moves_what_is_stored(client: Client, numbers: str) -> None
         assert await stored(client, numbers) == 3
 
 
+@pytest.mark.parametrize("partitions", [0, [0, 1]], ids=["one", "many"])
+async def test_a_seek_behind_the_end_stores_nothing(
+    client: Client, numbers: str, partitions: int | list[int]
+) -> None:
+    async with client.subscribe(numbers, partitions, EARLIEST, cursor=CURSOR) as subscription:
+        with pytest.raises(InvalidRequest, match="the log ends at"):
+            await subscription.seek(1000)
+    assert await stored(client, numbers) is None
+    async with client.subscribe(numbers, partitions, EARLIEST, cursor=CURSOR) as subscription:
+        end = (await client.fetch_partition_metadata(numbers, 0)).newest_offset + 1
+        await subscription.seek(end)
+    assert await stored(client, numbers) == end - 1
+
+
 async def test_however_it_is_read_nothing_unfinished_is_stored(
     client: Client, numbers: str
 ) -> None:

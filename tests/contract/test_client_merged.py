@@ -323,6 +323,33 @@ async def test_closing_wakes_the_one_who_reads(client: Client, numbers: str) -> 
     assert await reading == []
 
 
+async def test_closing_wakes_the_one_who_gathers_a_list(client: Client, numbers: str) -> None:
+    subscription = client.subscribe(numbers, ALL_PARTITIONS, EARLIEST)
+    gathering = asyncio.create_task(anext(subscription.batches(2 * COUNT, wait=10 * BOUND)))
+
+    async def all_are_there() -> bool:
+        return subscription.statistics().buffered == COUNT
+
+    await eventually(all_are_there)
+    await subscription.aclose()
+    async with asyncio.timeout(BOUND):
+        await asyncio.wait([gathering])
+    assert isinstance(gathering.exception(), StopAsyncIteration)
+
+
+async def test_two_that_begin_it_at_once_begin_the_same(client: Client, numbers: str) -> None:
+    subscription = client.subscribe(numbers, ALL_PARTITIONS, EARLIEST)
+    reading = asyncio.create_task(take(subscription, COUNT))
+    async with subscription:
+        assert len(await reading) == COUNT
+        assert client.statistics().subscriptions == PARTITIONS
+        assert await subscription.lag() == dict.fromkeys(range(PARTITIONS), 0)
+        await subscription.seek(PER_PARTITION - 1)
+        again = await take(subscription, PARTITIONS)
+        assert offsets(again) == {n: [PER_PARTITION - 1] for n in range(PARTITIONS)}
+    assert client.statistics().subscriptions == 0
+
+
 async def test_cancelling_loses_no_message(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, ALL_PARTITIONS) as subscription:
         messages = []
