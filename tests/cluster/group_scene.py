@@ -12,7 +12,7 @@ from typing import Final
 from cluster.group_history import History, Place, StepBack
 from cluster.group_members import Group, Member, running
 from cluster.group_publishing import Publishing, publishing
-from cluster.support import BOUND, soon
+from cluster.support import BOUND, CURSORS, soon
 from liftbridge_aio import Client, StreamOptions
 
 SURROUNDINGS: Final = 10_000_000_000
@@ -90,16 +90,18 @@ class Scene:
         return min((at for at in times if at is not None), default=None)
 
     async def in_sync(self, client: Client) -> None:
-        """Wait until every node has all of every partition in time.
+        """Wait until every node has every partition, and the positions, in time.
 
         Where replicas come and go, Liftbridge 1.9.0 may let one lead that lacks what was read.
         """
 
         async def all_are() -> bool:
-            found = (await client.fetch_metadata(self.group.streams)).streams
-            isrs = [part.isr for stream in found.values() for part in stream.partitions.values()]
-            return len(isrs) == len(self.places) and all(
-                len(isr) == len(self.group.addresses) for isr in isrs
+            names = (*self.group.streams, CURSORS)
+            streams = (await client.fetch_metadata(names)).streams
+            return all(
+                len(partition.isr) == len(self.group.addresses)
+                for name in names
+                for partition in streams[name].partitions.values()
             )
 
         await soon(all_are)
