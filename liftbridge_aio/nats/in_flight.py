@@ -69,6 +69,7 @@ class MessageInFlight(asyncio.Future[Any]):
 
     __slots__ = (
         "ack_timeout",
+        "chosen",
         "correlation_id",
         "data",
         "handed_over_at",
@@ -87,6 +88,8 @@ class MessageInFlight(asyncio.Future[Any]):
     """Whose ack counts; None: whichever comes first."""
     partition: int | None
     correlation_id: str
+    chosen: bool
+    """Whether a user chose the correlation id."""
     data: bytes
     """What goes out; empty once it has."""
     size: int
@@ -131,6 +134,10 @@ class MessagesInFlight:
         self._given_up = _RecentIds()
         self._unacked = _RecentIds()
         """Messages with ack policy NONE: refusals come all the same."""
+        self._unacked_replies = _RecentIds()
+        """Their ids by reply subject, where that does not end in the id."""
+        self._used = _RecentIds()
+        """Ids that users chose. Acks of such messages may come when they are long settled."""
         self._failures: deque[asyncio.Future[Any] | LiftbridgeError] = deque(
             maxlen=_FAILURES_REMEMBERED
         )
@@ -157,8 +164,14 @@ class MessagesInFlight:
     def add(self, message: MessageInFlight) -> None:
         """Register a message for which there is room."""
         self.unsettled[message.correlation_id] = message
+        if message.chosen:
+            self._used.add(message.correlation_id, message.subject)
         if message.reply and message.reply.rpartition(".")[2] != message.correlation_id:
             self._ids_by_reply[message.reply] = message.correlation_id
+
+    def used(self, correlation_id: str) -> bool:
+        """Tell whether a message with this id is open, or whether a user chose it not long ago."""
+        return correlation_id in self.unsettled or correlation_id in self._used
 
     # Settling
 
@@ -178,6 +191,8 @@ class MessagesInFlight:
             self.unproven = True
             if message.policy is not None:
                 self._unacked.add(message.correlation_id, message.subject)
+                if message.reply in self._ids_by_reply:
+                    self._unacked_replies.add(message.reply, message.correlation_id)
             self.succeed(message, None)
 
     def fail(self, message: MessageInFlight, error: LiftbridgeError) -> None:
@@ -255,7 +270,10 @@ class MessagesInFlight:
 
     def nobody_listens(self, reply: str) -> None:
         """Fail the message with this reply subject: NATS had nobody to give it to."""
-        correlation_id = self._ids_by_reply.get(reply) or reply.rpartition(".")[2]
+        if reply in self._unacked_replies:
+            correlation_id = self._unacked_replies.subject(reply)
+        else:
+            correlation_id = self._ids_by_reply.get(reply) or reply.rpartition(".")[2]
         message = self.unsettled.get(correlation_id)
         if message is not None:
             self._nobody_listened += 1

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -134,13 +135,13 @@ class NatsLink:
             failure = connecting.exception()
             if failure is None:
                 return
-            text = f"no connection to NATS at {where}: {failure}"
+            text = _without_secrets(f"no connection to NATS at {where}: {failure}")
             raise ConnectionFailed(text) from failure
         cause = self._errors[-1] if self._errors else None
         if self._tried_all.is_set():
-            text = f"no connection to NATS at {where}: {cause}"
+            text = _without_secrets(f"no connection to NATS at {where}: {cause}")
             raise ConnectionFailed(text) from cause
-        text = f"no connection to NATS at {where} within {timeout:g} s"
+        text = _without_secrets(f"no connection to NATS at {where} within {timeout:g} s")
         raise ConnectTimeout(text) from cause
 
     async def _note_error(self, error: Exception) -> None:
@@ -151,7 +152,7 @@ class NatsLink:
         else:
             # Once for each time that it is lost; then it fails again and again until it is back.
             level = logging.DEBUG if self._complained else logging.WARNING
-            logger.log(level, "the connection to NATS: %s", error)
+            logger.log(level, "the connection to NATS: %s", _without_secrets(str(error)))
             self._complained = self.state is LinkState.AWAY
 
     # Using
@@ -217,6 +218,11 @@ async def close_for_good(connection: NatsConnection) -> None:
     reconnecting = getattr(connection, "_reconnection_task", None)
     if reconnecting is not None and not reconnecting.done():
         await _end({reconnecting})
+
+
+def _without_secrets(text: str) -> str:
+    """Take users, passwords and tokens out of the addresses in a text."""
+    return re.sub(r"(?<=://)[^\s/,]*@", "", text)
 
 
 def _addresses(servers: Sequence[str]) -> list[str]:

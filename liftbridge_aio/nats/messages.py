@@ -75,6 +75,7 @@ class MessageMaker:
             fields, value, correlation_id, key=key, headers=headers, crc=self._crc
         )
         message = self._message(place, policy, data, correlation_id)
+        message.chosen = correlation_id != token
         if self._detect_nobody:
             message.reply = f"{self._inbox}.{token}"
         if ack_timeout is not None:
@@ -122,6 +123,7 @@ class MessageMaker:
         message.size = size
         message.reply = ""
         message.several = None
+        message.chosen = False
         message.ack_timeout = self._ack_timeout
         message.handed_over_at = None
         return message

@@ -103,7 +103,7 @@ class NatsPublisher:
         Raises:
             ConnectionFailed: no NATS server answered (`ConnectTimeout`: in time), or the connection
                 given is closed.
-            ClientClosed: it was closed before.
+            ClientClosed: it was closed before, or meanwhile.
             UsageError: another task is opening it.
         """
         if self._closed:
@@ -117,6 +117,8 @@ class NatsPublisher:
             await self._link.open(timer_seconds(self.options.connect_timeout))
             self._session = NatsSession(self._link, self.options)
             await self._session.start()
+            if self._closed:
+                raise ClientClosed("the publisher was closed while it was being opened")
         except BaseException:
             await self.aclose()
             raise
@@ -182,7 +184,8 @@ class NatsPublisher:
             ack_timeout: seconds from then to the ack; None is the publisher's.
             expected_offset: the offset that the message must get, on streams with optimistic
                 concurrency control; None: any (-1 on the wire, W4).
-            correlation_id: comes back in the ack; None: made here.
+            correlation_id: comes back in the ack; None: made here. One that was used among the
+                last 16,384 is refused: the acks of that message may still come.
             stream: for a subject, the stream whose ack counts. None: the first ack does, also if it
                 says no; with several streams on the subject it may be anybody's (W12).
 

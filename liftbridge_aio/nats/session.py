@@ -97,14 +97,17 @@ class NatsSession:
         Raises:
             PublishTimeout: no room in time.
             PublishNotSent: closed meanwhile.
-            DuplicateCorrelationId: another message in flight has the same id.
+            DuplicateCorrelationId: another message has the same id, or had it not long ago.
         """
         message.send_by = self._loop.time() + self._publish_timeout
         if not self._window.try_enter(message.size):
             await self._enter_window(message)
-        if message.correlation_id in self._in_flight.unsettled:
+        if self._in_flight.used(message.correlation_id):
             self._window.leave(message.size)
-            text = f"a message with correlation id {message.correlation_id!r} is in flight"
+            text = (
+                f"the correlation id {message.correlation_id!r} was used before, and acks of that"
+                " message may still come"
+            )
             raise DuplicateCorrelationId(text, stream=message.stream, partition=message.partition)
         self._in_flight.add(message)
         self._deadlines.watch(min(message.ack_timeout, self._publish_timeout))

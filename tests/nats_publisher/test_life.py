@@ -230,3 +230,28 @@ async def test_a_publisher_that_nobody_closed_warns(nats_url: str) -> None:
     async with NatsPublisher(nats_url) as publisher:
         with pytest.warns(ResourceWarning, match="was not closed"):
             publisher.__del__()
+
+
+async def test_one_that_is_closed_while_it_opens_does_not_open(nats_url: str) -> None:
+    before = asyncio.all_tasks()
+    publisher = NatsPublisher(nats_url)
+    opening = asyncio.create_task(publisher.open())
+    await asyncio.sleep(0)
+    await publisher.aclose()
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(ClientClosed):
+            await opening
+
+    async def nothing_is_left() -> bool:
+        return asyncio.all_tasks() <= {*before, opening}
+
+    await eventually(nothing_is_left)
+
+
+async def test_errors_show_no_secret_of_an_address() -> None:
+    (port,) = free_ports(1)
+    publisher = NatsPublisher(f"nats://user:secret@127.0.0.1:{port}")
+    with pytest.raises(ConnectionFailed) as raised:
+        await publisher.open()
+    assert f"nats://127.0.0.1:{port}" in str(raised.value)
+    assert "secret" not in str(raised.value)

@@ -228,6 +228,19 @@ async def test_nobody_who_listens_is_told_at_once(
         assert (statistics.nobody_listened, statistics.in_flight) == (1, 0)
 
 
+@pytest.mark.parametrize("correlation_id", [None, "mine"])
+async def test_a_flush_tells_of_unacked_messages_that_nobody_listens_to(
+    nats_url: str, correlation_id: str | None
+) -> None:
+    async with NatsPublisher(nats_url) as publisher:
+        await publisher.publish(
+            "nobody.there", b"", ack_policy=AckPolicy.NONE, correlation_id=correlation_id
+        )
+        with pytest.raises(NobodyListens):
+            await publisher.flush()
+        assert publisher.statistics().nobody_listened == 1
+
+
 async def test_nobody_is_noticed_by_silence_where_no_reply_subject_is_wanted(
     nats_url: str, streams: Streams, stream_name: str
 ) -> None:
@@ -378,7 +391,10 @@ async def test_an_id_in_flight_is_not_used_twice(
         await stream.have(1)
         await stream.speak()
         await first
-        assert await publisher.publish(stream_name, b"", correlation_id="id")
+        # Another stream's ack for the first message would settle the second one.
+        with pytest.raises(DuplicateCorrelationId, match="was used before"):
+            await publisher.publish(stream_name, b"", correlation_id="id")
+        assert await publisher.publish(stream_name, b"", correlation_id="other")
         assert publisher.statistics().in_flight == 0
 
 
