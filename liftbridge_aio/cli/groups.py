@@ -32,7 +32,14 @@ from .running import ACTIVITY, CLIENT, TABLES, in_event_loop
 
 app = App(name="groups", help="List and show consumer groups, and move their positions.")
 
-GroupId = Annotated[str, Parameter(help="Id of the group.")]
+
+def _not_empty(_: object, group: str) -> None:
+    if not group:
+        text = "the id of a group must not be empty"
+        raise ValueError(text)
+
+
+GroupId = Annotated[str, Parameter(help="Id of the group.", validator=_not_empty)]
 Streams = Annotated[
     tuple[str, ...],
     Parameter(

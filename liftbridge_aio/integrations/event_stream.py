@@ -51,6 +51,7 @@ logger = logging.getLogger("liftbridge_aio.integrations")
 
 _NEW_ONLY: Final = StartAt.new_only()
 _OK: Final = 200
+_LONGEST_RETRY: Final = 86_400.0  # seconds
 _NOTHING_MORE: Final = 204
 """The status at which a browser does not come back."""
 _AT_ONCE: Final = 32
@@ -132,6 +133,11 @@ class EventStream:
         self._to_event = to_event
         self._heartbeat = timer_seconds(heartbeat, "heartbeat")
         self._retry = timer_seconds(retry, "retry")
+        if not self._heartbeat:
+            raise InvalidRequest("heartbeat must be longer than 0 seconds")
+        if self._retry > _LONGEST_RETRY:
+            text = f"a browser that comes back after retry={retry!r} seconds never does"
+            raise InvalidRequest(text)
         self._subscribing = subscribing
         self._offsets: dict[int, int] = {}
 

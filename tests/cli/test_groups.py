@@ -161,6 +161,11 @@ def test_a_position_is_set_where_no_member_can_store_over_it(
     assert positions(run_on_each, group) == {0: 1, 1: None}
 
 
+def test_a_group_without_a_name_is_refused(run_on_each: Run, two: str) -> None:
+    refused = run_on_each("groups", "set", "", two, "1", code=2)
+    assert "must not be empty" in refused.err
+
+
 def test_a_position_beyond_the_log_is_refused(run_on_each: Run, two: str, group: str) -> None:
     refused = run_on_each("groups", "set", group, two, "5", code=1)
     assert f"the newest message of {two}/0 has offset 4, not 5" in refused.err

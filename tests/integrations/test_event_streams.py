@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import aiohttp
 import pytest
@@ -220,6 +221,18 @@ async def test_one_partition_of_several_begins_anew(
             assert [event async for event in page] == [failure_of("StreamReset", 5, "0:0", 1)]
         async with browse(service.events, "0:0") as page:
             assert await anext(page) == Received("message", "1", "0:0,1:0")
+
+
+@pytest.mark.parametrize("option", [{"heartbeat": 0}, {"retry": float("inf")}], ids=str)
+async def test_times_that_make_no_sense_are_a_mistake_of_the_service(
+    server: Server, client: Client, stream_name: str, serve: Serve, option: dict[str, Any]
+) -> None:
+    await client.create_stream(stream_name)
+    async with (
+        serve(server.address, stream_name, **option) as service,
+        browse(service.events) as page,
+    ):
+        assert page.status == 500
 
 
 async def test_an_id_that_is_no_offset_is_a_bad_request(
