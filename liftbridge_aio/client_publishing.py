@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from .arguments import check_type
 from .client_face import ClientFace
 from .errors import ClientClosed, LiftbridgeError, PublishManyFailed, PublishNotSent, RequestTimeout
-from .model import Ack, AckPolicy, Partitioner, Record
+from .model import Ack, Acked, AckPolicy, Partitioner, Record
 from .options import Duration, timer_seconds
 from .retry import Retry
 
@@ -19,6 +19,40 @@ if TYPE_CHECKING:
 
 class ClientPublishing(ClientFace):
     """Publishing, one message or many, acked or not."""
+
+    @overload
+    async def publish(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: Acked = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> Ack: ...
+
+    @overload
+    async def publish(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: AckPolicy = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> Ack | None: ...
 
     async def publish(
         self,

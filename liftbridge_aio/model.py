@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
 
 from .addresses import format_address
 from .arguments import INT64_MAX, check_type, check_whole_number
@@ -63,6 +63,10 @@ class AckPolicy(enum.IntEnum):
     """Once every in-sync replica has stored it."""
     NONE = 2
     """Never: fire and forget."""
+
+
+Acked: TypeAlias = Literal[AckPolicy.LEADER, AckPolicy.ALL]
+"""Policies with which there is an ack."""
 
 
 class AckError(enum.IntEnum):

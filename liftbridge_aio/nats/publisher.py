@@ -6,11 +6,11 @@ import asyncio
 import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from liftbridge_aio.arguments import INT64_MAX, check_text, check_type, check_whole_number
 from liftbridge_aio.errors import ClientClosed, InvalidRequest, PublishManyFailed, UsageError
-from liftbridge_aio.model import Ack, AckPolicy, Partitioner, StreamInfo
+from liftbridge_aio.model import Ack, Acked, AckPolicy, Partitioner, StreamInfo
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.publish_check import check_content, checked_policy
 from liftbridge_aio.publish_window import PublishWindow
@@ -107,7 +107,7 @@ class NatsPublisher:
             UsageError: another task is opening it.
         """
         if self._closed:
-            raise ClientClosed("the publisher is closed")
+            raise _closed("the publisher is closed")
         if self._session is not None:
             return
         if self._opening:
@@ -118,7 +118,7 @@ class NatsPublisher:
             self._session = NatsSession(self._link, self.options)
             await self._session.start()
             if self._closed:
-                raise ClientClosed("the publisher was closed while it was being opened")
+                raise _closed("the publisher was closed while it was being opened")
         except BaseException:
             await self.aclose()
             raise
@@ -151,6 +151,38 @@ class NatsPublisher:
         return self._session.statistics()
 
     # Publishing
+
+    @overload
+    async def publish(
+        self,
+        target: str | StreamInfo,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: Acked = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        stream: str | None = ...,
+    ) -> Ack: ...
+
+    @overload
+    async def publish(
+        self,
+        target: str | StreamInfo,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: AckPolicy = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        stream: str | None = ...,
+    ) -> Ack | None: ...
 
     async def publish(
         self,
@@ -334,9 +366,9 @@ class NatsPublisher:
     @property
     def _living(self) -> NatsSession:
         if self._closed:
-            raise ClientClosed("the publisher is closed")
+            raise _closed("the publisher is closed")
         if self._session is None:
-            raise ClientClosed("the publisher is not open yet: use `async with`, or open()")
+            raise _closed("the publisher is not open yet")
         self._session.check()
         return self._session
 
@@ -353,7 +385,7 @@ class NatsPublisher:
             ClientClosed: the publisher is closed.
         """
         if self._closed or self._session is None:
-            raise ClientClosed("the publisher is closed, or not open yet")
+            raise _closed("the publisher is closed, or not open yet")
         await self._session.flush()
 
 
@@ -370,3 +402,9 @@ def _wanted_streams(streams: Iterable[str] | int) -> tuple[str, ...] | int:
     if not names or len(set(names)) != len(names):
         raise InvalidRequest("streams are at least one name, each of them once")
     return names
+
+
+def _closed(text: str) -> ClientClosed:
+    error = ClientClosed(text)
+    error.hint = "use `async with NatsPublisher(...)`, or open() first; a closed one stays closed"
+    return error
