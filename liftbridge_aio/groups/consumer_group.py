@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
-from typing import Final, Literal, Self, overload
+from typing import Final, Literal, Self, TypeVar, overload
 
 from liftbridge_aio.arguments import INT64_MAX, check_whole_number
 from liftbridge_aio.batches import Batches
@@ -45,6 +45,9 @@ from .starts import Starts
 _LONGEST_COMMIT: Final = 3.0
 """Seconds to store a position. A server stores one after the other, and waits until this deadline
 for one that went to a leader which has just died; the next try goes to the new leader."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,13 +435,7 @@ class ConsumerGroup:
         """
         merge = self._readings.merge
         ready: deque[Message] = merge.ready
-        if ready:
-            return ready.popleft()
-        try:
-            return await merge.take_next()
-        except StopAsyncIteration:
-            self._raise_error()
-            raise
+        return ready.popleft() if ready else await self._taken(merge.take_next())
 
     @overload
     def batches(
@@ -471,15 +468,15 @@ class ConsumerGroup:
         return Batches(self._take, max, seconds)
 
     async def _take(self, most: int, wait: float) -> list[Message]:
-        try:
-            return await self._readings.merge.take(most, wait)
-        except StopAsyncIteration:
-            self._raise_error()
-            raise
+        return await self._taken(self._readings.merge.take(most, wait))
 
     async def _take_raw(self, most: int, wait: float) -> list[RawMessage]:
+        return await self._taken(self._readings.merge.take_raw(most, wait))
+
+    async def _taken(self, taking: Awaitable[T]) -> T:
+        """Wait for messages; where the end comes instead, raise the error behind it, if any."""
         try:
-            return await self._readings.merge.take_raw(most, wait)
+            return await taking
         except StopAsyncIteration:
             self._raise_error()
             raise
