@@ -10,11 +10,28 @@ from .errors import InvalidRequest
 _ADDRESS: Final = re.compile(
     r"""
     (?P<bare_ipv6> [0-9a-f]* : [0-9a-f]* : [0-9a-f:.]* (%\w+)? )
-    | ( \[ (?P<ipv6> [0-9a-f]* : [0-9a-f:.]* (%\w+)? ) \] | (?P<host> [^\s:/@\[\]]+ ) )
+    | ( \[ (?P<ipv6> [0-9a-f]* : [0-9a-f:.]* (%\w+)? ) \] | (?P<host> [^:\[\]]+ ) )
       ( : (?P<port> [0-9]{1,5} ) )?
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_NOT_IN_A_NAME: Final = re.compile(r"[\s\x00-\x1f\x7f:/@\[\]%?=&]")
+_SURELY_NO_SECRET: Final = re.compile(r"[^\s:%?=&]*(:[0-9]{0,5})?")
+_LONGEST_NAME: Final = 253
+_LONGEST_LABEL: Final = 63
+
+
+def is_host_name(text: str) -> bool:
+    """Tell whether this can be the name of a host, or an IPv4 address; not whether it is one."""
+    if not text or len(text) > _LONGEST_NAME or _NOT_IN_A_NAME.search(text):
+        return False
+    if text.isascii():  # no need to load what IDNA takes
+        return all(0 < len(label) <= _LONGEST_LABEL for label in text.removesuffix(".").split("."))
+    try:
+        text.encode("idna")
+    except UnicodeError:  # a label that is empty or too long, for one
+        return False
+    return True
 
 
 def format_address(host: str, port: int) -> str:
@@ -29,11 +46,14 @@ def parse_address(address: str, default_port: int = 9292) -> tuple[str, int]:
         InvalidRequest: the address has no proper host or port, or something else besides.
     """
     text = address.strip()
+    if "@" in text:  # and what stands before it may be a secret
+        message = f"an address has an @ in it; write host:port only, as in 127.0.0.1:{default_port}"
+        raise InvalidRequest(message)
     match = _ADDRESS.fullmatch(text)
-    if match is None:
-        message = (
-            f"{address!r} is no address; write host:port, for example 127.0.0.1:{default_port}"
-        )
+    if match is None or (match["host"] is not None and not is_host_name(match["host"])):
+        # It may be a URL without its beginning, or a name and a password.
+        said = repr(address) if _SURELY_NO_SECRET.fullmatch(text) else "what was given"
+        message = f"{said} is no address; write host:port, for example 127.0.0.1:{default_port}"
         raise InvalidRequest(message)
     port = int(match["port"] or default_port)
     if not 1 <= port <= 65_535:

@@ -188,13 +188,15 @@ def _is_live(item: pytest.Item) -> bool:
 
 
 def _live_addresses(config: pytest.Config) -> list[str]:
-    """The first of option, variable and setting that says something."""
+    """The first of option, variable and setting that says something: addresses, or one URL."""
+    from .server_url import split_servers  # noqa: PLC0415 - see above
+
     found = (
         config.getoption("--liftbridge-address")
         or os.environ.get(_ADDRESS_VARIABLE)
         or config.getini(_ADDRESS_SETTING)
     )
-    return [address.strip() for address in str(found or "").split(",") if address.strip()]
+    return split_servers(str(found or ""))
 
 
 def _refuse_live(request: pytest.FixtureRequest, fixture: str) -> None:

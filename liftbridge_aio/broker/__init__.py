@@ -13,11 +13,13 @@ from .fault_plan import AppliedFault
 from .faults import Fault, Faults, Stall
 from .profile import ServerProfile
 from .server import BrokerState, BrokerStatistics
+from .tls import BrokerTLS
 
 __all__ = [
     "AppliedFault",
     "BrokerState",
     "BrokerStatistics",
+    "BrokerTLS",
     "ClusterNode",
     "DataDirectoryError",
     "EmbeddedBroker",

@@ -24,6 +24,7 @@ from .replicator import Replicator
 from .server import Backing, BrokerServer, BrokerState
 from .settings import DEFAULT_GROUP_TIMEOUT, BrokerSettings
 from .storage import MemoryStorage
+from .tls import BrokerTLS
 
 _MIB: Final = 2**20
 _POLL: Final = 0.01  # seconds between two looks at a condition
@@ -67,6 +68,7 @@ class EmbeddedCluster:
         consumer_timeout: float = DEFAULT_GROUP_TIMEOUT,
         coordinator_timeout: float = DEFAULT_GROUP_TIMEOUT,
         activity: bool = False,
+        tls: BrokerTLS | None = None,
         profile: ServerProfile = ServerProfile.V1_9,
     ) -> None:
         """Make brokers that do not listen yet; their ids are n1, n2, ….
@@ -86,6 +88,7 @@ class EmbeddedCluster:
             consumer_timeout: seconds that a member of a consumer group may be silent.
             coordinator_timeout: seconds for which a report of a dead coordinator counts.
             activity: whether there is an activity stream.
+            tls: see `EmbeddedBroker`.
             profile: the version that the brokers behave like.
 
         Raises:
@@ -106,6 +109,7 @@ class EmbeddedCluster:
             consumer_timeout=consumer_timeout,
             coordinator_timeout=coordinator_timeout,
             activity=activity,
+            tls=tls,
         )
         self._controller = Controller(leader_timeout=leader_timeout)
         self._groups = GroupController(self._controller, coordinator_timeout)

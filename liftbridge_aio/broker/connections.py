@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,17 +17,20 @@ from typing import Final, cast
 
 from grpclib.config import Configuration
 from grpclib.protocol import H2Protocol
-from grpclib.server import Server
-from h2.events import RequestReceived
+from grpclib.server import Handler, Server
+from h2.events import RequestReceived, StreamReset
 from h2.settings import SettingCodes
 
 from .fault_injection import FaultInjector
 from .framing import MessageCodec
 from .service import LiftbridgeService
+from .tls_connection import TLSConnection
 
-_MAX_CALLS: Final = 100_000  # at once on one connection; h2 allows 100, a Go server any number
+_MAX_CALLS: Final = 10_000  # at once on one connection; h2 allows 100, a Go server any number
+_MAX_ANSWERS: Final = 2**17  # bytes of answers to frames that a client may leave unread
 _WINDOW: Final = 2**31 - 1  # one unread call must not hold up the others
 _FLUSH_TIMEOUT: Final = 0.2  # seconds that a closed connection may take to send what is left
+_LENGTH_BYTES: Final = 3  # with which a frame begins
 _GO_AWAY_HEADER: Final = b"\x00\x00\x08\x07\x00" + bytes(4)  # 8 bytes, type 7, of stream 0
 
 _log = logging.getLogger("liftbridge_aio.broker")
@@ -45,6 +49,7 @@ class Connection(H2Protocol):
         self._last_call: int | None = None
         self.has_begun = False
         self._is_full = False
+        self._unread_answers = 0
         self.listener.connections.add(self)
         if self.listener.is_frozen:
             self.transport.pause_reading()
@@ -55,6 +60,7 @@ class Connection(H2Protocol):
         self.has_begun = True
         super().connection_made(self.transport)
         self.processor.processors[RequestReceived] = self._take_call
+        self.processor.processors[StreamReset] = self._take_reset
         settings: dict[SettingCodes | int, int] = {SettingCodes.MAX_CONCURRENT_STREAMS: _MAX_CALLS}
         self.connection._connection.update_settings(settings)  # noqa: SLF001 - no public way
         self.connection.flush()
@@ -66,15 +72,52 @@ class Connection(H2Protocol):
         if self._last_call is None or event.stream_id <= self._last_call:
             self.processor.process_request_received(event)
 
+    def _take_reset(self, event: StreamReset) -> None:
+        call = self.processor.streams.get(event.stream_id)
+        handler = cast("Handler", self.processor.handler)
+        task = None if call is None else handler._tasks.get(call)  # noqa: SLF001 - no public way
+        self.processor.process_stream_reset(event)
+        if task is not None:
+            task.add_done_callback(lambda _: self._forget(event.stream_id))
+
+    def _forget(self, number: int) -> None:
+        """Forget a call that was reset before it had begun: grpclib would keep it for ever."""
+        call = self.processor.streams.pop(number, None)
+        if call is not None and not self.connection.is_closing():
+            self.connection.ack(number, call.buffer.unacked_size())
+
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client; whatever is wrong with them ends this connection only."""
         if self.transport.is_closing():
             return
+        before = self.transport.get_write_buffer_size()
         try:
             super().data_received(data)
         except Exception:  # noqa: BLE001 - hostile bytes raise what they like in h2
             _log.debug("closing a connection after unusual bytes", exc_info=True)
             self.shut_down()
+        else:
+            if self._waits_for_overlong_frame():
+                _log.debug("closing a connection on which a frame is too long")
+                self.shut_down()
+        self._count_answers(self.transport.get_write_buffer_size() - before)
+
+    def _waits_for_overlong_frame(self) -> bool:
+        """Whether a frame has begun that h2 will refuse, but only once all of it has come."""
+        http2 = self.connection._connection  # noqa: SLF001 - no public way
+        begun = getattr(http2.incoming_buffer, "_data", b"")  # what older versions call otherwise
+        length = int.from_bytes(begun[:_LENGTH_BYTES], "big")
+        return len(begun) >= _LENGTH_BYTES and length > http2.max_inbound_frame_size
+
+    def _count_answers(self, size: int) -> None:
+        """Give up a client that has frames answered without end, and takes no answers in.
+
+        Calls stop to write to a client that does not read; h2 goes on to answer, say, its pings.
+        """
+        self._unread_answers = max(self._unread_answers + size, 0) if self._is_full else 0
+        if self._unread_answers > _MAX_ANSWERS:
+            _log.debug("closing a connection whose client reads no answers")
+            self.abort()
 
     def freeze(self) -> None:
         """Neither read nor write until `thaw`."""
@@ -145,12 +188,18 @@ class Connection(H2Protocol):
 class Listener(Server):
     """A listening port and its connections."""
 
-    def __init__(self, service: LiftbridgeService, faults: FaultInjector) -> None:
+    def __init__(
+        self,
+        service: LiftbridgeService,
+        faults: FaultInjector,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """Serve `service` once `start` is called; belongs to the running event loop.
 
         Args:
             service: what answers the calls.
             faults: may refuse connections.
+            tls: how to speak TLS, without which nobody is served then.
         """
         config = Configuration(http2_connection_window_size=_WINDOW)
         super().__init__([service], codec=MessageCodec(), config=config)
@@ -160,8 +209,30 @@ class Listener(Server):
         self.faults = faults
         self.is_frozen = False
         self.connections: set[Connection] = set()
+        self._tls = tls
+        self._agreeing: set[TLSConnection] = set()
+        """Connections on which TLS is not agreed upon yet."""
 
     def _protocol_factory(self) -> H2Protocol:
+        if self._tls is None:
+            return self._connection()
+        # To the event loop it is a protocol like any other.
+        return cast(
+            "H2Protocol",
+            TLSConnection(
+                self._tls,
+                self._connection,
+                on_begin=self._agreement_begins,
+                on_end=self._agreeing.discard,
+            ),
+        )
+
+    def _agreement_begins(self, connection: TLSConnection) -> None:
+        self._agreeing.add(connection)
+        if self.is_frozen:
+            connection.pause_reading()
+
+    def _connection(self) -> Connection:
         plain = super()._protocol_factory()
         connection = Connection(plain.handler, plain.config, plain.h2_config)
         connection.listener = self
@@ -172,12 +243,16 @@ class Listener(Server):
         self.is_frozen = True
         for connection in self.connections:
             connection.freeze()
+        for agreeing in self._agreeing:
+            agreeing.pause_reading()
 
     def thaw(self) -> None:
         """Undo `freeze`."""
         self.is_frozen = False
         for connection in tuple(self.connections):
             connection.thaw()
+        for agreeing in self._agreeing:
+            agreeing.resume_reading()
 
     def carrying(self, rpc: str | None) -> Sequence[Connection]:
         """Return the connections that carry a call of a procedure now; None: all connections."""
@@ -216,5 +291,7 @@ class Listener(Server):
         Cancelling this leaves connections that close by themselves later.
         """
         self.close()
+        for agreeing in tuple(self._agreeing):
+            agreeing.socket.abort()
         await self.close_connections(tuple(self.connections))
         await self.wait_closed()

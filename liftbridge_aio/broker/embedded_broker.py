@@ -26,6 +26,7 @@ from .profile import ServerProfile
 from .server import Backing, BrokerServer
 from .settings import DEFAULT_GROUP_TIMEOUT, BrokerSettings
 from .storage import DiskStorage, MemoryStorage
+from .tls import BrokerTLS
 
 _MIB: Final = 2**20
 
@@ -94,6 +95,7 @@ class EmbeddedBroker(BrokerServer):
         consumer_timeout: float = DEFAULT_GROUP_TIMEOUT,
         coordinator_timeout: float = DEFAULT_GROUP_TIMEOUT,
         activity: bool = False,
+        tls: BrokerTLS | None = None,
         profile: ServerProfile = ServerProfile.V1_9,
     ) -> None:
         """Make a broker that does not listen yet.
@@ -113,10 +115,12 @@ class EmbeddedBroker(BrokerServer):
             consumer_timeout: seconds that a member of a consumer group may be silent.
             coordinator_timeout: seconds for which a report of a dead coordinator counts.
             activity: whether there is an activity stream.
+            tls: has it speak TLS, and ask for certificates of clients if told so; None: plain.
             profile: the version that it behaves like.
 
         Raises:
             ValueError: a number makes no sense.
+            TypeError: `tls` is no `BrokerTLS`.
         """
         check_limits(cursors_partitions, max_message_bytes, max_payload_bytes)
         check_timeouts(consumer_timeout=consumer_timeout, coordinator_timeout=coordinator_timeout)
@@ -126,6 +130,7 @@ class EmbeddedBroker(BrokerServer):
             coordinator_timeout=coordinator_timeout,
             activity=activity,
             encrypts=data_dir is None,
+            tls=tls,
         )
         setup = _Setup(
             server_id=server_id,
@@ -146,7 +151,8 @@ class EmbeddedBroker(BrokerServer):
 
         Raises:
             DataDirectoryError: the data directory cannot be used.
-            OSError: the address cannot be listened on, or what is kept cannot be read.
+            OSError: the address cannot be listened on, or what is kept or the files for TLS cannot
+                be read.
             RuntimeError: the broker is not stopped.
         """
         await super().start()

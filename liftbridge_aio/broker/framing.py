@@ -13,6 +13,8 @@ from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
 
+from liftbridge_aio.wire import proto
+from liftbridge_aio.wire.broker_codec import encode_reply, parse_publish_request
 from liftbridge_aio.wire.field_types import wrong_field
 from liftbridge_aio.wire.framing import PREFIX_BYTES
 from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
@@ -31,7 +33,7 @@ class MessageCodec(CodecBase):
 
     def encode(self, message: Any, message_type: Any) -> bytes:  # noqa: ARG002 - grpclib's face
         """Return the bytes of a generated message."""
-        return bytes(message)
+        return encode_reply(message)
 
     def decode(self, data: bytes, message_type: Any) -> Any:
         """Not called: requests come in through `receive`."""
@@ -82,6 +84,10 @@ async def _read(call: Call, procedure: Rpc[RequestT, ReplyT]) -> RequestT | None
         raise cut_off from error
     if len(body) < size:
         raise cut_off
+    if procedure.request is proto.PublishRequest:
+        usual = parse_publish_request(body)
+        if isinstance(usual, procedure.request):
+            return usual
     return _parse(procedure, body)
 
 

@@ -183,7 +183,8 @@ class BrokerServer:
         the broker stopped.
 
         Raises:
-            OSError: the address cannot be listened on, or what is kept cannot be read.
+            OSError: the address cannot be listened on, or what is kept or the files for TLS cannot
+                be read.
             RuntimeError: the broker is not stopped.
         """
         if self._lifecycle is not BrokerState.STOPPED:
@@ -206,8 +207,10 @@ class BrokerServer:
             starting.set()
 
     async def _serve(self, listening: socket.socket) -> None:
+        settings = self._settings
+        tls = None if settings.tls is None else settings.tls.context()
         backing = self._backing = self._open_backing(self._clock)
-        member, settings = backing.member, self._settings
+        member = backing.member
         member.node.info = BrokerInfo(self._server_id, self._host, self._port)
         groups = GroupProcedures(
             member.node.groups,
@@ -218,7 +221,7 @@ class BrokerServer:
             coordinator_timeout=settings.coordinator_timeout,
         )
         service = LiftbridgeService(member, groups, settings, self._injector, self._counters)
-        listener = Listener(service, self._injector)
+        listener = Listener(service, self._injector, tls)
         try:
             member.controller.start(member.node, self._clock.now_ns())
             backing.started()

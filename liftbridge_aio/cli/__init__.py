@@ -19,6 +19,7 @@ from . import bench, cursor, groups, partitions, pipeline, streams
 from .arguments import BadArgument
 from .broker import broker
 from .demo import demo
+from .failures import failure_line
 from .metadata import metadata
 from .output import say
 from .publish import publish
@@ -85,4 +86,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say_error(error: Exception) -> None:
-    say(f"error: {' '.join(str(error).split()) or type(error).__name__}")
+    say(f"error: {failure_line(error)}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
-from liftbridge_aio.model import Ack
 
-
-def abandon(futures: Iterable[asyncio.Future[Ack | None]]) -> None:
+def abandon(futures: Iterable[asyncio.Future[Any]]) -> None:
     """Take back what is not written yet, and look at what failed, lest asyncio complain."""
     for future in futures:
         if not future.cancel() and not future.cancelled():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 
+from liftbridge_aio.arguments import INT64_MAX
 from liftbridge_aio.model import Message, StartAt, StopAt, StopPosition, datetime_from_ns
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -142,8 +143,16 @@ def _offset(digits: str) -> int:
 
 
 def _moment(text: str, what: str) -> datetime:
+    plain = text.strip()
     try:
-        moment = datetime.fromisoformat(text.strip())
+        day = date.fromisoformat(plain.removesuffix("Z"))
+    except ValueError:
+        pass
+    else:
+        message = f"{text!r} is a whole day; add a time and a time zone: {day}T00:00Z"
+        raise BadArgument(message)
+    try:
+        moment = datetime.fromisoformat(plain)
     except ValueError:
         message = f"{text!r} is not understood; write {what}"
         raise BadArgument(message) from None
@@ -152,6 +161,9 @@ def _moment(text: str, what: str) -> datetime:
         raise BadArgument(message)
     if moment.timestamp() < 0:
         message = f"{text!r} lies before 1970, and so before every message"
+        raise BadArgument(message)
+    if moment.timestamp() * 1e9 > INT64_MAX:
+        message = f"{text!r} lies after 2262, and so after every message"
         raise BadArgument(message)
     return moment
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,20 @@ async def broker(
         Parameter(help="Folder for all data; it outlives the broker. Without it: memory."),
     ] = None,
     activity: Annotated[bool, Parameter(help="Keep an activity stream, __activity.")] = False,
+    tls_cert: Annotated[
+        Path | None,
+        Parameter(help="Speak TLS: file with the broker's certificate."),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        Parameter(help="File with its private key. Default: it is in the same file."),
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        Parameter(
+            help="Refuse clients without a certificate of these authorities, which are in a file."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the embedded broker until Ctrl-C or SIGTERM.
@@ -37,13 +52,29 @@ async def broker(
         liftbridge-aio broker
         liftbridge-aio broker --port 0 --json
         liftbridge-aio broker --data-dir ./log --activity
+        liftbridge-aio broker --tls-cert server.pem --tls-key server-key.pem --tls-client-ca ca.pem
+
+    A password of the key is read from LIFTBRIDGE_TLS_KEY_PASSWORD.
     """
+    if tls_cert is None and (tls_key is not None or tls_client_ca is not None):
+        message = "--tls-key and --tls-client-ca go with --tls-cert"
+        raise BadArgument(message)
     with stop_signals() as stop:
         # help must not wait for it
-        from liftbridge_aio.broker import DataDirectoryError, EmbeddedBroker  # noqa: PLC0415
+        from liftbridge_aio.broker import (  # noqa: PLC0415
+            BrokerTLS,
+            DataDirectoryError,
+            EmbeddedBroker,
+        )
 
+        tls = None
         try:
-            server = EmbeddedBroker(host, port, data_dir=data_dir, activity=activity)
+            if tls_cert is not None:
+                password = os.environ.get("LIFTBRIDGE_TLS_KEY_PASSWORD")
+                tls = BrokerTLS(
+                    cert=tls_cert, key=tls_key, key_password=password, client_ca=tls_client_ca
+                )
+            server = EmbeddedBroker(host, port, data_dir=data_dir, activity=activity, tls=tls)
         except ValueError as error:
             raise BadArgument(str(error)) from None
         try:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from liftbridge_aio.addresses import parse_address
 from liftbridge_aio.client import Client
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.options import ClientOptions, seconds
+from liftbridge_aio.server_url import Servers, parse_servers, split_servers
+from liftbridge_aio.tls import TLS
 
 from .arguments import DURATION_HELP, BadArgument, parse_duration
 
@@ -33,9 +35,40 @@ class Connection:
     servers: Annotated[
         str,
         Parameter(
-            env_var="LIFTBRIDGE_SERVERS", help="Addresses to start from: host:port,host:port,…"
+            env_var="LIFTBRIDGE_SERVERS",
+            help="Addresses to start from: host:port,host:port,… or one URL, which may ask for TLS:"
+            " liftbridge+tls://host:port,…?ca=ca.pem",
         ),
     ] = "127.0.0.1:9292"
+    tls: Annotated[
+        bool,
+        Parameter(negative="", help="Speak TLS (or LIFTBRIDGE_TLS=1); the flags below imply it."),
+    ] = False
+    tls_ca: Annotated[
+        Path | None,
+        Parameter(
+            help="File with the authorities that vouch for servers (or LIFTBRIDGE_TLS_CA). Default:"
+            " the system's.",
+        ),
+    ] = None
+    tls_cert: Annotated[
+        Path | None,
+        Parameter(help="File with the certificate to show (or LIFTBRIDGE_TLS_CERT)."),
+    ] = None
+    tls_key: Annotated[
+        Path | None,
+        Parameter(
+            help="File with its private key (or LIFTBRIDGE_TLS_KEY), of which a password is in"
+            " LIFTBRIDGE_TLS_KEY_PASSWORD. Default: it is in the same file.",
+        ),
+    ] = None
+    tls_server_name: Annotated[
+        str | None,
+        Parameter(
+            help="Name that the servers' certificates are for (or LIFTBRIDGE_TLS_SERVER_NAME)."
+            " Default: the host of the address.",
+        ),
+    ] = None
     timeout: Annotated[
         str | None,
         Parameter(help=f"How long one call may take ({DURATION_HELP}). Default: the client's."),
@@ -51,34 +84,47 @@ class Connection:
         Raises:
             BadArgument: an address or the timeout is none.
         """
-        addresses = self._addresses() if only is None else [only]
+        servers = self._servers()
         try:
-            options = self._options()
+            options = self._options(servers)
             if max_in_flight is not None:
                 options = replace(options, max_in_flight=max_in_flight)
             if only is not None:
-                options = replace(options, address_map=lambda _: only)
-            return Client(*addresses, options=options)
+                return Client(only, options=replace(options, address_map=lambda _: only))
+            return Client(*servers.addresses, options=options)
         except (InvalidRequest, ValueError) as error:
             raise BadArgument(str(error)) from None
 
-    def _addresses(self) -> list[str]:
-        addresses = [part.strip() for part in self.servers.split(",") if part.strip()]
-        if not addresses:
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """`host:port` of each server.
+
+        Raises:
+            BadArgument: one is none.
+        """
+        return self._servers().addresses
+
+    def _servers(self) -> Servers:
+        texts = split_servers(self.servers)
+        if not texts:
             message = "--servers names no server"
             raise BadArgument(message)
-        for address in addresses:
-            if "@" in address:  # and what stands before it may be a secret
-                message = "an address of --servers has an @ in it; write host:port only"
-                raise BadArgument(message)
-            try:
-                parse_address(address)
-            except ValueError as error:
-                raise BadArgument(str(error)) from None
-        return addresses
+        try:
+            return parse_servers(texts)
+        except ValueError as error:
+            raise BadArgument(str(error)) from None
 
-    def _options(self) -> ClientOptions:
-        options = ClientOptions.from_env()
+    def _options(self, servers: Servers) -> ClientOptions:
+        flags = {
+            name: value
+            for name in ("ca", "cert", "key", "server_name")
+            if (value := getattr(self, f"tls_{name}")) is not None
+        }
+        options = ClientOptions.from_env(secure=bool(servers.secure or self.tls or flags))
+        tls = options.tls
+        if self.tls or flags:
+            tls = replace(tls or TLS(), **flags)
+        options = replace(options, tls=servers.tls(tls))
         if self.timeout is None:
             return options
         limit = parse_duration(self.timeout)

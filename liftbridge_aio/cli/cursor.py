@@ -7,12 +7,14 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from liftbridge_aio.arguments import INT64_MAX, check_whole_number
 from liftbridge_aio.client import Client
+from liftbridge_aio.errors import PartitionNotFound
 
 from .connection import DEFAULT_CONNECTION, AsJson, Connection, Partition, StreamName
 from .internal_streams import CursorName, read_cursor_names
 from .output import say, shown, write_json, write_line, write_table
-from .partition_states import AT_ONCE
+from .partition_states import AT_ONCE, fetch_streams
 from .running import CLIENT, TABLES, in_event_loop
 
 app = App(name=("cursor", "cursors"), help="Store, read and list positions that the servers keep.")
@@ -29,22 +31,30 @@ async def set_cursor(
     /,
     *,
     partition: Partition = 0,
+    force: Annotated[
+        bool, Parameter(negative="", help="Store it even if there is no such partition.")
+    ] = False,
     as_json: AsJson = False,
     connection: Connection = DEFAULT_CONNECTION,
 ) -> None:
     """Store a position in a partition.
 
-    Servers of 1.9.0 may forget a move backwards when they restart: they find the highest position
-    then.
+    The partition must exist, unless --force is given: servers keep positions for any name. Servers
+    of 1.9.0 may forget a move backwards when they restart: they find the highest position then.
 
     For example:
 
         liftbridge-aio cursor set reports orders 41 --partition 2
     """
+    check_whole_number(offset, "an offset", 0, INT64_MAX)
     async with connection.client() as client:
+        if not force:
+            await _check(client, stream, partition)
         await client.set_cursor(cursor_id, stream, partition, offset)
     if as_json:
         write_json(_as_json(CursorName(cursor_id, stream, partition), offset))
+    else:
+        say(f"cursor {cursor_id} is at offset {offset} of {stream}[{partition}]")
 
 
 @app.command(name="get")
@@ -105,6 +115,13 @@ async def list_cursors(
     else:
         rows = [(*name, shown(offset)) for name, offset in found]
         write_table("Cursors", ("Cursor", "Stream", "Partition", "Offset"), rows)
+
+
+async def _check(client: Client, stream: str, partition: int) -> None:
+    [info] = await fetch_streams(client, [stream])
+    if partition not in info.partitions:
+        text = f"the stream has {len(info.partitions)} partitions"
+        raise PartitionNotFound(text, stream=stream, partition=partition)
 
 
 async def _fetch(client: Client, names: list[CursorName]) -> list[int | None]:

@@ -143,7 +143,7 @@ class Scenario:
         self._note_results()
 
     async def _publish(self, client: Client, proxy: FaultProxy) -> None:
-        pending: deque[tuple[bytes, asyncio.Future[Ack | None]]] = deque()
+        pending: deque[tuple[bytes, asyncio.Future[Ack]]] = deque()
         try:
             for number, value in enumerate(self._values):
                 if number in self._cut_before:
@@ -160,14 +160,13 @@ class Scenario:
             abandon(future for _, future in pending)
         self._tell(f"all sent: {self._progress()}, {len(self._unknown):,} of unknown outcome")
 
-    async def _settle(self, value: bytes, future: asyncio.Future[Ack | None]) -> None:
+    async def _settle(self, value: bytes, future: asyncio.Future[Ack]) -> None:
         try:
             ack = await future
         except PublishOutcomeUnknown:  # the connection broke between the message and its ack
             self._unknown.add(value)
         else:
-            if ack is not None:
-                self._acked[value] = ack
+            self._acked[value] = ack
 
     async def _tail(self, client: Client, partition: int, last: bytes) -> None:
         kept = self._delivered[partition]

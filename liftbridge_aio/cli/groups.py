@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from liftbridge_aio.client import Client
-from liftbridge_aio.errors import CursorsUnavailable, NotFound
+from liftbridge_aio.errors import CursorsUnavailable, NotFound, PartitionNotFound
 from liftbridge_aio.model import Metadata
 
 from .arguments import BadArgument, parse_start
@@ -268,6 +268,7 @@ async def reset(
         await refuse_if_in_use(client, metadata.groups.get(group), force=force)
         mine = set(streams) or (await _look(client)).streams_of(group)
         positions, _ = await fetch_positions(client, group, mine, metadata)
+        _check_partitions(partition, positions)
         chosen = [one for one in positions if not partition or one.partition in partition]
         if not chosen:
             message = f"no partition is known of group {group!r}; name its streams with --stream"
@@ -315,6 +316,14 @@ def _check_streams(streams: Sequence[str], metadata: Metadata) -> None:
         if name not in metadata.streams:
             message = "stream not found"
             raise NotFound(message, stream=name)
+
+
+def _check_partitions(partitions: Sequence[int], positions: Sequence[GroupPosition]) -> None:
+    for number in partitions:
+        if positions and all(one.partition != number for one in positions):
+            names = ", ".join(dict.fromkeys(one.stream for one in positions))
+            message = f"no stream of the group has this partition: {names}"
+            raise PartitionNotFound(message, partition=number)
 
 
 def _overview(group: str, metadata: Metadata, sources: _Sources) -> dict[str, Any]:

@@ -10,11 +10,19 @@ from typing import Any, Final
 
 from liftbridge_aio.model import datetime_from_ns
 
-_CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(0x80, 0xA0))} | {
-    ord("\n"): "\\n",
-    ord("\r"): "\\r",
-    ord("\t"): "\\t",
-}
+_BYTES: Final = (*range(32), 127, *range(0x80, 0xA0))
+"""Control characters of ASCII and Latin-1."""
+_SEPARATORS: Final = (0x2028, 0x2029)
+_DIRECTIONS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""What makes a terminal show text in another order than it has."""
+_INVISIBLE: Final = (0x200B, *range(0x2060, 0x2065), *range(0x206A, 0x2070), 0xFEFF)
+"""What takes no room and means nothing; joiners, which letters and emoji need, are left alone."""
+
+_CONTROL: Final = (
+    {code: f"\\x{code:02x}" for code in _BYTES}
+    | {code: f"\\u{code:04x}" for code in (*_SEPARATORS, *_DIRECTIONS, *_INVISIBLE)}
+    | {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+)
 
 _WIDE: Final = 1000
 """Columns of a table that goes to a file or a program: nothing is cut off there."""
@@ -90,7 +98,7 @@ def moment(timestamp: int | None) -> str:
 
 
 def one_line(text: str) -> str:
-    """Escape control characters: a value must not break lines or steer the terminal."""
+    """Escape control characters: a value must not break lines, steer the terminal or fool it."""
     return text.translate(_CONTROL)
 
 

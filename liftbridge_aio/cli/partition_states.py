@@ -11,6 +11,7 @@ from liftbridge_aio.client import Client
 from liftbridge_aio.errors import LiftbridgeError, StreamNotFound
 from liftbridge_aio.model import PartitionInfo, StreamInfo
 
+from .failures import failure_line
 from .output import say
 
 AT_ONCE: Final = 32
@@ -112,6 +113,6 @@ def say_what_failed(states: Sequence[PartitionState]) -> int:
     if failed:
         say(
             f"error: {len(failed)} of {len(states)} partitions cannot be asked for their state, "
-            f"the first: {' '.join(str(failed[0]).split())}"
+            f"the first: {failure_line(failed[0])}"
         )
     return 1 if failed else 0

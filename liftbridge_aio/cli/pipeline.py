@@ -17,6 +17,7 @@ from cyclopts import App, Parameter, validators
 
 from liftbridge_aio.errors import UsageError
 from liftbridge_aio.options import ClientOptions
+from liftbridge_aio.tls import TLS
 
 from .arguments import DURATION_HELP, BadArgument, parse_duration
 from .connection import DEFAULT_CONNECTION, AsJson, Connection
@@ -250,7 +251,7 @@ def _archive_plan(
             raise BadArgument(message)
         options[name] = value
     return ArchivePlan(
-        servers=connection.servers,
+        servers=",".join(connection.addresses),
         streams=streams,
         pattern=pattern,
         folder=to.resolve(),
@@ -284,9 +285,24 @@ def _client_settings(options: ClientOptions) -> dict[str, str]:
     settings = {}
     for field in fields(ClientOptions):
         value = getattr(options, field.name)
-        if value != getattr(default, field.name):
+        if field.name != "tls" and value != getattr(default, field.name):
             settings[f"liftbridge.{field.name}"] = str(value).lower()
+    if options.tls is not None:
+        settings |= _tls_settings(options.tls)
     return settings
+
+
+def _tls_settings(tls: TLS) -> dict[str, str]:
+    """Hand on files and names; a password is found in the environment where it is needed."""
+    files = {name: getattr(tls, name) for name in ("ca", "cert", "key")}
+    settings = {
+        f"liftbridge.tls_{name}": str(Path(path).resolve())
+        for name, path in files.items()
+        if path is not None
+    }
+    if tls.server_name is not None:
+        settings["liftbridge.tls_server_name"] = tls.server_name
+    return {"liftbridge.tls": "true", **settings}
 
 
 @asynccontextmanager

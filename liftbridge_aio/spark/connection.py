@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from typing import Any, Final, TypeVar
 
 from liftbridge_aio.client import Client
-from liftbridge_aio.errors import ClientClosed, ConnectionFailed, RequestTimeout
+from liftbridge_aio.errors import ClientClosed, ConnectionFailed, RequestTimeout, TLSFailed
 from liftbridge_aio.options import timer_seconds
 
 from .options import ConnectionOptions
@@ -80,6 +80,7 @@ class WorkerConnection:
 
         Raises:
             ConnectionFailed: no server answered while it was tried to connect.
+            TLSFailed: servers and options do not agree about TLS; this is told at once.
             RequestTimeout: the coroutine took longer than `timeout`.
             LiftbridgeError: whatever else the coroutine raises.
         """
@@ -192,6 +193,8 @@ class WorkerConnection:
             client = Client(*self._servers, options=self._client_options)
             try:
                 await client.connect()
+            except TLSFailed:  # waiting mends no certificate
+                raise
             except (ConnectionFailed, RequestTimeout):
                 if self._loop.time() + _BETWEEN_TRIES >= deadline:
                     raise

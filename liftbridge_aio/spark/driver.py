@@ -12,6 +12,7 @@ from liftbridge_aio.errors import (
     LiftbridgeError,
     NotPartitionLeader,
     RequestTimeout,
+    TLSFailed,
 )
 from liftbridge_aio.options import timer_seconds
 
@@ -55,6 +56,9 @@ def ask(
         left = max(deadline - time.monotonic(), 0)
         try:
             return connection_to(connection).run(question, enough, left)
+        except TLSFailed as error:  # waiting mends no certificate
+            failure = _failure(error, options, position)
+            raise failure from failure.__cause__
         except (ConnectionFailed, RequestTimeout, NotPartitionLeader) as error:
             if time.monotonic() + _BETWEEN_TRIES >= deadline:
                 failure = _failure(error, options, position)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Final, Self
 
-from liftbridge_aio.addresses import parse_address
 from liftbridge_aio.arguments import INT32_MAX
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import AckPolicy
 from liftbridge_aio.names import stream_name_problem
 from liftbridge_aio.options import ClientOptions
+from liftbridge_aio.server_url import Servers, parse_servers, split_servers
+from liftbridge_aio.tls import TLS
 
 from .errors import InvalidOption
 from .offsets import StreamPartition, json_value
@@ -76,27 +78,57 @@ class ConnectionOptions:
         """
         options = folded(options)
         name = chosen(options, CONNECTION_NAMES)
-        servers = _names(options[name.lower()]) if name else ()
-        if not servers:
+        texts = split_servers(options[name.lower()]) if name else []
+        if not texts:
             raise InvalidOption(
                 "the option servers is missing; give host:port, separated by commas"
             )
-        for server in servers:
-            try:
-                parse_address(server)
-            except InvalidRequest as error:
-                text = f"{name}: {error.message}"
-                raise InvalidOption(text) from error
-        return cls(servers, tuple(sorted(_client_settings(options).items())))
+        settings = _client_settings(options)
+        try:
+            servers = parse_servers(texts)
+            settings |= _tls_settings(servers, settings)
+        except InvalidRequest as error:
+            text = f"{name}: {error.message}"
+            raise InvalidOption(text) from error
+        try:
+            TLS.from_env({_variable(field): text for field, text in settings.items()})
+        except InvalidRequest as error:
+            text = f"the options liftbridge.tls…: {error.message}"
+            raise InvalidOption(text) from error
+        named = tuple(texts) if servers.secure is None else servers.addresses
+        return cls(named, tuple(sorted(settings.items())))
 
     def client_options(self) -> ClientOptions:
-        """Make the options of the client that connects to the servers."""
-        return ClientOptions.from_env(
-            {_variable(field): text for field, text in self.settings},
-        )
+        """Make the options of the client that connects to the servers.
+
+        What opens an encrypted key is asked of the environment of the process that connects, as
+        options are written into plans and logs.
+        """
+        variables = {_variable(field): text for field, text in self.settings}
+        password = os.environ.get(_KEY_PASSWORD)
+        if password is not None and _variable("tls_cert") in variables:
+            variables[_KEY_PASSWORD] = password
+        return ClientOptions.from_env(variables)
 
 
-_CLIENT_FIELDS: Final = {field.name.replace("_", ""): field.name for field in fields(ClientOptions)}
+_KEY_PASSWORD: Final = "LIFTBRIDGE_TLS_KEY_PASSWORD"  # noqa: S105 - the name of a variable
+_TLS_FIELDS: Final = ("tls_ca", "tls_cert", "tls_key", "tls_server_name")
+_CLIENT_FIELDS: Final = {
+    name.replace("_", ""): name
+    for name in (*(field.name for field in fields(ClientOptions)), *_TLS_FIELDS)
+}
+
+
+def _tls_settings(servers: Servers, settings: Mapping[str, str]) -> dict[str, str]:
+    """Say as settings what the URL of the servers says of TLS."""
+    if servers.secure is None:
+        return {}
+    wanted = settings.get("tls", "").strip().lower()
+    fields_said = not servers.secure and any(field in settings for field in _TLS_FIELDS)
+    if fields_said or wanted not in ({"", "1", "true"} if servers.secure else {"", "0", "false"}):
+        raise InvalidRequest("the URL and the options liftbridge.tls… contradict each other")
+    said = {f"tls_{field}": text for field, text in servers.tls_values}
+    return {"tls": str(servers.secure).lower(), **said}
 
 
 def _variable(field: str) -> str:
@@ -109,6 +141,12 @@ def _client_settings(options: Mapping[str, str]) -> dict[str, str]:
         if not name.startswith(CLIENT_PREFIX) or name in CONNECTION_NAMES:
             continue
         field = _CLIENT_FIELDS.get(name.removeprefix(CLIENT_PREFIX).replace("_", ""))
+        if "password" in name:
+            problem = (
+                f"{name}: options are written into plans and logs, so they take no password;"
+                f" set the variable {_KEY_PASSWORD} where tasks run"
+            )
+            raise InvalidOption(problem)
         if field is None:
             ours = (f"{CLIENT_PREFIX}{one}" for one in _CLIENT_FIELDS.values())
             refuse_near_miss(name, (*CONNECTION_NAMES, *ours))
@@ -119,6 +157,8 @@ def _client_settings(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _checked_setting(name: str, field: str, text: str) -> str:
+    if field in _TLS_FIELDS:  # which make sense together only
+        return text
     if field in _OBJECT_FIELDS:
         problem = f"{name} cannot be written as text"
         raise InvalidOption(problem)

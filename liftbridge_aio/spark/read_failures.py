@@ -15,6 +15,7 @@ from liftbridge_aio.errors import (
     RequestTimeout,
     StreamReset,
     SubscriptionLost,
+    TLSFailed,
 )
 
 from .errors import (
@@ -34,6 +35,11 @@ _MISSING_HINT: Final = (
 _RESET_HINT: Final = (
     "set startingOffsets and a new checkpointLocation to read it from a place of your choice, or "
     "failOnDataLoss=false to go on with what is there"
+)
+
+TLS_HINT: Final = (
+    "the options are liftbridge.tls, liftbridge.tlsCa, .tlsCert, .tlsKey and .tlsServerName, and "
+    "the files are read by the driver and where tasks run"
 )
 
 
@@ -92,6 +98,12 @@ def _meaning(error: LiftbridgeError, servers: str) -> tuple[type[SparkSourceErro
                 ReadFailed,
                 "the partition was paused while it was read",
                 "resume it (Client.resume_stream) and start the query again",
+            )
+        case TLSFailed():
+            return (
+                ServersUnreachable,
+                f"TLS with the servers ({servers}) failed",
+                f"{error.hint}; {TLS_HINT}",
             )
         case ConnectionFailed():
             return (

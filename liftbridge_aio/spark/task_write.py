@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio.client import Client
-from liftbridge_aio.errors import ConnectionFailed, LiftbridgeError, RequestTimeout
+from liftbridge_aio.errors import ConnectionFailed, LiftbridgeError, RequestTimeout, TLSFailed
 from liftbridge_aio.options import timer_seconds
 
 from .arrow_rows import Rows, add_headers, rows_of
@@ -17,6 +17,7 @@ from .batch_publisher import BatchPublisher, PartitionWritten
 from .connection import connection_to
 from .errors import ServersUnreachable, SparkSourceError, StreamMissing
 from .options import WriteOptions
+from .read_failures import TLS_HINT
 from .row_columns import RowColumns
 from .row_placement import RowPlacement
 from .write_id import TaskAttempt
@@ -113,6 +114,8 @@ class TaskWrite:
                 "check the option servers and that the servers run, or raise the option"
                 " publishTimeout"
             )
+            if isinstance(error, TLSFailed):
+                unreachable.hint = f"{error.hint}; {TLS_HINT}"
             raise unreachable.at(self._options.stream) from error
 
     def _abandon(self) -> str:

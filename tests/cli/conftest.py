@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from conftest import EMBEDDED, OTHER, PINNED, SERVERS
+from liftbridge_aio import Client
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.cli import main
 
@@ -117,6 +119,10 @@ def address(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(fixtures[request.param]).address)
 
 
+ON_EMBEDDED = pytest.mark.parametrize("address", [EMBEDDED], indirect=True)
+"""For tests with `run_on_each` that prove nothing more on a real server."""
+
+
 @pytest.fixture
 def run_on_each(run: Run, address: str) -> Run:
     """As `run`, on each server of the matrix."""
@@ -153,6 +159,27 @@ def end(process: subprocess.Popen[str]) -> Result:
     assert "Traceback" not in err
     assert "Warning" not in err
     return Result(process.returncode, out, err)
+
+
+class ByClient(Protocol):
+    """Does something with a client, over one connection where commands take one each."""
+
+    def __call__(self, work: Callable[[Client], Awaitable[object]]) -> None:
+        """Do it, and wait for its end."""
+
+
+@pytest.fixture
+def prepare(address: str) -> ByClient:
+    """Prepares what a test with `run_on_each` starts from."""
+
+    def prepare(work: Callable[[Client], Awaitable[object]]) -> None:
+        async def connected() -> None:
+            async with Client(address) as client:
+                await work(client)
+
+        asyncio.run(connected())
+
+    return prepare
 
 
 @pytest.fixture

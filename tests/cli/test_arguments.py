@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -79,6 +80,22 @@ def test_any_other_position_is_a_bad_argument_and_nothing_else(text: str) -> Non
 def test_positions_that_make_no_sense(text: str) -> None:
     with pytest.raises(BadArgument):
         parse_start(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("2026-11-21", "2026-11-21T00:00Z"),
+        ("2026-11-21Z", "2026-11-21T00:00Z"),
+        ("2026-11-21T09:00", "add Z for UTC"),
+        ("9999-12-31T23:59-05:00", "'9999-12-31T23:59-05:00' lies after 2262"),
+        ("1960-01-01T00:00Z", "before 1970"),
+    ],
+)
+def test_what_is_no_moment_is_told_in_the_words_of_the_user(text: str, what: str) -> None:
+    for parse in (parse_start, parse_stop):
+        with pytest.raises(BadArgument, match=re.escape(what)):
+            parse(text)
 
 
 def test_a_time_span_beyond_the_calendar_is_refused() -> None:

@@ -46,12 +46,9 @@ def test_what_is_published_is_read_back_with_every_field(run: Run, stream: str) 
     assert abs(first["timestamp"] / 1e9 - datetime.now(UTC).timestamp()) < 60
 
 
-def test_commands_work_as_processes_of_their_own(start: Start, stream: str) -> None:
-    assert end(start("streams", "create", stream)).code == 0
-    assert end(start("publish", stream, "a")) == (0, f"0\t{stream}\n", "")
-    assert end(start("subscribe", stream, "--start", "0", "--count", "1")) == (0, "0\t\ta\n", "")
-    assert end(start("cursor", "set", "reader", stream, "0")) == (0, "", "")
-    assert end(start("cursor", "get", "reader", stream)) == (0, "0\n", "")
+def test_a_command_works_as_a_process_of_its_own(start: Start, run: Run, stream: str) -> None:
+    assert end(start("publish", stream, "a", "--create")) == (0, f"0\t{stream}\n", "")
+    assert run("subscribe", stream, "--start", "0", "--count", "1") == (0, "0\t\ta\n", "")
 
 
 def test_lines_of_stdin_are_published_one_by_one(run: Run, stream: str) -> None:
@@ -116,7 +113,7 @@ def test_a_stream_is_created_listed_described_and_deleted(run: Run, stream: str)
         "created": True,
     }
     again = run("streams", "create", stream, code=1)
-    assert stream in again.err
+    assert f"[stream='{stream}']: give --exist-ok if that is fine" in again.err
     existing = run("streams", "create", stream, "--exist-ok", "--json")
     assert json.loads(existing.out) == json.loads(created.out) | {"created": False}
     assert "exists already" in run("streams", "create", stream, "--exist-ok").err

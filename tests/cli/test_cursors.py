@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Run
+from cli.conftest import ON_EMBEDDED, Run
 
 
 def cursor(cursor_id: str, stream: str, partition: int, offset: int | None) -> dict[str, Any]:
@@ -17,7 +17,8 @@ def test_cursors_are_listed_with_what_they_hold_now(run_on_each: Run, stream: st
     run_on_each("streams", "create", stream, "--partitions", "2")
     for cursor_id, where, offset in [("b", "0", "1"), ("b", "0", "7"), ("a", "1", "3")]:
         run_on_each("cursor", "set", cursor_id, stream, offset, "--partition", where)
-    run_on_each("cursor", "set", "a,b", f"{stream}.other", "5")  # commas part what servers keep
+    # Commas part what servers keep; and cursors outlive their streams.
+    run_on_each("cursor", "set", "a,b", f"{stream}.other", "5", "--force")
 
     expected = [cursor("a", stream, 1, 3), cursor("b", stream, 0, 7)]
     assert run_on_each("cursor", "list", stream, "--json").json == expected
@@ -44,11 +45,22 @@ def test_what_anybody_put_into_the_stream_of_cursors_is_no_cursor(
     assert {"bogus-key", "bogus", ""}.isdisjoint(one["cursor_id"] for one in listed)
 
 
+@ON_EMBEDDED
 def test_a_stored_cursor_can_be_told_in_json(run_on_each: Run, stream: str) -> None:
     run_on_each("streams", "create", stream)
     stored = run_on_each("cursor", "set", "reader", stream, "41", "--json")
     assert stored.json == cursor("reader", stream, 0, 41)
     assert run_on_each("cursor", "get", "reader", stream, "--json").json == stored.json
+
+
+@ON_EMBEDDED
+def test_a_partition_that_is_not_there_gets_no_cursor(run_on_each: Run, stream: str) -> None:
+    gone = run_on_each("cursor", "set", "reader", f"{stream}.gone", "1", code=1)
+    assert gone.err == f"error: stream not found [stream='{stream}.gone']: create it first\n"
+    run_on_each("streams", "create", stream)
+    gone = run_on_each("cursor", "set", "reader", stream, "1", "--partition", "1", code=1)
+    assert "the stream has 1 partitions" in gone.err
+    assert run_on_each("cursor", "list", stream, f"{stream}.gone", "--json").json == []
 
 
 @pytest.mark.parametrize("words", [("cursor", "list"), ("cursor", "get", "reader", "s")])

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -155,15 +156,22 @@ INTERRUPTED_IMPORT = """
 import runpy, signal, sys
 def interrupt(event, arguments):
     if event == "import" and arguments[0] == "cyclopts" and "cyclopts" not in sys.modules:
-        signal.raise_signal(signal.SIGINT)
+        WAY
 sys.addaudithook(interrupt)
 runpy.run_module("liftbridge_aio", run_name="__main__", alter_sys=True)
 """
 
 
-def test_ctrl_c_while_the_command_line_is_imported_is_quiet() -> None:
+@pytest.mark.parametrize(
+    "way",
+    ["signal.raise_signal(signal.SIGINT)", "exec('signal.raise_signal(signal.SIGINT)')"],
+    ids=["in code of a file", "in code made from text"],
+)
+def test_ctrl_c_while_the_command_line_is_imported_is_quiet(way: str, tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED_IMPORT.replace("WAY", way))
     result = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_IMPORT, "streams", "list"],
+        [sys.executable, "-m", "interrupted", "streams", "list"],
+        cwd=tmp_path,
         check=False,
         capture_output=True,
         text=True,

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import pytest
 from anyio.from_thread import BlockingPortal
 
-from cli.conftest import Result, Run
+from cli.conftest import ON_EMBEDDED, ByClient, Result, Run
 from contract.group_calls import Group
 from contract.raw import Wire
+from liftbridge_aio import Client
 from liftbridge_aio.activity_events import JoinGroupEvent, LeaveGroupEvent
 from liftbridge_aio.addresses import parse_address
 from liftbridge_aio.cli.group_members import GroupMembers
@@ -65,10 +66,14 @@ def group(stream: str) -> str:
 
 
 @pytest.fixture
-def two(run_on_each: Run, stream: str) -> str:
+def two(prepare: ByClient, stream: str) -> str:
     """A stream of two partitions with five messages in the first and none in the other."""
-    run_on_each("streams", "create", stream, "--partitions", "2")
-    run_on_each("publish", stream, *"abcde")
+
+    async def create(client: Client) -> None:
+        await client.create_stream(stream, partitions=2)
+        await client.publish_many(stream, [b"a", b"b", b"c", b"d", b"e"])
+
+    prepare(create)
     return stream
 
 
@@ -120,10 +125,11 @@ def test_a_group_without_members_keeps_its_positions(
     assert "no members" in run_on_each("groups", "show", group).out
 
 
+@ON_EMBEDDED
 def test_positions_in_streams_of_ones_choice_are_shown(
     run_on_each: Run, two: str, group: str
 ) -> None:
-    run_on_each("cursor", "set", f"__group:{group}", f"{two}.gone", "1")
+    run_on_each("cursor", "set", f"__group:{group}", f"{two}.gone", "1", "--force")
     [shown] = run_on_each("groups", "show", group, "--json").json
     assert (shown["streams"], shown["positions"]) == ([f"{two}.gone"], [])
     [shown] = run_on_each("groups", "show", group, "--stream", two, "--json").json
@@ -133,6 +139,7 @@ def test_positions_in_streams_of_ones_choice_are_shown(
     assert failed.out == ""
 
 
+@ON_EMBEDDED
 def test_a_group_that_nobody_knows_is_one_line(run_on_each: Run, group: str) -> None:
     failed = run_on_each("groups", "show", group, "--json", code=1)
     assert failed.out == ""
@@ -141,6 +148,7 @@ def test_a_group_that_nobody_knows_is_one_line(run_on_each: Run, group: str) -> 
     assert "at least one group" in run_on_each("groups", "show", code=2).err
 
 
+@ON_EMBEDDED
 def test_a_position_is_set_where_no_member_can_store_over_it(
     run_on_each: Run, join: Join, two: str, group: str
 ) -> None:
@@ -161,11 +169,13 @@ def test_a_position_is_set_where_no_member_can_store_over_it(
     assert positions(run_on_each, group) == {0: 1, 1: None}
 
 
+@ON_EMBEDDED
 def test_a_group_without_a_name_is_refused(run_on_each: Run, two: str) -> None:
     refused = run_on_each("groups", "set", "", two, "1", code=2)
     assert "must not be empty" in refused.err
 
 
+@ON_EMBEDDED
 def test_a_position_beyond_the_log_is_refused(run_on_each: Run, two: str, group: str) -> None:
     refused = run_on_each("groups", "set", group, two, "5", code=1)
     assert f"the newest message of {two}/0 has offset 4, not 5" in refused.err
@@ -196,8 +206,12 @@ def test_a_group_is_put_elsewhere(run_on_each: Run, two: str, group: str) -> Non
     assert reset("3", "--partition", "0").json == [move | {"before": 3, "after": 2, "stored": True}]
     again = run_on_each("groups", "reset", group, "--to", "3", "--partition", "0")
     assert "is there already" in again.err
+    gone = reset("new", "--partition", "0", "--partition", "7", code=1)
+    assert f"no stream of the group has this partition: {two} [partition=7]" in gone.err
+    assert positions(run_on_each, group) == {0: 2, 1: None}
 
 
+@ON_EMBEDDED
 def test_a_reset_is_refused_as_a_whole(run_on_each: Run, join: Join, two: str, group: str) -> None:
     run_on_each("publish", two, "x", "y", "--partition", "1")
     run_on_each("groups", "set", group, two, "2")
@@ -216,6 +230,7 @@ def test_a_reset_is_refused_as_a_whole(run_on_each: Run, join: Join, two: str, g
     assert positions(run_on_each, group) == {0: 4, 1: 1}
 
 
+@ON_EMBEDDED
 def test_what_cannot_be_reset_is_one_line(run_on_each: Run, group: str) -> None:
     unknown = run_on_each("groups", "reset", group, "--to", "new", code=1)
     assert "name its streams with --stream" in unknown.err

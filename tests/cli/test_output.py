@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio.cli.output import json_bytes, json_headers, readable
+from liftbridge_aio.cli.output import json_bytes, json_headers, json_line, readable
 
 
 @given(st.binary())
@@ -25,8 +27,23 @@ def test_a_readable_value_has_no_control_character(data: bytes) -> None:
     assert not [char for char in readable(data) if ord(char) < 32 or 127 <= ord(char) < 160]
 
 
-def test_readable_text_stays_as_it_is() -> None:
-    assert readable("Grüße, 世界".encode()) == "Grüße, 世界"
+@given(st.text())
+def test_a_readable_value_is_one_line_in_the_order_that_it_has(text: str) -> None:
+    shown = readable(text.encode())
+    assert shown.splitlines() in ([], [shown])
+    turned = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
+    assert not [char for char in shown if unicodedata.bidirectional(char) in turned]
+
+
+def test_what_fools_a_terminal_is_shown_as_what_it_is() -> None:
+    fooling = "user\u202enimda\u2028\u200bx\u2066\u061c"
+    assert readable(fooling.encode()) == r"user\u202enimda\u2028\u200bx\u2066\u061c"
+    assert json.loads(json_line(json_bytes("value", fooling.encode())))["value"] == fooling
+
+
+@pytest.mark.parametrize("text", ["Grüße, 世界", "می‌خواهم", "שלום", "👩‍💻 🏴‍☠️"])
+def test_readable_text_stays_as_it_is(text: str) -> None:
+    assert readable(text.encode()) == text
 
 
 def test_headers_that_are_no_text_stand_apart() -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from cli.conftest import COMMAND, Run, Start, environment
-from liftbridge_aio import Client, Record
+from liftbridge_aio import TLS, Client, Record
 from liftbridge_aio.cli.connection import Connection
 from liftbridge_aio.cli.pipeline import _archive_plan
 from liftbridge_aio.cli.totals_checks import (
@@ -58,18 +58,17 @@ def finish(process: subprocess.Popen[str]) -> Ended:
     return Ended(process.returncode, out, err)
 
 
-def run_without_spark(
-    folder: Path, *words: str, servers: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a pipeline's command where neither pyspark nor pyarrow can be imported."""
+def run_without_spark(folder: Path, stream: str, servers: str) -> subprocess.CompletedProcess[str]:
+    """Run commands of pipelines where neither pyspark nor pyarrow can be imported."""
     code = (
         "import sys\n"
         "sys.modules['pyspark'] = sys.modules['pyarrow'] = None\n"
         "from liftbridge_aio.cli import main\n"
-        "sys.exit(main(['pipeline', *sys.argv[1:]]))\n"
+        "assert main(['pipeline', 'repeats', sys.argv[1]]) == 0\n"
+        "sys.exit(main(['pipeline', 'totals']))\n"
     )
     return subprocess.run(
-        [sys.executable, "-c", code, *words],
+        [sys.executable, "-c", code, stream],
         check=False,
         capture_output=True,
         text=True,
@@ -167,12 +166,14 @@ def test_a_stream_whose_repeats_cannot_be_counted_is_named(run: Run, stream: str
     assert f"stream='{stream}'" in run("pipeline", "repeats", stream, code=1).err
 
 
-def test_repeats_are_counted_without_pyspark(
+def test_without_pyspark_repeats_are_counted_and_the_rest_says_what_to_install(
     written_twice: tuple[str, str], tmp_path: Path, broker_address: str
 ) -> None:
-    done = run_without_spark(tmp_path, "repeats", written_twice[0], servers=broker_address)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run_without_spark(tmp_path, written_twice[0], broker_address)
     assert "2 repeats" in done.stdout
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "pip install 'liftbridge-aio[spark]'" in line
 
 
 def test_an_archive_needs_to_know_what_to_keep(run: Run, tmp_path: Path) -> None:
@@ -222,6 +223,25 @@ def test_an_archive_talks_to_the_servers_as_flags_and_environment_say(
     assert plan.options["readTimeout"] == "5"
 
 
+def test_an_archive_speaks_tls_as_flags_and_environment_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LIFTBRIDGE_TLS_KEY_PASSWORD", "hush")
+    connection = Connection(
+        servers="liftbridge+tls://a,b:1?ca=/ca.pem&server_name=N", tls_cert=Path("/me.pem")
+    )
+    plan = _archive_plan(("orders",), None, Path("archive"), "earliest", 1, (), connection)
+    options = ReadOptions.parse(source_options(plan), streaming=True).connection
+    assert options.servers == ("a:9292", "b:1")
+    assert options.client_options().tls == TLS(
+        ca="/ca.pem",
+        cert="/me.pem",
+        server_name="N",
+        key_password="hush",  # noqa: S106 - of no key
+    )
+    assert "hush" not in repr(plan)
+
+
 def test_two_archives_cannot_have_one_folder_at_a_time(run: Run, tmp_path: Path) -> None:
     with sole_archive(tmp_path / "archive"):
         ended = run("pipeline", "archive", "orders", "--to", str(tmp_path / "archive"), code=1)
@@ -230,12 +250,6 @@ def test_two_archives_cannot_have_one_folder_at_a_time(run: Run, tmp_path: Path)
     with sole_archive(tmp_path / "archive"):
         (tmp_path / "archive" / ".spark-staging-1").mkdir()  # of a batch that is given up
     assert not (tmp_path / "archive" / ".spark-staging-1").exists()
-
-
-def test_without_pyspark_the_command_says_what_to_install(tmp_path: Path) -> None:
-    done = run_without_spark(tmp_path, "totals")
-    assert done.returncode == 1
-    assert "pip install 'liftbridge-aio[spark]'" in done.stderr
 
 
 @pytest.mark.spark

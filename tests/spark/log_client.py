@@ -53,7 +53,7 @@ class LogClient:
             for record in records
         ]
         acks = self._loop.run(self._client.publish_many(stream, prepared))
-        return [ack.offset for ack in acks if ack is not None]
+        return [ack.offset for ack in acks]
 
     def read(self, stream: str, partition: int = 0, start: int | None = None) -> list[Message]:
         """Read what a partition holds now, from an offset or from its beginning."""

@@ -1,0 +1,207 @@
+"""How servers prove who they are to a client, and the client to them: the TLS option."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from .addresses import is_host_name
+from .errors import InvalidRequest, WrongType
+
+if TYPE_CHECKING:
+    import ssl
+
+_PATHS: Final = ("ca", "cert", "key")
+_SWITCH: Final = {"0": False, "false": False, "1": True, "true": True}
+_PREFIX: Final = "LIFTBRIDGE_TLS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLS:
+    """Connections over TLS 1.2 or later, to servers whose certificate is checked.
+
+    `TLS()` trusts the authorities that the system trusts. Files are in PEM format and are read when
+    a connection is made, again when they have changed, and never before: a renewed certificate
+    needs no new client. Keys are named by their files and not passed as text, so that none can get
+    into a log. Everything else is possible with a `context` of one's own.
+    """
+
+    ca: str | os.PathLike[str] | None = None
+    """File with the certificates of the authorities that may vouch for servers, and no others;
+    None: those of the system."""
+    cert: str | os.PathLike[str] | None = None
+    """File with the certificate that this client shows, those that lead to its authority behind
+    it; None: the client shows none."""
+    key: str | os.PathLike[str] | None = None
+    """File with the private key of `cert`; None: it is in the same file."""
+    key_password: str | None = field(default=None, repr=False)
+    """Opens the private key, if it is encrypted."""
+    server_name: str | None = None
+    """The name that the servers' certificates must be for, where it is not the host of their
+    address. It holds for all servers of the cluster."""
+    context: ssl.SSLContext | None = None
+    """Used instead of all files. The client sets what it offers by ALPN to `h2`, on this very
+    object, so do not share it with clients of other protocols; everything else is left as it is,
+    and whether it checks servers is your affair."""
+
+    def __post_init__(self) -> None:
+        """Check every field; no file is opened.
+
+        Raises:
+            InvalidRequest: a value makes no sense, or two that exclude each other.
+            WrongType: a value has the wrong type.
+        """
+        # No value stands in these texts: it may be a secret in the wrong place.
+        for name in _PATHS:
+            check_path(getattr(self, name), name)
+        for name in ("key_password", "server_name"):
+            check_string(getattr(self, name), name)
+        if self.server_name is not None and not _can_be_shown(self.server_name):
+            raise InvalidRequest("server_name is a name; leave it out to take the server's host")
+        if self.key is not None and self.cert is None:
+            raise InvalidRequest("key is of no use without cert, the file of its certificate")
+        if self.context is not None:
+            _check_context(self.context)
+            if any(getattr(self, name) is not None for name in (*_PATHS, "key_password")):
+                text = "give either a context or files: ca, cert, key, key_password"
+                raise InvalidRequest(text)
+
+    @classmethod
+    def from_env(
+        cls, environ: Mapping[str, str] | None = None, *, secure: bool = False
+    ) -> Self | None:
+        """Read `LIFTBRIDGE_TLS_CA`, `…_CERT`, `…_KEY`, `…_KEY_PASSWORD` and `…_SERVER_NAME`.
+
+        Any of them but the password switches TLS on; so does `LIFTBRIDGE_TLS=1`, and
+        `LIFTBRIDGE_TLS=0` keeps it off.
+
+        Args:
+            environ: where to look; None means the process's environment.
+            secure: whether something else, a URL for one, asks for TLS: a password alone is
+                returned then, too.
+
+        Returns:
+            None where nothing switches it on.
+
+        Raises:
+            InvalidRequest: a variable makes no sense.
+        """
+        environ = os.environ if environ is None else environ
+        switch = environ.get(_PREFIX, "").strip().lower()
+        if switch and switch not in _SWITCH:
+            text = f"{_PREFIX} must be 0 or 1"
+            raise InvalidRequest(text)
+        names = (*_PATHS, "key_password", "server_name")
+        values: dict[str, Any] = {
+            name: value for name in names if (value := environ.get(f"{_PREFIX}_{name.upper()}"))
+        }
+        wanted = secure or bool(values.keys() - {"key_password"})
+        if not (_SWITCH[switch] if switch else wanted):
+            return None
+        return cls(**values)
+
+
+class NoPassword(Exception):
+    """OpenSSL asks for a password that nobody has given."""
+
+
+def ask_for(password: str | None) -> Callable[[], str]:
+    """Make what OpenSSL asks for the password of a key; without it, it asks at the terminal."""
+
+    def answer() -> str:
+        if password is None:
+            raise NoPassword
+        return password
+
+    return answer
+
+
+def file_problem(error: Exception, *, authorities: bool = False, key_apart: bool = True) -> str:
+    """Say what is wrong with files that OpenSSL could not use, and no secret.
+
+    Args:
+        error: what loading them raised.
+        authorities: whether the file is one of authorities, and not a certificate with its key.
+        key_apart: whether the key was said to be in a file of its own.
+    """
+    import ssl  # noqa: PLC0415 - see below
+
+    if isinstance(error, NoPassword):
+        return "the private key is encrypted; give its key_password"
+    if isinstance(error, ssl.SSLError):
+        return _problem_of_ssl(error, authorities=authorities, key_apart=key_apart)
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    if authorities:
+        return "it has no certificates"
+    return "the password is none that a key can have"  # longer than OpenSSL takes
+
+
+def _problem_of_ssl(error: ssl.SSLError, *, authorities: bool, key_apart: bool) -> str:
+    said = f" ({error.reason})" if error.reason else ""
+    if authorities:
+        return f"it is no PEM file of certificates{said}"
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the private key is not that of the certificate"
+    if error.reason in {"BAD_DECRYPT", "BAD_PASSWORD_READ"}:
+        return "the private key cannot be opened with this key_password"
+    if not key_apart:
+        problem = "it is no PEM file with a certificate and its private key; give key, if that is"
+        return f"{problem} in another file{said}"
+    # With some versions a wrong password, too, is no more than this.
+    return f"it is no PEM file of that kind, or is opened by another password{said}"
+
+
+def check_string(value: object, name: str) -> None:
+    """Refuse what is neither a string nor None, and do not repeat it.
+
+    Raises:
+        WrongType: it is neither.
+    """
+    if value is not None and not isinstance(value, str):
+        text = f"{name} is a string, not {type(value).__name__}"
+        raise WrongType(text)
+
+
+def _can_be_shown(name: str) -> bool:
+    """Whether certificates can be for this name, or this address."""
+    return is_host_name(name) or (":" in name and "\0" not in name)
+
+
+def check_path(value: object, name: str) -> None:
+    """Refuse what is no path, nor None, and do not repeat it.
+
+    Raises:
+        InvalidRequest: it is no path, but perhaps what should stand in the file.
+        WrongType: it is something else.
+    """
+    if value is None:
+        return
+    if not isinstance(value, str | os.PathLike):
+        text = f"{name} is the path of a PEM file, not {type(value).__name__}"
+        raise WrongType(text)
+    path = os.fspath(value)
+    if not isinstance(path, str):
+        text = f"{name} is the path of a PEM file, not one in bytes"
+        raise WrongType(text)
+    if not path or "-----BEGIN" in path:
+        text = f"{name} is the path of a PEM file, not what stands in it"
+        raise InvalidRequest(text)
+    if "\0" in path:
+        text = f"{name} has a NUL in it, which no path has"
+        raise InvalidRequest(text)
+
+
+def _check_context(context: object) -> None:
+    import ssl  # noqa: PLC0415 - who has a context has imported it; others need it when they connect
+
+    if not isinstance(context, ssl.SSLContext):
+        text = f"context is an ssl.SSLContext, not {type(context).__name__}"
+        raise WrongType(text)
+    if context.protocol is ssl.PROTOCOL_TLS_SERVER:
+        raise InvalidRequest("context is one for servers; ssl.create_default_context() is for us")
+    oldest = context.minimum_version
+    if ssl.TLSVersion.SSLv3 <= oldest < ssl.TLSVersion.TLSv1_2:
+        raise InvalidRequest("context allows versions before TLS 1.2, which HTTP/2 forbids")
