@@ -13,7 +13,7 @@ from .options import Duration, timer_seconds
 
 if TYPE_CHECKING:
     from .groups import ConsumerGroup
-    from .groups.rebalancer import Handler
+    from .groups.group_plan import Handler
 
 _NEW_ONLY: Final = StartAt.new_only()
 
@@ -75,7 +75,8 @@ class ClientGroups(ClientFace):
             if not interval:
                 raise InvalidRequest("commit_interval must be longer than 0 seconds")
         parts = self._living
-        from .groups.consumer_group import ConsumerGroup, GroupPlan  # noqa: PLC0415 - not before use
+        from .groups.consumer_group import ConsumerGroup  # noqa: PLC0415 - not before use
+        from .groups.group_plan import GroupPlan  # noqa: PLC0415
 
         plan = GroupPlan(
             group=group,

@@ -7,14 +7,17 @@ partition and as a `CursorStore`. Whoever owns it runs its `run` as a task.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from .errors import LiftbridgeError
+from .errors import LiftbridgeError, PermissionDenied, TLSFailed
 from .for_each import for_each
+from .reading_patience import UNTRUSTED_FOR
 from .telemetry import CommitFailed
+
+logger = logging.getLogger("liftbridge_aio.cursors")
 
 
 class CursorStore(Protocol):
@@ -46,6 +49,9 @@ class _Kept:
     finished: Callable[[], int | None]
     stored: int | None
     rewinds: int = 0
+    untrusted_since: float | None = None
+    lasting: LiftbridgeError | None = None
+    """Why it cannot be stored, where no other try will mend that."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def due(self) -> int | None:
@@ -66,7 +72,7 @@ class CursorKeeper:
         keeper = CursorKeeper("__group:billing", cursors, timeout=5, failed=reporter.commit_failed)
         stored = await keeper.fetch("orders", 0)              # begin at stored + 1
         keeper.keep("orders", 0, lambda: merge.finished(reading), stored)
-        child = supervisor.spawn(keeper.run, 5.0, name="commits")
+        child = supervisor.spawn(keeper.run, 5.0, on_lasting, name="commits")
         await keeper.commit()                                 # now
         await keeper.give_up("orders", 0)                     # a last time; nothing after that
         child.cancel()
@@ -93,6 +99,7 @@ class CursorKeeper:
         self._timeout = timeout
         self._failed = failed
         self._kept: dict[Place, _Kept] = {}
+        self._warned = False
 
     @property
     def stored(self) -> dict[Place, int]:
@@ -185,16 +192,41 @@ class CursorKeeper:
             except LiftbridgeError as error:
                 error.at(stream, partition, offset)
                 self._failed(CommitFailed(self.cursor_id, stream, partition, offset, error))
+                self._judge(kept, error)
                 raise
+            kept.untrusted_since = kept.lasting = None
             if kept.rewinds == rewinds:
                 kept.stored = offset
 
-    async def run(self, interval: float) -> None:
+    def _judge(self, kept: _Kept, error: LiftbridgeError) -> None:
+        """Tell errors that will last from those that may pass."""
+        if not isinstance(error, PermissionDenied | TLSFailed):
+            kept.untrusted_since = None
+            return
+        if not self._warned:
+            self._warned = True
+            logger.warning("the cursor %r cannot be stored: %s", self.cursor_id, error)
+        now = asyncio.get_running_loop().time()
+        if kept.untrusted_since is None:
+            kept.untrusted_since = now
+        if isinstance(error, PermissionDenied) or now - kept.untrusted_since > UNTRUSTED_FOR:
+            kept.lasting = error
+
+    async def run(self, interval: float, lasting: Callable[[Place, LiftbridgeError], None]) -> None:
         """Store what has moved every `interval` seconds, for ever; `failed` is told of errors.
 
         Cancelling ends it, in the middle of storing too.
+
+        Args:
+            interval: seconds.
+            lasting: told of a partition whose position cannot be stored, however often one tries:
+                it is forbidden, or TLS has failed for 5 seconds. What it raises ends this.
         """
         while True:
             await asyncio.sleep(interval)
-            with suppress(LiftbridgeError):  # `failed` was told, and the next turn comes
+            try:
                 await self.commit()
+            except LiftbridgeError:  # `failed` was told, and the next turn comes
+                for kept in tuple(self._kept.values()):
+                    if kept.lasting is not None:
+                        lasting(kept.place, kept.lasting)

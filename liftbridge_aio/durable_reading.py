@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from .cursor_keeper import CursorKeeper
+from .cursor_keeper import CursorKeeper, Place
 from .errors import InvalidRequest, LiftbridgeError, RequestTimeout, StreamReset
 from .for_each import for_each
 from .model import PartitionInfo, StartPosition
@@ -28,6 +28,7 @@ class DurableReading:
         self._connection = connection
         self._interval = interval
         self._child: Child | None = None
+        self._readings: dict[Place, SeekableReading] = {}
 
     async def take_up(
         self,
@@ -57,6 +58,7 @@ class DurableReading:
         self, reading: SeekableReading, finished: Callable[[], int | None], timeout: float
     ) -> None:
         plan = reading.plan
+        self._readings[Place(plan.stream, plan.partition)] = reading
         stored = await self._keeper.fetch(plan.stream, plan.partition)
         if stored is not None:
             metadata = self._connection.metadata
@@ -80,6 +82,8 @@ class DurableReading:
     async def begin(self) -> None:
         """Store first positions, and go on storing what moves.
 
+        A reading whose position cannot be stored for good ends with the error.
+
         With a first position stored, who comes next begins where this reader began, even if that
         was "new messages only" and none came. Cancelling leaves the rest to `close`.
 
@@ -88,8 +92,15 @@ class DurableReading:
             LiftbridgeError: a position could not be stored.
         """
         name = f"cursor:{self._keeper.cursor_id}"
-        self._child = self._connection.supervisor.spawn(self._keeper.run, self._interval, name=name)
+        self._child = self._connection.supervisor.spawn(
+            self._keeper.run, self._interval, self._fail, name=name
+        )
         await self._keeper.commit()
+
+    def _fail(self, place: Place, error: LiftbridgeError) -> None:
+        reading = self._readings[place].current
+        if not reading.feed.ended:
+            reading.failed(error, reading.position.last)
 
     async def check_target(self, plan: ReadingPlan) -> None:
         """Refuse to go behind the end of a log: what is stored there would look like another log's.

@@ -17,7 +17,17 @@ from typing import (
 )
 
 from .arguments import about, check_type
-from .model import Ack, AckPolicy, AllPartitions, Message, Partitioner, Record, StartAt, StopAt
+from .model import (
+    Ack,
+    Acked,
+    AckPolicy,
+    AllPartitions,
+    Message,
+    Partitioner,
+    Record,
+    StartAt,
+    StopAt,
+)
 from .options import Duration, Unset
 from .retry import Retry
 from .typed_reading import TypedReading
@@ -34,27 +44,41 @@ SourceT = TypeVar("SourceT", bound=AsyncIterable[Message])
 _NEW_ONLY: Final = StartAt.new_only()
 
 
-class PublishOptions(TypedDict, total=False):
-    """Arguments of `Client.publish` that are passed on as they are."""
-
-    partition: int | None
+class _ManyOptions(TypedDict, total=False):
     partitioner: Partitioner | None
-    ack_policy: AckPolicy
     ack_timeout: Duration | None
-    expected_offset: int | None
-    correlation_id: str | None
     retry: Retry | None
     timeout: Duration | None
 
 
-class PublishManyOptions(TypedDict, total=False):
+class PublishManyOptions(_ManyOptions, total=False):
     """Arguments of `Client.publish_many` that are passed on as they are."""
 
-    partitioner: Partitioner | None
     ack_policy: AckPolicy
-    ack_timeout: Duration | None
-    retry: Retry | None
-    timeout: Duration | None
+
+
+class AckedManyOptions(_ManyOptions, total=False):
+    """The same where each message is acked."""
+
+    ack_policy: Acked
+
+
+class _OneOptions(_ManyOptions, total=False):
+    partition: int | None
+    expected_offset: int | None
+    correlation_id: str | None
+
+
+class PublishOptions(_OneOptions, total=False):
+    """Arguments of `Client.publish` that are passed on as they are."""
+
+    ack_policy: AckPolicy
+
+
+class AckedOptions(_OneOptions, total=False):
+    """The same where the message is acked."""
+
+    ack_policy: Acked
 
 
 class SubscribeOptions(TypedDict, total=False):
@@ -72,15 +96,15 @@ class SubscribeOptions(TypedDict, total=False):
 class MessageClient(Protocol):
     """What a typed stream asks of the client; the arguments are the client's."""
 
-    async def publish(self, *arguments: Any, **options: Any) -> Ack | None:
+    async def publish(self, *arguments: Any, **options: Any) -> Any:
         """Publish a message and wait for its ack."""
         ...
 
-    async def publish_async(self, *arguments: Any, **options: Any) -> Future[Ack | None]:
+    async def publish_async(self, *arguments: Any, **options: Any) -> Future[Any]:
         """Publish a message and return the future of its ack."""
         ...
 
-    async def publish_many(self, *arguments: Any, **options: Any) -> list[Ack | None]:
+    async def publish_many(self, *arguments: Any, **options: Any) -> list[Any]:
         """Publish many messages."""
         ...
 
@@ -131,6 +155,24 @@ class TypedStream(Generic[T, ItemT_co]):
             data, headers = self._codec.encode(value, headers)
         return Record(data, key, headers, partition)
 
+    @overload
+    async def publish(
+        self,
+        value: T,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        **options: Unpack[AckedOptions],
+    ) -> Ack: ...
+
+    @overload
+    async def publish(
+        self,
+        value: T,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        **options: Unpack[PublishOptions],
+    ) -> Ack | None: ...
+
     async def publish(
         self,
         value: T,
@@ -154,7 +196,26 @@ class TypedStream(Generic[T, ItemT_co]):
         """
         with about(self.stream, options.get("partition")):
             data, headers = self._codec.encode(value, headers)
-        return await self._client.publish(self.stream, data, key, headers, **options)
+        ack: Ack | None = await self._client.publish(self.stream, data, key, headers, **options)
+        return ack
+
+    @overload
+    async def publish_async(
+        self,
+        value: T,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        **options: Unpack[AckedOptions],
+    ) -> Future[Ack]: ...
+
+    @overload
+    async def publish_async(
+        self,
+        value: T,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        **options: Unpack[PublishOptions],
+    ) -> Future[Ack | None]: ...
 
     async def publish_async(
         self,
@@ -162,7 +223,7 @@ class TypedStream(Generic[T, ItemT_co]):
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
         **options: Unpack[PublishOptions],
-    ) -> Future[Ack | None]:
+    ) -> Future[Any]:
         """Publish a value and return the future of its ack, once there is room in the window.
 
         Arguments and errors are those of `publish`; what cancelling does, those of
@@ -172,13 +233,31 @@ class TypedStream(Generic[T, ItemT_co]):
             data, headers = self._codec.encode(value, headers)
         return await self._client.publish_async(self.stream, data, key, headers, **options)
 
+    @overload
+    async def publish_many(
+        self,
+        values: Iterable[T],
+        *,
+        key: Callable[[T], bytes | None] | None = ...,
+        **options: Unpack[AckedManyOptions],
+    ) -> list[Ack]: ...
+
+    @overload
+    async def publish_many(
+        self,
+        values: Iterable[T],
+        *,
+        key: Callable[[T], bytes | None] | None = ...,
+        **options: Unpack[PublishManyOptions],
+    ) -> list[Ack | None]: ...
+
     async def publish_many(
         self,
         values: Iterable[T],
         *,
         key: Callable[[T], bytes | None] | None = None,
         **options: Unpack[PublishManyOptions],
-    ) -> list[Ack | None]:
+    ) -> list[Any]:
         """Publish many values, in order, and wait for all their acks.
 
         All are written before the first is sent. Options, errors and what cancelling does are

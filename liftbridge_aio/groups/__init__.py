@@ -2,6 +2,6 @@
 
 from .assignment import StreamPartition
 from .consumer_group import ConsumerGroup
-from .membership import GroupState
+from .group_state import GroupState
 
 __all__ = ["ConsumerGroup", "GroupState", "StreamPartition"]

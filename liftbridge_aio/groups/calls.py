@@ -140,7 +140,7 @@ class GroupCalls:
     async def _locate(self, call: Locate, limit: float) -> Located:
         address = self._address(call.coordinator) if call.answers else None
         if address is None:
-            address = self._some_address(but=call.coordinator)
+            address = await self._living_address(but=call.coordinator)
         request = proto.FetchMetadataRequest(streams=self._streams, groups=[self._group])
         # A server with a dead peer waits for it until this deadline, and answers the next time from
         # what it has heard till then.
@@ -153,21 +153,29 @@ class GroupCalls:
         found = answer.groups.get(self._group)
         if found is None:
             raise CallFailure(Code.NOT_FOUND, f"no broker knows the group {self._group!r}")
-        return Located(found.coordinator, found.epoch)
+        return Located(found.coordinator, found.epoch, bool(answer.streams))
 
     # Whom to call
 
     async def _any(
         self, rpc: Rpc[RequestT, ReplyT], request: RequestT, *, but: str | None = None
     ) -> ReplyT:
-        return await self._once(self._some_address(but), rpc, request, _CHANGE_LIMIT)
+        return await self._once(await self._living_address(but), rpc, request, _CHANGE_LIMIT)
 
-    def _some_address(self, but: str | None) -> str:
-        """One address after the other, from one call to the next."""
+    async def _living_address(self, but: str | None) -> str:
+        """One after the other, past those that show no sign of life, if any shows one."""
+        addresses = self._candidates(but)
+        first = next(self._turn)
+        for number in range(len(addresses)):
+            address = addresses[(first + number) % len(addresses)]
+            if await self._connection.router.answers(address):
+                return address
+        return addresses[first % len(addresses)]
+
+    def _candidates(self, but: str | None) -> list[str]:
         addresses = sorted(self._connection.router.addresses())
         avoided = None if but is None else self._address(but)
-        others = [address for address in addresses if address != avoided] or addresses
-        return others[next(self._turn) % len(others)]
+        return [address for address in addresses if address != avoided] or addresses
 
     def _address(self, broker: str) -> str | None:
         known = self._connection.metadata.snapshot.brokers.get(broker) or self._brokers.get(broker)

@@ -5,65 +5,27 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Awaitable, Iterable, Mapping
 from types import MappingProxyType, TracebackType
-from typing import Final, Literal, Self, TypeVar, overload
+from typing import Literal, Self, TypeVar, overload
 
 from liftbridge_aio.arguments import INT64_MAX, check_whole_number
 from liftbridge_aio.batches import Batches
-from liftbridge_aio.cursor_keeper import CursorKeeper, CursorStore
-from liftbridge_aio.errors import (
-    ClientClosed,
-    LiftbridgeError,
-    NotGroupMember,
-    RequestTimeout,
-    UsageError,
-)
+from liftbridge_aio.cursor_keeper import CursorStore
+from liftbridge_aio.errors import LiftbridgeError, NotGroupMember, RequestTimeout, UsageError
 from liftbridge_aio.for_each import for_each
 from liftbridge_aio.model import Message, StartAt
 from liftbridge_aio.net.connection import Connection
-from liftbridge_aio.net.supervisor import Child, wait_despite_cancellation
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.raw_message import RawMessage
 from liftbridge_aio.read_budget import ReadBudget
-from liftbridge_aio.reading import Reading
-from liftbridge_aio.reading_plan import ConsumerIdentity, ReadingPlan
-from liftbridge_aio.telemetry import GroupChanged
 
 from .assignment import Assignment, StreamPartition
-from .calls import GroupCalls
-from .group_reading import GroupReading
-from .guarded_cursors import GuardedCursors, group_cursor
-from .handover import Handover
-from .member import Member
-from .membership import GroupState
-from .rebalancer import Handler, Rebalancer
-from .starts import Starts
-
-_LONGEST_COMMIT: Final = 3.0
-"""Seconds to store a position. A server stores one after the other, and waits until this deadline
-for one that went to a leader which has just died; the next try goes to the new leader."""
-
+from .group_plan import GroupPlan
+from .group_state import GroupState
+from .participation import Participation
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlan:
-    """The arguments of `Client.group`, defaults filled in."""
-
-    group: str
-    streams: tuple[str, ...]
-    consumer_id: str | None
-    start: StartAt | None
-    commit_interval: float | None
-    on_assigned: Handler | None
-    on_revoked: Handler | None
-    timeout: float
-    """Seconds to join, and for each call of its own."""
-    close_timeout: float
 
 
 class ConsumerGroup:
@@ -88,53 +50,9 @@ class ConsumerGroup:
         self.streams = plan.streams
         self._plan = plan
         self._connection = connection
-        self._loop = asyncio.get_running_loop()
-        self._member = Member(
-            GroupCalls(plan.group, plan.streams, connection),
-            plan.consumer_id,
-            self._changed,
-        )
-        self._readings = GroupReading(
-            lambda plan: Reading(plan, connection, budget),
-            self._reading_plan,
-            self._ended,
-            connection.reporter.delivered,
-        )
-        guarded = GuardedCursors(cursors, self._may_commit, self._free_from)
-        self._keeper = CursorKeeper(
-            group_cursor(plan.group),
-            guarded,
-            timeout=min(plan.timeout, _LONGEST_COMMIT),
-            failed=connection.reporter.commit_failed,
-        )
-        self._handover = Handover(
-            self._readings,
-            self._keeper,
-            guarded,
-            self._background,
-            connection.reporter.commit_failed,
-            min(plan.timeout, 3.0),
-        )
-        self._rebalancer = Rebalancer(
-            plan.group,
-            self._member,
-            self._readings,
-            self._keeper,
-            Starts(plan.group, plan.start, guarded, connection.metadata, min(plan.timeout, 3.0)),
-            self._handover,
-            on_assigned=plan.on_assigned,
-            on_revoked=plan.on_revoked,
-            commits=plan.commit_interval is not None,
-            blocked=connection.reporter.partition_blocked,
-        )
-        self._cursors = guarded
-        self._children: list[Child] = []
-        self._passing: list[Child] = []
-        self._told: tuple[object, ...] = ()
-        self._stable = asyncio.Event()
-        self._error: BaseException | None = None
-        self._error_seen = False
-        self._closing: asyncio.Task[None] | None = None
+        self._work = Participation(plan, connection, cursors, budget)
+        self._core = self._work.member.core
+        self._readings = self._work.readings
         self._entered = False
 
     def __repr__(self) -> str:
@@ -149,47 +67,48 @@ class ConsumerGroup:
     @property
     def consumer_id(self) -> str:
         """The id under which this is a member; one that was not given changes with each joining."""
-        return self._member.core.consumer
+        return self._core.consumer
 
     @property
     def state(self) -> GroupState:
         """How the member is."""
-        return self._member.core.state
+        return self._core.state
 
     @property
     def assignment(self) -> Assignment:
         """The partitions that are this member's: `on_assigned` was told, `on_revoked` was not."""
-        return self._rebalancer.ownership.owned
+        return self._work.rebalancer.ownership.owned
 
     @property
     def epoch(self) -> int | None:
         """The epoch of the group in which the assignment was heard last; None before that."""
-        return self._member.core.assigned_epoch
+        return self._core.assigned_epoch
 
     @property
     def coordinator(self) -> str:
         """Id of the broker that coordinates the group; empty before it is known."""
-        return self._member.core.coordinator
+        return self._core.coordinator
 
     @property
     def positions(self) -> Mapping[StreamPartition, int | None]:
-        """The offset from which each partition is handed out next; None where not known yet."""
+        """The offset from which each partition is handed out next; None where not known yet.
+
+        Those of which a handler is being told are among them, here and in what stands below.
+        """
         return MappingProxyType(
-            {place: self._readings.position(place) for place in self.assignment}
+            {place: self._readings.position(place) for place in self._readings.places()}
         )
 
     @property
     def committed(self) -> Mapping[StreamPartition, int]:
         """The last offset of each partition that this member found or made committed."""
-        stored = {StreamPartition(*place): at for place, at in self._keeper.stored.items()}
-        return MappingProxyType(
-            {place: at for place, at in stored.items() if place in self.assignment}
-        )
+        stored = self._work.keeper.stored
+        return MappingProxyType({StreamPartition(*place): at for place, at in stored.items()})
 
     @property
     def paused(self) -> Assignment:
         """Partitions of which nothing is handed out until they are resumed."""
-        return frozenset(self._readings.paused) & self.assignment
+        return frozenset(self._readings.paused)
 
     # Life
 
@@ -204,15 +123,16 @@ class ConsumerGroup:
             AlreadyMember: somebody with this consumer id is in the group.
             NoCommittedPosition: the group has committed nothing, and start=None.
             RequestTimeout: not in time.
+            ClientClosed: this, or the client, was closed meanwhile.
             LiftbridgeError: it could not join.
         """
-        if self.state is not GroupState.NEW or self._closing is not None:
+        if self.state is not GroupState.NEW or self._work.closing:
             text = "a member joins once; make a new one"
             raise UsageError(text)
-        deadline = self._loop.time() + self._plan.timeout
+        deadline = asyncio.get_running_loop().time() + self._plan.timeout
         try:
             async with asyncio.timeout_at(deadline) as limit:
-                await self._join(deadline)
+                await self._work.join(deadline)
         except TimeoutError as error:
             await self._give_way()
             if isinstance(error, LiftbridgeError) or not limit.expired():
@@ -223,27 +143,8 @@ class ConsumerGroup:
             await self._give_way()
             raise
         self._entered = True
-        self._rebalancer.begin()
+        self._work.begin()
         return self
-
-    async def _join(self, deadline: float) -> None:
-        plan = self._plan
-        for stream in plan.streams:
-            await self._connection.metadata.stream(stream)
-        # Without cursors nothing works, so that is better said at once.
-        await self._cursors.fetch(group_cursor(plan.group), plan.streams[0], 0, plan.timeout)
-        left = max(deadline - self._loop.time(), 0.0)
-        self._member.begin(0.75 * left)  # so that there is time to say why not
-        self._spawn(self._member.run, "member")
-        self._spawn(self._rebalancer.run, "rebalancer")
-        interval = plan.commit_interval
-        if interval is not None:
-            self._spawn(lambda: self._keeper.run(interval), "commits")
-        await self._stable.wait()
-        await self._rebalancer.looked.wait()
-        if self._error is not None:
-            self._error_seen = True
-            raise self._error
 
     async def __aexit__(
         self,
@@ -268,23 +169,14 @@ class ConsumerGroup:
         """Hand out nothing more, call `on_revoked`, commit, and leave the group.
 
         The message in hand does not count as finished. May be called again, from any task. Bounded
-        by the client's close_timeout; cancelling does not keep it from ending.
+        by the client's close_timeout; cancelling does not keep it from ending. In a handler it
+        returns at once, and the group ends when the handler has.
 
         Raises:
             LiftbridgeError: the last commit failed. The group was left all the same.
         """
         self._entered = False
-        if self._closing is None:
-            self._closing = asyncio.create_task(
-                self._close(), name=f"liftbridge_aio:leave:{self.group}"
-            )
-            self._closing.add_done_callback(_seen)
-        closing = self._closing
-        await wait_despite_cancellation(asyncio.wait({closing}), self._plan.close_timeout + 1.0)
-        if closing.done() and not closing.cancelled():
-            error = closing.exception()
-            if error is not None:
-                raise error  # to each who closes it
+        await self._work.close()
 
     async def _give_way(self) -> None:
         try:
@@ -292,129 +184,9 @@ class ConsumerGroup:
         except Exception:  # noqa: BLE001 - what went wrong first is what is raised
             return
 
-    async def _close(self) -> None:
-        deadline = self._loop.time() + self._plan.close_timeout
-        failure: LiftbridgeError | None = None
-        try:
-            if self._children:
-                self._rebalancer.end()
-                self._readings.merge.finish()
-                # Half of the time, so that there is some left to leave.
-                async with asyncio.timeout(self._plan.close_timeout / 2):
-                    await self._children[1].wait()
-                    await self._commit_rest()
-        except LiftbridgeError as error:
-            failure = error
-        except TimeoutError:
-            failure = RequestTimeout("on_revoked and the last commit took longer than they may")
-        finally:
-            self._readings.close()
-            self._readings.merge.finish()
-            for child in (*self._children[1:], *self._passing):
-                child.cancel()
-            await self._leave(deadline)
-        self._raise_error()
-        if failure is not None:
-            raise failure
-
-    async def _commit_rest(self) -> None:
-        """Commit what the rebalancer has not, where it ended with an error."""
-        try:
-            if self._plan.commit_interval is not None:
-                await self._keeper.commit()
-        except LiftbridgeError:
-            if self._error is None:
-                raise
-
-    async def _leave(self, deadline: float) -> None:
-        if not self._children:
-            return
-        member = self._children[0]
-        self._member.leave(max(deadline - self._loop.time(), 0.5))
-        try:
-            async with asyncio.timeout(max(deadline - self._loop.time(), 0.5) + 0.25):
-                await member.wait()
-        except TimeoutError:
-            member.cancel()
-
-    def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        async def run() -> None:
-            try:
-                await work()
-            except asyncio.CancelledError:
-                self._stop(None)
-                raise
-            except Exception as error:  # noqa: BLE001 - raised to the reader
-                self._stop(error)
-
-        child = self._connection.supervisor.spawn(run, name=f"group:{self.group}:{name}")
-        self._children.append(child)
-
-    def _stop(self, error: BaseException | None) -> None:
-        """End, because a part of this has ended; the reader gets the error."""
-        if self._error is None:
-            self._error = error
-        if self._closing is None:
-            self._readings.stop(self._readings.places())
-        self._readings.merge.finish()
-        self._stable.set()
-        self._rebalancer.looked.set()
-
     def __del__(self) -> None:
         if getattr(self, "_entered", False):
             warnings.warn(f"{self!r} was entered but never left", ResourceWarning, stacklevel=2)
-
-    # What the member and its readings tell
-
-    def _changed(self) -> None:
-        core = self._member.core
-        if self._closing is None:
-            self._rebalancer.follow()
-        now = (core.consumer, core.state.value, core.epoch, core.coordinator)
-        if now != self._told:
-            self._told = now
-            self._connection.reporter.group_changed(
-                GroupChanged(
-                    self.group, core.consumer, core.state.value, core.epoch, core.coordinator
-                )
-            )
-        if core.assigned_epoch is not None:
-            self._stable.set()
-        if core.state is GroupState.FAILED and core.error is not None:
-            self._stop(core.error)
-
-    def _ended(self, place: StreamPartition, error: LiftbridgeError | None) -> None:
-        self._rebalancer.ended(place, error)
-
-    def _may_commit(self, place: StreamPartition) -> bool:
-        return self._member.is_sure and place not in self._rebalancer.taken
-
-    def _free_from(self, place: StreamPartition) -> float:
-        return self._handover.free_from(place)
-
-    def _background(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """Run something that ends soon; nothing, where this ends anyway."""
-        self._passing = [child for child in self._passing if not child.done]
-        with suppress(ClientClosed):
-            name = f"group:{self.group}:{name}"
-            self._passing.append(self._connection.supervisor.spawn(work, name=name))
-
-    def _reading_plan(
-        self, place: StreamPartition, start: StartAt, identity: ConsumerIdentity
-    ) -> ReadingPlan:
-        return ReadingPlan(
-            stream=place.stream,
-            partition=place.partition,
-            start=start,
-            stop=None,
-            resubscribe_timeout=None,  # the group decides how long
-            resume=False,
-            from_isr_replica=False,
-            reverse=False,
-            timeout=self._plan.timeout,
-            now=0,
-            consumer=identity,
-        )
 
     # Reading
 
@@ -430,12 +202,20 @@ class ConsumerGroup:
         Raises:
             StopAsyncIteration: the member or its client was closed.
             ConcurrentRead: another task is waiting already.
+            StreamReset: the log of a partition is not the one that the group has read; it is read
+                on once `seek` has said from where, the others whenever the next message is asked
+                for.
+            StreamDeleted: all streams were; of several, the others are read on.
+            UsageError: it was not entered.
             LiftbridgeError: a partition cannot be read, or this cannot be a member any more.
             Exception: what a handler raised. Each error is raised once.
         """
         merge = self._readings.merge
         ready: deque[Message] = merge.ready
-        return ready.popleft() if ready else await self._taken(merge.take_next())
+        if ready:
+            return ready.popleft()
+        self._check_joined()
+        return await self._taken(merge.take_next())
 
     @overload
     def batches(
@@ -468,9 +248,11 @@ class ConsumerGroup:
         return Batches(self._take, max, seconds)
 
     async def _take(self, most: int, wait: float) -> list[Message]:
+        self._check_joined()
         return await self._taken(self._readings.merge.take(most, wait))
 
     async def _take_raw(self, most: int, wait: float) -> list[RawMessage]:
+        self._check_joined()
         return await self._taken(self._readings.merge.take_raw(most, wait))
 
     async def _taken(self, taking: Awaitable[T]) -> T:
@@ -478,13 +260,13 @@ class ConsumerGroup:
         try:
             return await taking
         except StopAsyncIteration:
-            self._raise_error()
+            self._work.raise_error()
             raise
 
-    def _raise_error(self) -> None:
-        if self._error is not None and not self._error_seen:
-            self._error_seen = True
-            raise self._error
+    def _check_joined(self) -> None:
+        if self.state is GroupState.NEW and not self._work.closing:
+            text = "a group is read inside `async with`: entering it joins the group"
+            raise UsageError(text)
 
     # Positions
 
@@ -506,11 +288,12 @@ class ConsumerGroup:
         places: Iterable[tuple[str, int]] | None = None
         if message is not None:
             place = StreamPartition(message.stream, message.partition)
-            if not self._readings.finish(place, message.offset):
+            is_ours = self._readings.finish(place, message.offset)
+            if not is_ours or place in self._work.rebalancer.taken:
                 text = "the partition is not assigned to this member"
                 raise NotGroupMember(text, stream=place.stream, partition=place.partition)
             places = [place]
-        await self._keeper.commit(places)
+        await self._work.keeper.commit(places)
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Hand out nothing of these, or of all that are assigned now, until they are resumed.
@@ -532,20 +315,28 @@ class ConsumerGroup:
         """Read a partition on from elsewhere; works in `on_assigned` too.
 
         A position below the committed one is read, and stored only from where it has passed that.
+        After a `StreamReset` it is stored from there, lower as it may be (but v1.9.0 servers
+        recover the highest one after a restart). Cancelling may leave the partition where it was.
 
         Raises:
             NotGroupMember: the partition is not assigned to this member.
             InvalidRequest: that is no position.
+            LiftbridgeError: after a `StreamReset`, what is stored could not be looked up.
         """
         [place] = self._chosen([(stream, partition)])
         if not isinstance(position, StartAt):
             position = StartAt.offset(position)
-        self._rebalancer.seek(place, position)
+        if place in self._work.rebalancer.resets:
+            self._work.cursors.may_replace(place, await self._work.keeper.fetch(*place))
+            self._chosen([place])  # still
+        self._work.rebalancer.seek(place, position)
 
     async def lag(self, *, timeout: Duration | None = None) -> dict[StreamPartition, int]:
-        """Count the offsets between what was handed out of each partition and its end.
+        """Ask the leaders how far behind the end of its log each partition is.
 
-        Compaction leaves gaps, which count. Cancelling abandons the questions.
+        Counted are offsets, from `positions` to the newest committed message, both included; see
+        `Subscription.lag`. Nothing is known of a partition that is paused on the servers: 0.
+        Cancelling abandons the questions.
 
         Raises:
             LiftbridgeError: a leader could not be asked.
@@ -555,9 +346,9 @@ class ConsumerGroup:
         async def behind(place: StreamPartition) -> int:
             state = await self._connection.metadata.partition(*place, limit)
             position = self._readings.position(place)
-            return max(state.newest_offset + 1 - (position or 0), 0)
+            return max(state.high_watermark + 1 - (position or 0), 0)
 
-        places = sorted(self.assignment)
+        places = sorted(self._readings.places())
         try:
             async with asyncio.timeout(limit):
                 counts = await for_each(places, behind)
@@ -576,8 +367,3 @@ class ConsumerGroup:
                 text = "the partition is not assigned to this member"
                 raise NotGroupMember(text, stream=place.stream, partition=place.partition)
         return chosen
-
-
-def _seen(task: asyncio.Task[None]) -> None:
-    if not task.cancelled():
-        task.exception()

@@ -12,12 +12,16 @@ from liftbridge_aio.errors import (
     ConnectionFailed,
     EncryptionFailed,
     LiftbridgeError,
+    PartitionNotFound,
     PartitionPaused,
     PartitionTaken,
     PermissionDenied,
     RequestTimeout,
     ServerError,
+    StreamDeleted,
+    StreamNotFound,
     SubscriptionLost,
+    TLSFailed,
     UnsupportedByServer,
 )
 from liftbridge_aio.merge import Merge
@@ -31,13 +35,16 @@ from .assignment import StreamPartition
 _PASSING = (
     ClientClosed,
     ConnectionFailed,
+    PartitionNotFound,
     PartitionPaused,
     PartitionTaken,
     RequestTimeout,
     ServerError,
+    StreamDeleted,  # the group takes it from its members
+    StreamNotFound,
     SubscriptionLost,
 )
-_LASTING = (EncryptionFailed, PermissionDenied, UnsupportedByServer)
+_LASTING = (EncryptionFailed, PermissionDenied, TLSFailed, UnsupportedByServer)
 """What another try may mend, and what of that it does not: that is raised to the reader."""
 
 
@@ -74,11 +81,13 @@ class GroupReading:
     ) -> None:
         self.merge = Merge(self._drained, delivered)
         self.paused: set[StreamPartition] = set()
+        self.deleted: set[str] = set()
+        """Streams that were deleted while they were read: the group has them no more."""
         self._make = make
         self._plan = plan
         self._ended = ended
         self._slots: dict[StreamPartition, _Slot] = {}
-        self._stopped: set[StreamPartition] = set()
+        self._lost: set[StreamPartition] = set()
         self._unsettled: set[Reading] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -87,10 +96,16 @@ class GroupReading:
     def adopt(self, place: StreamPartition, start: StartAt) -> None:
         """Take a partition up; `open` reads it."""
         self._slots[place] = _Slot(place, start)
-        self._stopped.discard(place)
+        self._lost.discard(place)
+        self.deleted.discard(place.stream)
 
     def open(
-        self, place: StreamPartition, identity: ConsumerIdentity, *, settled: bool = True
+        self,
+        place: StreamPartition,
+        identity: ConsumerIdentity,
+        *,
+        settled: bool = True,
+        broken: LiftbridgeError | None = None,
     ) -> Reading:
         """Read on, where it was left or where it is to begin.
 
@@ -98,6 +113,7 @@ class GroupReading:
             place: the partition.
             identity: in whose name.
             settled: False hands out nothing before `settle`.
+            broken: why it cannot be read; nothing is sent, and the reader gets that.
 
         Raises:
             ClientClosed: the client was closed.
@@ -109,7 +125,10 @@ class GroupReading:
         reading = self._make(self._plan(place, slot.start, identity))
         reading.on_end = partial(self._end_soon, slot, reading)
         slot.reading = reading
-        reading.begin()
+        if broken is None:
+            reading.begin()
+        else:
+            reading.failed(broken, None)
         self.merge.add(reading)
         if not settled:
             self._unsettled.add(reading)
@@ -144,14 +163,18 @@ class GroupReading:
     def stop(self, places: Iterable[StreamPartition]) -> None:
         """Hand out no more of these, from this moment on; what was handed out can be finished."""
         for place in places:
-            self._stopped.add(place)
             self._part(self._slots[place])
+
+    def lose(self) -> None:
+        """Hand out no more of anything; nor can it be finished, others may have it."""
+        self.stop(self._slots)
+        self._lost.update(self._slots)
 
     def give_up(self, places: Iterable[StreamPartition]) -> None:
         """Forget partitions."""
         for place in places:
             slot = self._slots.pop(place, None)
-            self._stopped.discard(place)
+            self._lost.discard(place)
             self.paused.discard(place)
             if slot is not None:
                 self._part(slot)
@@ -170,10 +193,7 @@ class GroupReading:
         slot = self._slots.get(place)
         if slot is None:
             return None
-        for reading in list(slot.parting):
-            self._note(slot, self.merge.finished(reading))
-            if self.merge.finished(reading) == reading.intake.handed_over:
-                slot.parting.remove(reading)
+        self._settle_parting(slot)
         if slot.reading is not None:
             self._note(slot, self.merge.finished(slot.reading))
         return slot.done
@@ -181,7 +201,7 @@ class GroupReading:
     def finish(self, place: StreamPartition, offset: int) -> bool:
         """Take note that the reader is done up to an offset; False where that is not ours."""
         slot = self._slots.get(place)
-        if slot is None or place in self._stopped:
+        if slot is None or place in self._lost:
             return False
         self._note(slot, offset)
         return True
@@ -191,8 +211,10 @@ class GroupReading:
         slot = self._slots.get(place)
         if slot is None:
             return None
-        start = _behind(slot.reading) or slot.start
-        return start.value if start.position is StartPosition.OFFSET else None
+        start = _next(slot)
+        if start.position is StartPosition.OFFSET:
+            return start.value
+        return None if slot.reading is None else slot.reading.intake.next_offset
 
     def places(self) -> list[StreamPartition]:
         """The partitions that are taken up."""
@@ -223,6 +245,12 @@ class GroupReading:
         self._part(slot)
         slot.start = start
 
+    def start_over(self, place: StreamPartition) -> None:
+        """Forget how far the reader was: that was in another log."""
+        slot = self._slots[place]
+        slot.done = None
+        slot.parting.clear()
+
     # Ends
 
     def _note(self, slot: _Slot, offset: int | None) -> None:
@@ -231,17 +259,28 @@ class GroupReading:
 
     def _part(self, slot: _Slot) -> None:
         """End the reading of a partition; what the reader has in hand can still be finished."""
+        slot.start = _next(slot)
         reading, slot.reading = slot.reading, None
         if reading is None:
             return
         self._unsettled.discard(reading)
-        slot.start = _behind(reading) or slot.start
         self.merge.remove(reading)
         reading.drop()
         slot.parting.append(reading)
+        self._settle_parting(slot)
+
+    def _settle_parting(self, slot: _Slot) -> None:
+        """Forget readings that are over, as soon as nothing of theirs is in hand."""
+        for reading in list(slot.parting):
+            finished = self.merge.finished(reading)
+            self._note(slot, finished)
+            if finished == reading.intake.handed_over:
+                slot.parting.remove(reading)
 
     def _end_soon(self, slot: _Slot, reading: Reading, error: LiftbridgeError | None) -> None:
-        if isinstance(error, PartitionTaken):
+        if isinstance(error, StreamDeleted):
+            self.deleted.add(slot.place.stream)
+        elif isinstance(error, PartitionTaken):
             self._loop.call_soon(self._over, slot, reading, error)
 
     def _over(self, slot: _Slot, reading: Reading, error: PartitionTaken) -> None:
@@ -257,14 +296,21 @@ class GroupReading:
         if slot is None or slot.reading is not reading:
             return
         error = reading.feed.take_error()
-        slot.reading = None
-        slot.start = _behind(reading) or slot.start
+        slot.start, slot.reading = _next(slot), None
         self._note(slot, reading.intake.handed_over)  # who asks for more is done with all
         self._ended(place, error)
         if error is not None and (isinstance(error, _LASTING) or not isinstance(error, _PASSING)):
             raise error
 
 
-def _behind(reading: Reading | None) -> StartAt | None:
-    last = None if reading is None else reading.intake.handed_over
-    return None if last is None else StartAt.offset(last + 1)
+def _next(slot: _Slot) -> StartAt:
+    """Where a partition is to be read on; one that was new or latest keeps the place it had."""
+    reading, start = slot.reading, slot.start
+    if reading is None:
+        return start
+    last = reading.intake.handed_over
+    if last is not None:
+        return StartAt.offset(last + 1)
+    if start.position is not StartPosition.OFFSET and reading.start_offset is not None:
+        return StartAt.offset(reading.start_offset)
+    return start

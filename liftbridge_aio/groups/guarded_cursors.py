@@ -54,6 +54,12 @@ class GuardedCursors:
         self._may_write = may_write
         self._free_from = free_from
         self._turns: WeakValueDictionary[StreamPartition, asyncio.Lock] = WeakValueDictionary()
+        self._of_another_log: dict[StreamPartition, int] = {}
+
+    def may_replace(self, place: StreamPartition, stored: int | None) -> None:
+        """Have a lower position take the place of just this one, which is of another log."""
+        if stored is not None:
+            self._of_another_log[place] = stored
 
     async def fetch(
         self, cursor_id: str, stream: str, partition: int, timeout: float
@@ -68,7 +74,7 @@ class GuardedCursors:
     async def set(
         self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float
     ) -> None:
-        """Store a position, unless that one or a higher one stands there.
+        """Store a position, unless that one or a higher one of the same log stands there.
 
         Cancelling abandons the wait; the position may be stored or not.
 
@@ -85,8 +91,9 @@ class GuardedCursors:
             if not self._may_write(place):
                 text = "the group has not confirmed in time that this partition is still ours"
                 raise NotGroupMember(text, stream=stream, partition=partition, offset=offset)
-            if stored is None or stored < offset:
+            if stored is None or stored < offset or stored == self._of_another_log.get(place):
                 await self._store.set(cursor_id, stream, partition, offset, timeout)
+                self._of_another_log.pop(place, None)
 
     async def hand_over(
         self, cursor_id: str, place: StreamPartition, offset: int, deadline: float, timeout: float

@@ -92,7 +92,8 @@ class Handover:
             stored = await self._keeper.fetch(*place)
         except LiftbridgeError as error:
             logger.debug("%s/%d: begins where it was found first: %s", *place, error)
-        if self._readings.settle(place, reading, None if stored is None else stored + 1):
+        settled = self._readings.settle(place, reading, None if stored is None else stored + 1)
+        if settled and reading.accepted:  # else the former reader has heard nothing yet
             self._fresh.discard(place)
 
     def sought(self, place: StreamPartition) -> None:

@@ -14,7 +14,8 @@ from liftbridge_aio.feed import Doorbell
 from liftbridge_aio.status import GroupRefusal
 
 from .calls import GroupCalls
-from .membership import OVER, GroupState, Membership
+from .group_state import OVER, GroupState
+from .membership import Membership
 from .steps import Call, Join, Refused, Rest
 
 logger = logging.getLogger("liftbridge_aio.groups")
@@ -70,13 +71,16 @@ class Member:
             ClientClosed: the client was closed.
         """
         core = self.core
-        while core.state not in OVER:
-            step = core.next_step(self._loop.time())
-            if isinstance(step, Rest):
-                await self._rest(step.until)
-            else:
-                await self._make(step)
-            self._changed()
+        try:
+            while core.state not in OVER:
+                step = core.next_step(self._loop.time())
+                if isinstance(step, Rest):
+                    await self._rest(step.until)
+                else:
+                    await self._make(step)
+                self._changed()
+        finally:
+            core.cut_off()
 
     async def _make(self, call: Call) -> None:
         core = self.core

@@ -10,7 +10,6 @@ Pure: times and chance come in as arguments, calls are made by whoever asks for 
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -19,6 +18,7 @@ from liftbridge_aio.errors import AlreadyMember, LiftbridgeError, StreamNotFound
 from liftbridge_aio.status import GroupRefusal
 
 from .assignment import Assignment
+from .group_state import MOVES, OVER, GroupState
 from .steps import (
     Answer,
     Call,
@@ -35,57 +35,6 @@ from .steps import (
     Step,
 )
 
-
-class GroupState(enum.Enum):
-    """Life of a member of a consumer group."""
-
-    NEW = "new"
-    JOINING = "joining"
-    SYNCING = "syncing"
-    """A member, but the epoch of the group is not known, or not known any more."""
-    STABLE = "stable"
-    """Its assignment is that of the newest epoch it has heard of."""
-    COORDINATOR_LOST = "coordinator lost"
-    """The coordinator is silent and was, or is to be, reported."""
-    REJOINING = "rejoining"
-    """It was expelled, or the group was deleted."""
-    LEAVING = "leaving"
-    LEFT = "left"
-    FAILED = "failed"
-
-
-MOVES: Final = {
-    GroupState.NEW: {GroupState.JOINING, GroupState.LEFT},
-    GroupState.JOINING: {GroupState.SYNCING, GroupState.LEAVING, GroupState.FAILED},
-    GroupState.SYNCING: {
-        GroupState.STABLE,
-        GroupState.COORDINATOR_LOST,
-        GroupState.REJOINING,
-        GroupState.LEAVING,
-        GroupState.FAILED,
-    },
-    GroupState.STABLE: {
-        GroupState.SYNCING,
-        GroupState.COORDINATOR_LOST,
-        GroupState.REJOINING,
-        GroupState.LEAVING,
-        GroupState.FAILED,
-    },
-    GroupState.COORDINATOR_LOST: {
-        GroupState.SYNCING,
-        GroupState.STABLE,
-        GroupState.REJOINING,
-        GroupState.LEAVING,
-        GroupState.FAILED,
-    },
-    GroupState.REJOINING: {GroupState.SYNCING, GroupState.LEAVING, GroupState.FAILED},
-    GroupState.LEAVING: {GroupState.LEFT},
-    GroupState.LEFT: set[GroupState](),
-    GroupState.FAILED: set[GroupState](),
-}
-"""Which state may follow which."""
-
-OVER: Final = frozenset({GroupState.LEFT, GroupState.FAILED})
 _IN: Final = frozenset({GroupState.SYNCING, GroupState.STABLE, GroupState.COORDINATOR_LOST})
 _OUT: Final = frozenset({GroupState.JOINING, GroupState.REJOINING})
 
@@ -112,6 +61,8 @@ class Membership:
         """The epoch in which it said so; None before it did."""
         self.confirmed_at = -math.inf
         """When the last fetch that succeeded was begun."""
+        self.has_streams = True
+        """Whether a stream is left that the group could read."""
         self.error: LiftbridgeError | None = None
         """Why it failed."""
         self.consumer_timeout = 0.0
@@ -190,6 +141,14 @@ class Membership:
         self.assignment, self.assigned_epoch = frozenset(), None
         if out and not self._join_unknown and self._evict is None:
             # A member of this name is somebody else.
+            self._move(GroupState.LEFT)
+
+    def cut_off(self) -> None:
+        """Take note that nobody makes calls any more; the group will find out by itself."""
+        if self.state not in OVER:
+            self.assignment, self.assigned_epoch = frozenset(), None
+            if self.state is not GroupState.NEW:
+                self._move(GroupState.LEAVING)
             self._move(GroupState.LEFT)
 
     # Steps
@@ -357,6 +316,7 @@ class Membership:
     def _located(self, now: float, answer: Located) -> None:
         self._locate = False
         self._missing_since = None
+        self.has_streams = answer.has_streams
         if answer.coordinator != self.coordinator:
             self._heard_at = now  # it has its whole time before it is reported
             self._answers = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -18,6 +18,7 @@ from liftbridge_aio.errors import (
     PartitionTaken,
     PermissionDenied,
     RequestTimeout,
+    StreamDeleted,
     StreamReset,
 )
 from liftbridge_aio.feed import Doorbell
@@ -27,6 +28,7 @@ from liftbridge_aio.reading_plan import ConsumerIdentity
 from liftbridge_aio.telemetry import PartitionBlocked
 
 from .assignment import Assignment, StreamPartition
+from .group_plan import Handler
 from .group_reading import GroupReading
 from .handover import Handover
 from .member import Member
@@ -35,14 +37,11 @@ from .starts import Starts
 
 logger = logging.getLogger("liftbridge_aio.groups")
 
-Handler: TypeAlias = Callable[[Assignment], Awaitable[None]]
-"""Told of partitions, and awaited."""
-
 _Start: TypeAlias = tuple[StartAt, int | None]
 _LOOK: Final = 2.0
 """Seconds for a look at where to begin; those that take longer do not keep the others waiting."""
-_RESETS: Final = 4
-"""How often a log must end before the position: a new leader may just not know its end yet."""
+_RESETS: Final = 3
+"""How often a log may end before the position: a new leader may just not know its end yet."""
 _LASTING: Final = (InvalidRequest, NoCommittedPosition, PermissionDenied)
 """Why a start cannot be found, however often one looks."""
 
@@ -82,6 +81,8 @@ class Rebalancer:
         self.taken: set[StreamPartition] = set()
         """Partitions that somebody else has begun to read: but for a last one at once, no position
         of theirs is stored before the group says that they are this member's after all."""
+        self.resets: dict[StreamPartition, StreamReset] = {}
+        """Partitions whose position is of another log, until the user says where to read on."""
         self.looked = asyncio.Event()
         """Set once it is known where to begin to read what was assigned first."""
         self._group = group
@@ -99,6 +100,12 @@ class Rebalancer:
         self._seen: tuple[str, int] | None = None
         self._begun = False
         self._ending = False
+        self._task: asyncio.Task[object] | None = None
+
+    @property
+    def is_handlers_task(self) -> bool:
+        """Whether it is a handler of the user that asks."""
+        return self._task is not None and asyncio.current_task() is self._task
 
     # What happens
 
@@ -113,7 +120,10 @@ class Rebalancer:
         if core.assigned_epoch is None:
             if self._seen is not None:
                 self._seen = None
-                self._readings.stop(self.ownership.lose())
+                self.ownership.lose()
+                self._readings.lose()
+                for place in self._readings.places():
+                    self._keeper.forget(*place)
         elif self._seen != (core.consumer, core.assigned_epoch):
             self._seen = (core.consumer, core.assigned_epoch)
             if self.identity.consumer != core.consumer:
@@ -131,9 +141,12 @@ class Rebalancer:
         )
         if error is not None and attempts:
             self._blocked(PartitionBlocked(self._group, *place, attempts, error))
+        if isinstance(error, StreamReset):
+            self.resets[place] = error
         if taken:
             self._give(place)
-            self._member.hurry()
+        if isinstance(error, PartitionTaken | StreamDeleted):
+            self._member.hurry()  # the group knows more
         self._bell.ring()
 
     def _give(self, place: StreamPartition) -> None:
@@ -149,6 +162,9 @@ class Rebalancer:
 
     def seek(self, place: StreamPartition, start: StartAt) -> None:
         """Read a partition from elsewhere."""
+        if self.resets.pop(place, None) is not None:
+            self._readings.start_over(place)
+            self._keep(place, None)
         self._readings.seek(place, start)
         self._handover.sought(place)
         self.ownership.reopen(place)
@@ -169,6 +185,7 @@ class Rebalancer:
             Exception: what a handler of the user raised.
             LiftbridgeError: it cannot be found where to begin.
         """
+        self._task = asyncio.current_task()
         while True:
             step = self.ownership.next_step(self._loop.time(), self._member.core.confirmed_at)
             match step:
@@ -196,6 +213,7 @@ class Rebalancer:
         self._readings.give_up(step.partitions)
         for place in step.partitions:
             self._handover.forget(place)
+            self.resets.pop(place, None)
         self.taken -= step.partitions
         self.ownership.revoked(step)
 
@@ -219,7 +237,7 @@ class Rebalancer:
         for place in told:
             start, stored = found[place]
             self._readings.adopt(place, start)
-            self._keeper.keep(*place, partial(self._readings.finished, place), stored)
+            self._keep(place, stored)
             if self.identity.epoch > 0:  # else the group is new, and this is its first member
                 self._handover.adopt(place)
         missing = step.partitions - found.keys()
@@ -227,7 +245,7 @@ class Rebalancer:
         for place, attempts in self.ownership.unresolved(missing, self._loop.time()).items():
             error = errors.get(place, late)
             if isinstance(error, StreamReset) and attempts >= _RESETS:
-                raise error
+                self.resets[place] = error
             self._blocked(PartitionBlocked(self._group, *place, attempts, error))
         if told and self._on_assigned is not None:
             await self._on_assigned(told)
@@ -240,8 +258,16 @@ class Rebalancer:
         errors: dict[StreamPartition, LiftbridgeError] = {}
 
         async def find(place: StreamPartition) -> None:
+            known = self.resets.pop(place, None)
             try:
                 found[place] = await self._starts.find(place)
+            except StreamReset as error:
+                if known is None or error.offset is None:
+                    errors[place] = error
+                else:
+                    # It stays so. The reader is told when it is opened, unless a handler seeks.
+                    self.resets[place] = error
+                    found[place] = StartAt.offset(error.offset + 1), error.offset
             except LiftbridgeError as error:
                 errors[place] = error
 
@@ -256,12 +282,16 @@ class Rebalancer:
         for place in sorted(step.partitions):
             if place in self.taken:
                 self.taken.discard(place)
-                self._keeper.keep(*place, partial(self._readings.finished, place), None)
-            fresh = self._handover.is_fresh(place)
-            reading = self._readings.open(place, self.identity, settled=not fresh)
+                self._keep(place, None)
+            reset = self.resets.get(place)
+            fresh = self._handover.is_fresh(place) and reset is None
             self.ownership.opened(place, self._loop.time())
+            reading = self._readings.open(place, self.identity, settled=not fresh, broken=reset)
             if fresh:
                 self._handover.settle(place, reading)
+
+    def _keep(self, place: StreamPartition, stored: int | None) -> None:
+        self._keeper.keep(*place, partial(self._readings.finished, place), stored)
 
     async def _idle(self, until: float) -> None:
         wait = until - self._loop.time()

@@ -87,6 +87,8 @@ class Located:
 
     coordinator: str
     epoch: int
+    has_streams: bool = True
+    """Whether a stream of the group is left."""
 
 
 @dataclass(frozen=True, slots=True)

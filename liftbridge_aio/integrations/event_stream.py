@@ -43,6 +43,7 @@ from liftbridge_aio.model import (
     StartAt,
     StopAt,
     StopPosition,
+    StreamInfo,
 )
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.subscription import Subscription
@@ -54,6 +55,8 @@ _OK: Final = 200
 _LONGEST_RETRY: Final = 86_400.0  # seconds
 _NOTHING_MORE: Final = 204
 """The status at which a browser does not come back."""
+_SECOND_LOOK: Final = 0.2
+"""Seconds until a stream that is not there is asked for again: it may be new."""
 _AT_ONCE: Final = 32
 """Messages in one write, at most: enough that a write costs little beside them."""
 
@@ -224,7 +227,9 @@ class EventStream:
         starts: dict[int, StartAt] = {}
         if self._last_event_id is not None:
             self._offsets = offsets_of(self._last_event_id, self._only)
-            starts = await self._starts(await self._partitions())
+        known = await self._known()
+        if self._last_event_id is not None:
+            starts = await self._starts(self._chosen_of(known))
             if not starts:
                 return None
         subscription: Readable
@@ -248,15 +253,20 @@ class EventStream:
         }
         return subscription
 
-    async def _partitions(self) -> Collection[int]:
+    async def _known(self) -> StreamInfo:
+        """Ask for the stream: a subscription would look for it as long as not_found_timeout."""
+        for wait in (_SECOND_LOOK, None):
+            metadata = await self._client.fetch_metadata([self._stream], timeout=self._timeout)
+            if self._stream in metadata.streams:
+                return metadata.streams[self._stream]
+            if wait is not None:
+                await asyncio.sleep(wait)
+        raise StreamNotFound("no such stream", stream=self._stream)
+
+    def _chosen_of(self, known: StreamInfo) -> Collection[int]:
         if isinstance(self._partition, int):
             return [self._partition]
-        if not isinstance(self._partition, AllPartitions):
-            return self._partition
-        metadata = await self._client.fetch_metadata([self._stream], timeout=self._timeout)
-        if self._stream not in metadata.streams:
-            raise StreamNotFound("no such stream", stream=self._stream)
-        return metadata.streams[self._stream].partitions
+        return known.partitions if isinstance(self._partition, AllPartitions) else self._partition
 
     async def _starts(self, partitions: Collection[int]) -> dict[int, StartAt]:
         """Find where to go on in each partition that is not at its end."""

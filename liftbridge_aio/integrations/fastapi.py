@@ -1,7 +1,7 @@
 """FastAPI applications on Liftbridge: as `liftbridge_aio.integrations.starlette`, and a dependency.
 
     app = FastAPI(lifespan=client_lifespan())
-    app.add_api_route("/health", health("orders"))
+    app.add_route("/health", health("orders"))
 
     @app.post("/orders")
     async def order(client: ConnectedClient, …): …

@@ -11,6 +11,7 @@ from types import FrameType
 
 from liftbridge_aio.client import Client
 from liftbridge_aio.options import ClientOptions, Duration
+from liftbridge_aio.server_url import parse_servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ async def running_service(
         LiftbridgeError: no server was ready in time, or the settings make no sense.
     """
     if servers:
-        client = Client(*servers, options=options or ClientOptions.from_env())
+        secure = bool(parse_servers(servers).secure)
+        client = Client(*servers, options=options or ClientOptions.from_env(secure=secure))
     else:
         client = Client.from_env(options=options)
     service = Service(client)

@@ -13,8 +13,9 @@ from servers.node import LiftbridgeNode, Server
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests that go through the client on the data lane and on the plain path."""
-    if "test_client_" in metafunc.module.__name__:
+    """Run tests that go through the client on the data lane and on the plain path, or as told."""
+    told = any("data_path" in mark.args for mark in metafunc.definition.iter_markers("parametrize"))
+    if "test_client_" in metafunc.module.__name__ and not told:
         metafunc.parametrize("data_path", ["lane", "plain"], indirect=True)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from contract.group_members import EARLIEST, cursor, holds, places, publish, take
+from contract.lanes import ON_EMBEDDED, ON_ONE_PATH
 from contract.raw import eventually
 from liftbridge_aio import (
     Client,
@@ -18,12 +19,15 @@ from liftbridge_aio import (
     NoCommittedPosition,
     NotGroupMember,
     StartAt,
+    StreamDeleted,
     StreamNotFound,
     StreamPartition,
     StreamReset,
     UsageError,
 )
 from servers.node import Server
+
+pytestmark = ON_ONE_PATH
 
 
 @pytest.fixture
@@ -68,6 +72,7 @@ async def test_several_streams_are_read_as_one(client: Client, stream: str, grou
     await client.delete_stream(other)
 
 
+@ON_EMBEDDED
 async def test_what_is_in_hand_when_the_block_breaks_is_read_again(
     client: Client, stream: str, group_id: str
 ) -> None:
@@ -81,6 +86,7 @@ async def test_what_is_in_hand_when_the_block_breaks_is_read_again(
         assert places(await take(group, 2)) == [(0, 1), (0, 2)]
 
 
+@ON_EMBEDDED
 async def test_a_list_is_finished_when_the_next_one_is_asked_for(
     client: Client, stream: str, group_id: str
 ) -> None:
@@ -96,6 +102,7 @@ async def test_a_list_is_finished_when_the_next_one_is_asked_for(
     assert await cursor(client, group_id, stream) == 3
 
 
+@ON_EMBEDDED
 async def test_positions_are_committed_now_and_then(
     client: Client, stream: str, group_id: str
 ) -> None:
@@ -110,6 +117,7 @@ async def test_positions_are_committed_now_and_then(
         assert group.committed == {(stream, 0): 1}
 
 
+@ON_EMBEDDED
 async def test_without_an_interval_only_commit_commits(
     client: Client, stream: str, group_id: str
 ) -> None:
@@ -121,6 +129,7 @@ async def test_without_an_interval_only_commit_commits(
     assert await cursor(client, group_id, stream) == 1
 
 
+@ON_EMBEDDED
 async def test_only_what_is_ours_can_be_committed(
     client: Client, stream: str, group_id: str
 ) -> None:
@@ -161,6 +170,7 @@ async def test_new_messages_are_not_lost_where_nothing_was_ever_committed(
         assert places(await take(group, 2)) == [(0, before), (0, before + 1)]
 
 
+@ON_EMBEDDED
 async def test_new_is_what_comes_after_joining(client: Client, stream: str, group_id: str) -> None:
     await publish(client, stream, 0)
     async with client.group(group_id, [stream]) as group:
@@ -193,18 +203,43 @@ async def test_without_a_start_something_must_have_been_committed(
         assert places(await take(group, 1)) == [(1, 1)]
 
 
-async def test_a_stream_that_was_made_anew_is_not_read_from_the_old_position(
+async def test_a_stream_that_was_made_anew_is_read_from_where_the_user_says(
     client: Client, stream: str, group_id: str
 ) -> None:
     await publish(client, stream, 0, 3)
     async with client.group(group_id, [stream], start=EARLIEST) as group:
         await take(group, 3)
     await client.delete_stream(stream)
-    await client.create_stream(stream)
-    await publish(client, stream, 0, 1)
+    await client.create_stream(stream, partitions=2)
+    await publish(client, stream, 0, 2)
+    await publish(client, stream, 1)
     async with client.group(group_id, [stream], start=EARLIEST) as group:
-        with pytest.raises(StreamReset, match="created anew"):
+        assert places(await take(group, 1)) == [(1, 0)]
+        with pytest.raises(StreamReset, match="created anew") as caught:
             await take(group, 1)
+        assert (caught.value.stream, caught.value.partition) == (stream, 0)
+        await group.seek(stream, 0, EARLIEST)
+        assert places(await take(group, 2)) == [(0, 0), (0, 1)]
+    # The position of the other log did not keep it from being stored.
+    assert await cursor(client, group_id, stream) == 1
+
+
+async def test_a_deleted_stream_ends_no_member_that_reads_another(
+    client: Client, stream: str, group_id: str
+) -> None:
+    other = f"{stream}-other"
+    await client.create_stream(other, partitions=2)
+    async with client.group(group_id, [stream, other], start=EARLIEST) as group:
+        await holds(group, 5)
+        reading = asyncio.create_task(take(group, 1))
+        await client.delete_stream(other)
+        await holds(group, 3)
+        await publish(client, stream, 0)
+        assert places(await reading) == [(0, 0)]
+        await client.delete_stream(stream)
+        with pytest.raises(StreamDeleted):
+            await take(group, 1)
+        assert await anext(group, None) is None
 
 
 # Positions
@@ -236,6 +271,7 @@ async def test_a_partition_is_paused_sought_and_resumed(
     assert await cursor(client, group_id, stream) == 2
 
 
+@ON_EMBEDDED
 async def test_a_handler_may_seek_before_anything_is_handed_out(
     client: Client, stream: str, group_id: str
 ) -> None:
@@ -253,6 +289,7 @@ async def test_a_handler_may_seek_before_anything_is_handed_out(
 # Mistakes
 
 
+@ON_EMBEDDED
 async def test_a_stream_that_does_not_exist_is_named(
     server: Server, stream: str, group_id: str
 ) -> None:
@@ -263,6 +300,7 @@ async def test_a_stream_that_does_not_exist_is_named(
         assert group_id not in (await client.fetch_metadata(groups=[group_id])).groups
 
 
+@ON_EMBEDDED
 async def test_arguments_that_make_no_sense_are_refused_at_once(client: Client) -> None:
     wrongs: list[dict[str, Any]] = [
         {"group": "", "streams": ["s"]},
@@ -279,8 +317,12 @@ async def test_arguments_that_make_no_sense_are_refused_at_once(client: Client) 
             client.group(**wrong)
 
 
+@ON_EMBEDDED
 async def test_a_member_joins_once(client: Client, stream: str, group_id: str) -> None:
     group = client.group(group_id, [stream])
+    for reading in (group, group.batches(), group.batches(raw=True)):
+        with pytest.raises(UsageError, match="async with"):
+            await anext(reading)
     async with group:
         with pytest.raises(UsageError):
             await group.__aenter__()
@@ -288,6 +330,7 @@ async def test_a_member_joins_once(client: Client, stream: str, group_id: str) -
         await group.__aenter__()
 
 
+@ON_EMBEDDED
 async def test_a_handler_that_raises_ends_the_group_with_its_error(
     client: Client, stream: str, group_id: str
 ) -> None:
@@ -300,6 +343,7 @@ async def test_a_handler_that_raises_ends_the_group_with_its_error(
     assert group.state is GroupState.LEFT
 
 
+@ON_EMBEDDED
 async def test_what_on_revoked_raises_in_the_end_is_raised_too(
     client: Client, stream: str, group_id: str
 ) -> None:
@@ -318,6 +362,7 @@ async def test_what_on_revoked_raises_in_the_end_is_raised_too(
 # The end
 
 
+@ON_EMBEDDED
 async def test_closing_ends_a_reader_and_may_be_repeated(
     client: Client, stream: str, group_id: str
 ) -> None:
@@ -332,6 +377,7 @@ async def test_closing_ends_a_reader_and_may_be_repeated(
     assert not [task for task in asyncio.all_tasks() if group_id in task.get_name()]
 
 
+@ON_EMBEDDED
 async def test_a_client_that_is_closed_ends_its_groups(
     server_client: Client, stream: str, group_id: str
 ) -> None:

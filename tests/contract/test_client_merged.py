@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from contract.clients import EARLIEST, LATEST
+from contract.lanes import ON_EMBEDDED, ON_ONE_PATH
 from contract.raw import BOUND, eventually
 from liftbridge_aio import (
     ALL_PARTITIONS,
@@ -33,6 +34,8 @@ from liftbridge_aio import (
     UsageError,
 )
 from servers.node import Server
+
+pytestmark = ON_ONE_PATH
 
 PARTITIONS = 4
 COUNT = 40
@@ -118,6 +121,7 @@ async def test_lists_hold_messages_of_all_partitions(
     assert offsets(messages) == EVERYTHING
 
 
+@ON_EMBEDDED
 async def test_reading_one_by_one_and_in_lists_may_take_turns(client: Client, numbers: str) -> None:
     messages: list[Message] = []
     async with (
@@ -163,6 +167,7 @@ NONSENSE: list[tuple[Any, Any]] = [
 ]
 
 
+@ON_EMBEDDED
 async def test_partitions_and_starts_that_make_no_sense_are_refused(client: Client) -> None:
     for partition, start in NONSENSE:
         with pytest.raises(InvalidRequest):
@@ -236,6 +241,7 @@ async def test_a_seek_moves_the_partitions_that_it_names(client: Client, numbers
         await subscription.seek(0)
 
 
+@ON_EMBEDDED
 async def test_a_seek_that_makes_no_sense_changes_nothing(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, [0, 1], EARLIEST, StopAt.offset(5)) as subscription:
         await take(subscription, 4)
@@ -244,6 +250,7 @@ async def test_a_seek_that_makes_no_sense_changes_nothing(client: Client, number
         assert len(await rest(subscription)) == 2 * 6 - 4
 
 
+@ON_EMBEDDED
 async def test_before_entering_there_are_no_partitions_to_pause(
     client: Client, numbers: str
 ) -> None:
@@ -277,6 +284,7 @@ async def test_paused_partitions_hand_nothing_out(client: Client, numbers: str) 
         assert offsets(await reading) == {n: EVERYTHING[n] for n in (0, 3)}
 
 
+@ON_EMBEDDED
 async def test_a_paused_partition_stays_paused_over_a_seek(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, [0, 1], EARLIEST) as subscription:
         subscription.pause([0])
@@ -301,6 +309,7 @@ async def test_the_lag_of_each_partition_is_known(client: Client, numbers: str) 
 # The end
 
 
+@ON_EMBEDDED
 async def test_leaving_ends_it_whatever_is_unread(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST) as subscription:
         await take(subscription, 5)
@@ -311,6 +320,7 @@ async def test_leaving_ends_it_whatever_is_unread(client: Client, numbers: str) 
         await asyncio.gather(subscription.aclose(), subscription.aclose())
 
 
+@ON_EMBEDDED
 async def test_closing_wakes_the_one_who_reads(client: Client, numbers: str) -> None:
     subscription = client.subscribe(numbers, ALL_PARTITIONS)
     reading = asyncio.create_task(rest(subscription))
@@ -323,6 +333,7 @@ async def test_closing_wakes_the_one_who_reads(client: Client, numbers: str) -> 
     assert await reading == []
 
 
+@ON_EMBEDDED
 async def test_closing_wakes_the_one_who_gathers_a_list(client: Client, numbers: str) -> None:
     subscription = client.subscribe(numbers, ALL_PARTITIONS, EARLIEST)
     gathering = asyncio.create_task(anext(subscription.batches(2 * COUNT, wait=10 * BOUND)))
@@ -337,6 +348,7 @@ async def test_closing_wakes_the_one_who_gathers_a_list(client: Client, numbers:
     assert isinstance(gathering.exception(), StopAsyncIteration)
 
 
+@ON_EMBEDDED
 async def test_two_that_begin_it_at_once_begin_the_same(client: Client, numbers: str) -> None:
     subscription = client.subscribe(numbers, ALL_PARTITIONS, EARLIEST)
     reading = asyncio.create_task(take(subscription, COUNT))
@@ -350,6 +362,7 @@ async def test_two_that_begin_it_at_once_begin_the_same(client: Client, numbers:
     assert client.statistics().subscriptions == 0
 
 
+@ON_EMBEDDED
 async def test_cancelling_loses_no_message(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, ALL_PARTITIONS) as subscription:
         messages = []
@@ -365,6 +378,7 @@ async def test_cancelling_loses_no_message(client: Client, numbers: str) -> None
     assert offsets(messages) == {n: [PER_PARTITION] for n in range(PARTITIONS)}
 
 
+@ON_EMBEDDED
 async def test_two_cannot_wait_at_once(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, ALL_PARTITIONS) as subscription:
         waiting = asyncio.create_task(anext(subscription))
@@ -374,6 +388,7 @@ async def test_two_cannot_wait_at_once(client: Client, numbers: str) -> None:
         waiting.cancel()
 
 
+@ON_EMBEDDED
 async def test_a_bare_loop_left_by_break_ends_it(client: Client, numbers: str) -> None:
     async for _ in client.subscribe(numbers, ALL_PARTITIONS, EARLIEST):
         assert client.statistics().subscriptions == PARTITIONS
@@ -389,6 +404,7 @@ async def test_a_bare_loop_left_by_break_ends_it(client: Client, numbers: str) -
         gc.enable()
 
 
+@ON_EMBEDDED
 async def test_one_that_is_entered_and_dropped_warns(client: Client, numbers: str) -> None:
     subscription = client.subscribe(numbers, ALL_PARTITIONS, EARLIEST)
     await subscription.__aenter__()
@@ -400,6 +416,7 @@ async def test_one_that_is_entered_and_dropped_warns(client: Client, numbers: st
     assert "never left" in str(caught[0].message)
 
 
+@ON_EMBEDDED
 async def test_one_whose_client_is_closed_ends(server: Server, numbers: str) -> None:
     async with Client(server.address) as other:
         subscription = other.subscribe(numbers, ALL_PARTITIONS)
@@ -413,6 +430,7 @@ async def test_one_whose_client_is_closed_ends(server: Server, numbers: str) -> 
         assert await reading == []
 
 
+@ON_EMBEDDED
 async def test_the_hook_is_told_of_each_message(server: Server, numbers: str) -> None:
     seen: list[Message] = []
 

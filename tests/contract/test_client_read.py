@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from contract.clients import EARLIEST, Watcher, rest
+from contract.lanes import ON_EMBEDDED, ON_ONE_PATH
 from contract.raw import BOUND, Wire
 from contract.segments import (
     MAX_AGE,
@@ -34,6 +35,8 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.subscription import Subscription
 from servers.node import Server
+
+pytestmark = ON_ONE_PATH
 
 COUNT = 12
 
@@ -100,6 +103,7 @@ UNBOUNDED: list[dict[str, Any]] = [
 ]
 
 
+@ON_EMBEDDED
 async def test_a_reading_without_bounds_is_refused(client: Client) -> None:
     for arguments in UNBOUNDED:
         with pytest.raises(InvalidRequest):
@@ -133,7 +137,7 @@ async def test_an_empty_partition_has_no_last_messages(client: Client, stream_na
 
 async def test_gaps_are_read_over(client: Client, wire: Wire, cleaned_stream: str) -> None:
     # Servers refuse readers while they clean, so not all the time.
-    options = StreamOptions(segment_max_bytes=1, compact_enabled=True, cleaner_interval=1.0)
+    options = StreamOptions(segment_max_bytes=1, compact_enabled=True, cleaner_interval=0.4)
     await client.create_stream(cleaned_stream, options=options)
     await publish_keys(wire, cleaned_stream, "deabaaaabaab")
     await become(wire, cleaned_stream, [0, 1, 10, 11])
@@ -154,7 +158,7 @@ async def test_an_emptied_log_has_no_last_messages(
     server: Server, wire: Wire, cleaned_stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readings = Watcher()
-    monkeypatch.setattr(last_messages, "_SILENCE", 0.3)
+    monkeypatch.setattr(last_messages, "_SILENCE", 0.1)
     await create(wire, cleaned_stream, retention_max_age=MAX_AGE)
     await wire.publish(cleaned_stream, *[b""] * 10)
     await cleaner_has_been_at_work(wire, cleaned_stream)
@@ -166,6 +170,7 @@ async def test_an_emptied_log_has_no_last_messages(
 NONSENSE: list[tuple[Any, Any]] = [(-1, 0), (1.5, 0), (True, 0), (1, -1), (1, None)]
 
 
+@ON_EMBEDDED
 async def test_a_number_that_makes_no_sense_is_refused(client: Client) -> None:
     for n, partition in NONSENSE:
         with pytest.raises(InvalidRequest):
@@ -183,11 +188,13 @@ async def test_what_cannot_be_read_is_told(server: Server, numbers: str) -> None
             await client.last("no-such-stream", 1)
 
 
+@ON_EMBEDDED
 async def test_the_time_for_the_last_messages_is_bounded(numbers: str, client: Client) -> None:
     with pytest.raises(RequestTimeout):
         await client.last(numbers, 1, timeout=0.000001)
 
 
+@ON_EMBEDDED
 async def test_many_last_messages(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
     await client.publish_many(stream_name, [b"%d" % n for n in range(700)])

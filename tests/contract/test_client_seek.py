@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from contract.clients import EARLIEST, LATEST, rest, take
+from contract.lanes import ON_EMBEDDED, ON_ONE_PATH
 from contract.raw import BOUND, eventually
 from liftbridge_aio import (
     Client,
@@ -53,6 +54,7 @@ async def all_here(subscription: Subscription, count: int) -> None:
 # Positions
 
 
+@ON_ONE_PATH
 async def test_the_position_is_what_is_read_next(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, start=StartAt.offset(5)) as subscription:
         assert subscription.position == 5
@@ -64,6 +66,7 @@ async def test_the_position_is_what_is_read_next(client: Client, numbers: str) -
                 break
 
 
+@ON_ONE_PATH
 @pytest.mark.parametrize(
     ("start", "position"),
     [
@@ -79,6 +82,7 @@ async def test_the_position_is_known_on_entering(
         assert subscription.position == position
 
 
+@ON_ONE_PATH
 async def test_the_earliest_position_is_known_with_the_first_message(
     client: Client, numbers: str
 ) -> None:
@@ -89,6 +93,7 @@ async def test_the_earliest_position_is_known_with_the_first_message(
         assert subscription.position == 0
 
 
+@ON_ONE_PATH
 async def test_the_lag_counts_what_is_committed_and_not_handed_out(
     client: Client, numbers: str
 ) -> None:
@@ -104,12 +109,14 @@ async def test_the_lag_counts_what_is_committed_and_not_handed_out(
         assert await subscription.lag() == 0
 
 
+@ON_ONE_PATH
 async def test_the_lag_behind_an_empty_log_is_nothing(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
     async with client.subscribe(stream_name, start=EARLIEST) as subscription:
         assert await subscription.lag() == 0
 
 
+@ON_ONE_PATH
 async def test_the_lag_of_a_stream_that_is_gone_is_an_error(client: Client, numbers: str) -> None:
     subscription = client.subscribe(numbers, start=EARLIEST)
     await client.delete_stream(numbers)
@@ -137,6 +144,7 @@ async def test_a_seek_goes_on_from_there(client: Client, numbers: str) -> None:
     assert client.statistics().subscriptions == 0
 
 
+@ON_ONE_PATH
 async def test_a_seek_before_the_beginning_is_a_start(client: Client, numbers: str) -> None:
     subscription = client.subscribe(numbers, stop=LATEST)
     await subscription.seek(COUNT - 3)
@@ -152,6 +160,8 @@ async def test_a_reader_that_waits_goes_on_at_the_new_place(client: Client, numb
         assert offsets(await waiting) == [4, 5, 6]
 
 
+@ON_EMBEDDED
+@ON_ONE_PATH
 async def test_a_list_that_is_being_gathered_goes_on_at_the_new_place(
     client: Client, numbers: str
 ) -> None:
@@ -187,6 +197,8 @@ async def test_many_seeks_at_once_end_at_the_last(client: Client, numbers: str) 
         await eventually(only_one_is_left)
 
 
+@ON_EMBEDDED
+@ON_ONE_PATH
 async def test_a_cancelled_seek_has_been_done(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, start=EARLIEST) as subscription:
         await take(subscription, 1)
@@ -197,6 +209,8 @@ async def test_a_cancelled_seek_has_been_done(client: Client, numbers: str) -> N
         assert offsets(await take(subscription, 2)) == [9, 10]
 
 
+@ON_EMBEDDED
+@ON_ONE_PATH
 async def test_the_end_stays_where_it_was_found(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, start=EARLIEST, stop=LATEST) as subscription:
         await take(subscription, 1)
@@ -216,6 +230,8 @@ async def test_a_seek_takes_up_what_had_been_read_to_its_end(client: Client, num
 NONSENSE: list[Any] = [-1, 2**63, 1.5, None, True, "5", StopAt.latest(), 6, StartAt.offset(6)]
 
 
+@ON_EMBEDDED
+@ON_ONE_PATH
 async def test_a_target_that_makes_no_sense_changes_nothing(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, start=EARLIEST, stop=StopAt.offset(5)) as subscription:
         await take(subscription, 2)
@@ -226,6 +242,8 @@ async def test_a_target_that_makes_no_sense_changes_nothing(client: Client, numb
         assert offsets(await rest(subscription)) == [2, 3, 4, 5]
 
 
+@ON_EMBEDDED
+@ON_ONE_PATH
 async def test_what_has_ended_cannot_be_sent_elsewhere(client: Client, numbers: str) -> None:
     subscription = client.subscribe(numbers, start=EARLIEST, stop=LATEST)
     await rest(subscription)
@@ -233,6 +251,7 @@ async def test_what_has_ended_cannot_be_sent_elsewhere(client: Client, numbers: 
         await subscription.seek(0)
 
 
+@ON_ONE_PATH
 async def test_a_seek_in_a_stream_that_is_gone_is_an_error(server: Server, numbers: str) -> None:
     options = ClientOptions(not_found_timeout=0.1)
     async with (
@@ -248,6 +267,8 @@ async def test_a_seek_in_a_stream_that_is_gone_is_an_error(server: Server, numbe
         assert await rest(subscription) == []
 
 
+@ON_EMBEDDED
+@ON_ONE_PATH
 async def test_closing_in_the_middle_of_a_seek_ends_both(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, start=EARLIEST) as subscription:
         await take(subscription, 1)
@@ -259,6 +280,8 @@ async def test_closing_in_the_middle_of_a_seek_ends_both(client: Client, numbers
     assert client.statistics().subscriptions == 0
 
 
+@ON_EMBEDDED
+@ON_ONE_PATH
 async def test_a_seek_after_the_client_was_closed_wakes_the_one_who_reads(
     server: Server, numbers: str
 ) -> None:
@@ -294,6 +317,8 @@ async def test_while_it_is_paused_nothing_is_handed_out(client: Client, numbers:
         assert offsets(await waiting) == list(range(3, COUNT))
 
 
+@ON_EMBEDDED
+@ON_ONE_PATH
 async def test_a_reader_that_waits_is_paused_too(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers) as subscription:
         waiting = asyncio.create_task(take(subscription, 1))
@@ -310,6 +335,8 @@ async def test_a_reader_that_waits_is_paused_too(client: Client, numbers: str) -
         assert offsets(await waiting) == [COUNT]
 
 
+@ON_EMBEDDED
+@ON_ONE_PATH
 async def test_a_list_is_not_handed_out_while_it_is_paused(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, start=StartAt.offset(COUNT - 2)) as subscription:
         gathering = asyncio.create_task(anext(subscription.batches(5, wait=0.01)))
@@ -323,6 +350,8 @@ async def test_a_list_is_not_handed_out_while_it_is_paused(client: Client, numbe
             assert offsets(await gathering) == [COUNT - 2, COUNT - 1]
 
 
+@ON_EMBEDDED
+@ON_ONE_PATH
 async def test_a_pause_outlasts_a_seek_and_not_the_end(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, start=EARLIEST) as subscription:
         subscription.pause()
@@ -334,6 +363,8 @@ async def test_a_pause_outlasts_a_seek_and_not_the_end(client: Client, numbers: 
         assert await waiting == []
 
 
+@ON_EMBEDDED
+@ON_ONE_PATH
 async def test_a_hook_is_told_after_a_pause_too(server: Server, numbers: str) -> None:
     seen: list[Message] = []
 

@@ -20,27 +20,33 @@ from contract.group_members import (
     shared,
     take,
 )
-from contract.raw import eventually
+from contract.raw import FROM_EARLIEST, Wire, eventually
 from faults.support import QUICK
 from liftbridge_aio import (
     Client,
+    ClientClosed,
     ClientOptions,
     CursorsUnavailable,
     GroupState,
     NotGroupMember,
     PermissionDenied,
     ServerError,
+    StreamDeleted,
     StreamPartition,
 )
 from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.groups import rebalancer
+from liftbridge_aio.wire import proto
 
 FETCH: Final = "FetchConsumerGroupAssignments"
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedBroker]:
+async def broker(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedBroker]:
+    """A broker that expels members after 2.5 seconds, or as many as the test says."""
+    consumer_timeout = getattr(request, "param", 2.5)
     async with EmbeddedBroker(
-        cursors_partitions=3, consumer_timeout=2.5, coordinator_timeout=1
+        cursors_partitions=3, consumer_timeout=consumer_timeout, coordinator_timeout=1
     ) as broker:
         yield broker
 
@@ -120,17 +126,20 @@ async def test_signs_of_life_that_get_lost_are_given_again_in_time(
         assert places(await take(group, 2)) == [(0, 0), (0, 1)]
 
 
-@pytest.mark.parametrize("code", ["UNAVAILABLE", "INTERNAL", "UNKNOWN"])
 async def test_signs_of_life_that_fail_are_given_again_in_time(
-    broker: EmbeddedBroker, client: Client, code: str
+    broker: EmbeddedBroker, client: Client
 ) -> None:
     async with client.group("g", ["s"], "me", EARLIEST) as group:
         await holds(group, 3)
-        await broker.faults.fail(FETCH, code=code, times=3).wait()  # type: ignore[arg-type]
+        broker.faults.fail(FETCH, code="UNAVAILABLE")
+        broker.faults.fail(FETCH, code="INTERNAL")
+        await broker.faults.fail(FETCH, code="UNKNOWN").wait()
+        broker.faults.assert_all_applied()
         await eventually(it_is(lambda: group.state is GroupState.STABLE))
         assert group.epoch == 0
 
 
+@pytest.mark.parametrize("broker", [1.0], indirect=True)
 async def test_while_it_may_have_been_expelled_a_member_commits_nothing(
     broker: EmbeddedBroker, client: Client
 ) -> None:
@@ -161,6 +170,22 @@ async def test_a_lost_answer_to_a_join_leaves_nobody_behind(
     assert not await members(client)
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["client", "group"])
+async def test_who_is_closed_while_joining_is_told_at_once(
+    broker: EmbeddedBroker, whole: bool
+) -> None:
+    async with Client(broker.address) as other:
+        await other.create_stream("s")
+        stalled = broker.faults.stall(FETCH)
+        group = other.group("g", ["s"])
+        joining = asyncio.create_task(group.__aenter__())
+        await stalled.wait()
+        await (other if whole else group).aclose()
+        with pytest.raises(ClientClosed):
+            await asyncio.wait_for(joining, 1)
+        stalled.release()
+
+
 async def test_a_lost_leave_is_said_again(broker: EmbeddedBroker, client: Client) -> None:
     async with client.group("g", ["s"]) as group:
         await holds(group, 3)
@@ -184,8 +209,10 @@ async def test_a_position_that_cannot_be_looked_up_is_looked_up_again(
 
 
 async def test_a_partition_whose_position_is_slow_does_not_keep_the_others_waiting(
-    broker: EmbeddedBroker, client: Client
+    broker: EmbeddedBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(rebalancer, "_LOOK", 0.3)
+
     def is_second(request: object) -> bool:
         return getattr(request, "partition", None) == 1
 
@@ -209,6 +236,36 @@ async def test_a_rebalance_does_not_wait_for_the_next_sign_of_life() -> None:
                 await shared([first, second], {1, 2})
 
 
+async def test_what_passes_on_at_the_second_try_is_not_read_twice_either(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    def is_of_a(request: object) -> bool:
+        assert isinstance(request, proto.SubscribeRequest)
+        consumer = request.consumer
+        return consumer is not None and consumer.consumer_id == "a"
+
+    await client.create_stream("t")
+    await publish(client, "t", 0, 2)
+    async with client.group("g", ["t"], "b", EARLIEST, commit_interval=60) as first:
+        await take(first, 2)
+        reading = asyncio.create_task(anext(first, None))
+        paused = "commit log was closed"
+        broker.faults.fail("Subscribe", code="FAILED_PRECONDITION", text=paused, when=is_of_a)
+        async with (
+            Client(broker.address) as other,
+            other.group("g", ["t"], "a", EARLIEST) as second,  # the first in order has it now
+        ):
+            taking = asyncio.create_task(take(second, 1))
+            await holds(first, 0)
+            await publish(client, "t", 0)
+            assert places(await taking) == [(0, 2)]
+        broker.faults.assert_all_applied()
+        await first.aclose()
+        assert await reading is None
+
+
+@pytest.mark.parametrize("data_path", ["lane", "plain"], indirect=True)
+@pytest.mark.usefixtures("data_path")
 async def test_links_that_break_cost_nothing(broker: EmbeddedBroker, client: Client) -> None:
     async with (
         Client(broker.address) as publisher,
@@ -251,6 +308,34 @@ async def test_a_paused_partition_is_read_again_when_it_is_resumed(
         await client.publish("s", b"resumes it", partition=0)
         message = await reading
         assert (message.partition, message.offset) == (0, 2)
+
+
+async def test_a_deleted_stream_is_gone_though_it_is_made_anew_at_once(client: Client) -> None:
+    """The group does not have it any more, so nothing would ever come."""
+    async with client.group("g", ["s"], start=EARLIEST) as group:
+        await take(group, 2)
+        await client.delete_stream("s")
+        await client.create_stream("s", partitions=3)
+        await publish(client, "s", 0)
+        with pytest.raises(StreamDeleted):
+            await take(group, 1)
+
+
+async def test_what_another_member_has_taken_cannot_be_committed(
+    broker: EmbeddedBroker, client: Client, watcher: GroupWatcher
+) -> None:
+    wire = Wire(broker.host, broker.port)
+    thief = proto.Consumer(group_id="g", group_epoch=0, consumer_id="thief")
+    async with client.group("g", ["s"], start=EARLIEST, commit_interval=None) as group:
+        messages = await take(group, 2)
+        told = broker.faults.stall(FETCH)  # whose it is
+        async with wire.subscribe("s", partition=0, consumer=thief, **FROM_EARLIEST):
+            await eventually(it_is(lambda: bool(watcher.blocked)))
+            with pytest.raises(NotGroupMember):
+                await group.commit(messages[0])
+        told.release()
+    wire.close()
+    assert await cursor(client, "g", "s") is None
 
 
 async def test_cancelling_a_reader_loses_nothing(client: Client) -> None:

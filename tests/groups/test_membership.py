@@ -10,7 +10,8 @@ import pytest
 from groups.simulated_group import refused
 from liftbridge_aio.errors import AlreadyMember, LiftbridgeError, StreamNotFound
 from liftbridge_aio.groups.assignment import StreamPartition
-from liftbridge_aio.groups.membership import MOVES, OVER, GroupState, Membership
+from liftbridge_aio.groups.group_state import MOVES, OVER, GroupState
+from liftbridge_aio.groups.membership import Membership
 from liftbridge_aio.groups.steps import (
     Answer,
     Call,

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from groups.simulated_group import BROKERS, CONSUMER_TIMEOUT, SimulatedGroup, lost
-from liftbridge_aio.groups.membership import GroupState, Membership
+from liftbridge_aio.groups.group_state import GroupState
+from liftbridge_aio.groups.membership import Membership
 from liftbridge_aio.groups.steps import Rest
 
 STRANGERS = st.sampled_from(["0", "z1", "z2"])

@@ -150,4 +150,4 @@ class OneOwner(RuleBasedStateMachine):
 
 
 TestOneOwner = OneOwner.TestCase
-TestOneOwner.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestOneOwner.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)

@@ -12,7 +12,8 @@ from liftbridge_aio import Client
 from servers.node import Server
 
 EMBEDDED: Final = "embedded"
-ONE_IS_ENOUGH: Final = "aiohttp"
+ENOUGH: Final = ("starlette", "fastapi")
+"""Which framework meets real servers: in this process, and as a process of its own."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -25,9 +26,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_twice_on_a_real_server(item: pytest.Item) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    return (
-        parameters.get("serve") == ONE_IS_ENOUGH and parameters.get("server", EMBEDDED) != EMBEDDED
-    )
+    served, process = parameters.get("serve", ENOUGH[0]), parameters.get("framework", ENOUGH[1])
+    return parameters.get("server", EMBEDDED) != EMBEDDED and (served, process) != ENOUGH
 
 
 @pytest.fixture(params=FRAMEWORKS)

@@ -12,8 +12,9 @@ import pytest
 
 from faults.support import eventually
 from integrations.event_source import Received, browse
+from integrations.lanes import ON_EMBEDDED, ON_ONE_FRAMEWORK
 from integrations.web_apps import Serve
-from liftbridge_aio import ALL_PARTITIONS, Client, Message, StartAt, StopAt
+from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Message, StartAt, StopAt
 from liftbridge_aio.integrations.starlette import Event
 from servers.node import Server
 
@@ -43,6 +44,7 @@ async def test_a_browser_that_comes_back_goes_on_behind_what_it_got(
     assert seen == [Received("message", f"{number}", f"{number}") for number in range(6)]
 
 
+@ON_ONE_FRAMEWORK
 async def test_nothing_is_missed_by_a_browser_that_left_before_the_first_message(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -57,6 +59,7 @@ async def test_nothing_is_missed_by_a_browser_that_left_before_the_first_message
             assert (await anext(page)).data == "new"
 
 
+@ON_ONE_FRAMEWORK
 async def test_what_came_into_an_empty_stream_meanwhile_is_not_missed_either(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -87,6 +90,7 @@ async def test_the_end_is_told_and_who_comes_back_is_told_not_to(
             assert not await page.read()
 
 
+@ON_ONE_FRAMEWORK
 @pytest.mark.parametrize("stop", [StopAt.latest(), StopAt.time(datetime.now(UTC))])
 async def test_a_bounded_reading_of_nothing_is_over_at_once(
     server: Server, client: Client, stream_name: str, serve: Serve, stop: StopAt
@@ -100,6 +104,7 @@ async def test_a_bounded_reading_of_nothing_is_over_at_once(
             assert page.status == 204
 
 
+@ON_ONE_FRAMEWORK
 async def test_the_end_of_a_readonly_partition_is_an_end(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -131,6 +136,17 @@ async def test_a_deleted_stream_is_a_failure_and_then_not_found(
             assert not await page.read()
 
 
+async def test_that_there_is_no_such_stream_is_told_soon(
+    server: Server, stream_name: str, serve: Serve
+) -> None:
+    patient = ClientOptions(not_found_timeout=60)
+    async with serve(server.address, stream_name, options=patient) as service:
+        for last_event_id in ("", "7"):
+            async with asyncio.timeout(20), browse(service.events, last_event_id) as page:
+                assert page.status == 404
+
+
+@ON_ONE_FRAMEWORK
 async def test_a_browser_whose_place_is_gone_is_told_and_begins_anew(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -144,6 +160,7 @@ async def test_a_browser_whose_place_is_gone_is_told_and_begins_anew(
             assert (await anext(page)).data == "of another log"
 
 
+@ON_ONE_FRAMEWORK
 async def test_several_partitions_are_read_as_one_and_resumed_each_where_it_was(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -169,6 +186,8 @@ async def test_several_partitions_are_read_as_one_and_resumed_each_where_it_was(
             assert one == [value for value in values if value.startswith(f"{partition}")]
 
 
+@ON_EMBEDDED
+@ON_ONE_FRAMEWORK
 async def test_what_comes_into_any_partition_is_not_missed_by_a_browser_that_left(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -186,6 +205,7 @@ async def test_what_comes_into_any_partition_is_not_missed_by_a_browser_that_lef
                 assert page.status == 400
 
 
+@ON_ONE_FRAMEWORK
 async def test_several_partitions_end_when_all_have(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -208,6 +228,8 @@ async def test_several_partitions_end_when_all_have(
             assert page.status == 204
 
 
+@ON_EMBEDDED
+@ON_ONE_FRAMEWORK
 async def test_one_partition_of_several_begins_anew(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -223,6 +245,7 @@ async def test_one_partition_of_several_begins_anew(
             assert await anext(page) == Received("message", "1", "0:0,1:0")
 
 
+@ON_EMBEDDED
 @pytest.mark.parametrize("option", [{"heartbeat": 0}, {"retry": float("inf")}], ids=str)
 async def test_times_that_make_no_sense_are_a_mistake_of_the_service(
     server: Server, client: Client, stream_name: str, serve: Serve, option: dict[str, Any]
@@ -235,6 +258,8 @@ async def test_times_that_make_no_sense_are_a_mistake_of_the_service(
         assert page.status == 500
 
 
+@ON_EMBEDDED
+@ON_ONE_FRAMEWORK
 async def test_an_id_that_is_no_offset_is_a_bad_request(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -245,6 +270,8 @@ async def test_an_id_that_is_no_offset_is_a_bad_request(
                 assert page.status == 400
 
 
+@ON_EMBEDDED
+@ON_ONE_FRAMEWORK
 async def test_messages_can_be_made_events_of_ones_own_or_left_out(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -264,6 +291,8 @@ async def test_messages_can_be_made_events_of_ones_own_or_left_out(
         assert [event async for event in page] == []
 
 
+@ON_EMBEDDED
+@ON_ONE_FRAMEWORK
 async def test_what_was_left_out_is_not_looked_at_again(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -278,6 +307,7 @@ async def test_what_was_left_out_is_not_looked_at_again(
             assert await page.read()
 
 
+@ON_EMBEDDED
 async def test_a_head_request_gets_the_headers_alone(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -292,6 +322,7 @@ async def test_a_head_request_gets_the_headers_alone(
         assert service.client.statistics().subscriptions == 0
 
 
+@ON_EMBEDDED
 async def test_nested_applications_find_the_client(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
@@ -304,6 +335,7 @@ async def test_nested_applications_find_the_client(
         assert (await anext(page)).data == "a"
 
 
+@ON_EMBEDDED
 async def test_a_browser_that_leaves_ends_the_subscription_and_leaves_no_task(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:

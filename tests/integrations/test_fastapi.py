@@ -53,7 +53,7 @@ def test_routes_dependencies_and_websockets_get_the_client(
     for each in (app, mounted):
         add_routes(each)
     app.mount("/mounted", mounted)
-    app.add_api_route("/health", health())
+    app.add_route("/health", health())
 
     @app.post("/stream")
     async def create(client: ConnectedClient) -> None:

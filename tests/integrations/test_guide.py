@@ -87,6 +87,9 @@ async def test_a_service_publishes_follows_resumes_and_loses_nothing_when_it_end
         aiohttp.ClientSession() as http,
     ):
         events = f"{service.url}/orders"
+        for path, content in (("orders", "text/event-stream"), ("health", "application/json")):
+            async with http.head(f"{service.url}/{path}") as answer:
+                assert (answer.status, answer.content_type) == (200, content)
         for number, value in enumerate(values[:3]):
             async with http.post(events, data=value, headers=JSON) as answer:
                 assert answer.status == 201
@@ -104,7 +107,7 @@ async def test_a_service_publishes_follows_resumes_and_loses_nothing_when_it_end
 
             load = Load(service.url)
             publishing = asyncio.create_task(load.run())
-            await eventually(lambda: len(load.acked) > 100)
+            await eventually(lambda: len(load.acked) > 50)
             service.tell_to_end()
             async with asyncio.timeout(BOUND):
                 # The response is whole, else this raises.
@@ -121,7 +124,7 @@ async def test_a_service_publishes_follows_resumes_and_loses_nothing_when_it_end
     assert "Warning" not in service.log
 
 
-@pytest.mark.parametrize("framework", COMMANDS)
+@pytest.mark.parametrize("framework", ["fastapi", "aiohttp"])  # Starlette's life is FastAPI's
 async def test_a_service_ends_after_the_acks_of_what_is_on_its_way(
     framework: str, tmp_path: Path
 ) -> None:

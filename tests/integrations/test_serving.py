@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 
 from faults.support import eventually, nothing_left_behind
 from integrations.event_source import EventStreamParser, Received, browse
+from integrations.lanes import ON_ONE_FRAMEWORK
 from integrations.web_apps import FRAMEWORKS, Serve
 from liftbridge_aio import Client, ClientOptions, ConnectTimeout, Message, Retry, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
@@ -95,6 +96,7 @@ async def test_a_browser_that_does_not_read_stops_the_server_and_loses_nothing(
         assert [int(event.data.split()[0]) for event in events] == list(range(total))
 
 
+@ON_ONE_FRAMEWORK
 async def test_silence_is_filled_with_comments(
     broker: EmbeddedBroker, client: Client, serve: Serve
 ) -> None:
@@ -108,6 +110,7 @@ async def test_silence_is_filled_with_comments(
         assert (await anext(page)).data == "bread"
 
 
+@ON_ONE_FRAMEWORK
 async def test_a_reading_that_is_lost_is_a_failure_after_which_the_browser_comes_back(
     broker: EmbeddedBroker, client: Client, serve: Serve
 ) -> None:
@@ -153,6 +156,7 @@ async def test_a_service_is_ready(broker: EmbeddedBroker, serve: Serve) -> None:
         assert 0 < told["seconds"] < 0.5
 
 
+@ON_ONE_FRAMEWORK
 async def test_a_service_without_a_stream_that_it_needs_is_unready(
     broker: EmbeddedBroker, client: Client, serve: Serve
 ) -> None:
@@ -242,6 +246,7 @@ async def test_a_service_ends_although_a_browser_takes_nothing_in(
                 assert len(await reader.read()) < 2**18
 
 
+@ON_ONE_FRAMEWORK
 async def test_a_reading_whose_client_is_closed_is_no_end(
     broker: EmbeddedBroker, client: Client, serve: Serve
 ) -> None:
