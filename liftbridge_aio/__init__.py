@@ -18,6 +18,7 @@ from .errors import (
     ActivityUnavailable,
     AlreadyMember,
     ClientClosed,
+    ClientNotTrusted,
     ConcurrentRead,
     ConnectionFailed,
     ConnectTimeout,
@@ -49,6 +50,7 @@ from .errors import (
     PublishTimeout,
     RequestTimeout,
     ServerError,
+    ServerNotTrusted,
     StreamDeleted,
     StreamExists,
     StreamNotFound,
@@ -56,6 +58,7 @@ from .errors import (
     StreamReset,
     SubscriptionError,
     SubscriptionLost,
+    TLSFailed,
     UndecodableMessage,
     UnsupportedByServer,
     UsageError,
@@ -83,6 +86,7 @@ from .options import ClientOptions, Duration, StreamOptions
 from .partitioner import by_key, round_robin
 from .retry import Backoff, Retry
 from .telemetry import Hook
+from .tls import TLS
 
 if TYPE_CHECKING:
     from .groups import ConsumerGroup, GroupState, StreamPartition
@@ -92,6 +96,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_PARTITIONS",
+    "TLS",
     "Ack",
     "AckError",
     "AckPolicy",
@@ -102,6 +107,7 @@ __all__ = [
     "BrokerInfo",
     "Client",
     "ClientClosed",
+    "ClientNotTrusted",
     "ClientOptions",
     "ClientStatistics",
     "ConcurrentRead",
@@ -150,6 +156,7 @@ __all__ = [
     "RequestTimeout",
     "Retry",
     "ServerError",
+    "ServerNotTrusted",
     "StartAt",
     "StopAt",
     "StreamDeleted",
@@ -163,6 +170,7 @@ __all__ = [
     "Subscription",
     "SubscriptionError",
     "SubscriptionLost",
+    "TLSFailed",
     "UndecodableMessage",
     "UnsupportedByServer",
     "UsageError",

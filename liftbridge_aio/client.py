@@ -9,10 +9,10 @@ import asyncio
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from .addresses import format_address, parse_address
 from .arguments import check_text, check_type
 from .client_administration import ClientAdministration
 from .client_groups import ClientGroups
@@ -21,6 +21,7 @@ from .client_reading import ClientReading
 from .client_values import ClientValues
 from .errors import ClientClosed, InvalidRequest, UsageError
 from .options import ClientOptions, Duration, timer_seconds
+from .server_url import parse_servers, split_servers
 
 if TYPE_CHECKING:
     from .client_parts import ClientParts
@@ -49,27 +50,37 @@ class Client(ClientGroups, ClientValues, ClientPublishing, ClientReading, Client
     loop in which it was connected; within that, any task may use it and close it.
 
     Args:
-        servers: addresses `host:port` of brokers to begin with; one that answers is enough.
+        servers: addresses `host:port` of brokers to begin with; one that answers is enough. Or one
+            URL: `liftbridge://host:port,host:port`, or with TLS
+            `liftbridge+tls://host:port?ca=ca.pem&cert=me.pem&key=me-key.pem&server_name=name`, of
+            whose parameters each may be left out. They go before those of `options.tls`.
         options: how it behaves.
     """
 
     def __init__(self, *servers: str, options: ClientOptions | None = None) -> None:
+        self._parts: ClientParts | None = None
+        self._starting: asyncio.Lock | None = None
+        self._closed = False
+        self._seeds: tuple[str, ...] = ()
+        self.options = ClientOptions()  # for those who look at one that could not be made
         if not servers:
             raise InvalidRequest("name at least one server, for example Client('127.0.0.1:9292')")
         for server in servers:
             check_text(server, "the address of a server")
         check_type(options, (ClientOptions, type(None)), "options are ClientOptions")
-        self._seeds = tuple(format_address(*parse_address(server)) for server in servers)
-        self.options = options if options is not None else ClientOptions()
-        self._parts: ClientParts | None = None
-        self._starting: asyncio.Lock | None = None
-        self._closed = False
+        found = parse_servers(servers)
+        options = options if options is not None else ClientOptions()
+        self._seeds = found.addresses
+        tls = found.tls(options.tls)
+        self.options = options if tls is options.tls else replace(options, tls=tls)
 
     @classmethod
     def from_env(
         cls, environ: Mapping[str, str] | None = None, *, options: ClientOptions | None = None
     ) -> Self:
-        """Make a client from `LIFTBRIDGE_SERVERS` (comma-separated) and `LIFTBRIDGE_…` options.
+        """Make a client from `LIFTBRIDGE_SERVERS` and `LIFTBRIDGE_…` options.
+
+        The servers are addresses with commas between, or one URL.
 
         Args:
             environ: where to look; None means the process's environment.
@@ -79,17 +90,17 @@ class Client(ClientGroups, ClientValues, ClientPublishing, ClientReading, Client
             InvalidRequest: a variable makes no sense, or LIFTBRIDGE_SERVERS is not set.
         """
         environ = os.environ if environ is None else environ
-        servers = [
-            name for name in environ.get("LIFTBRIDGE_SERVERS", "").split(",") if name.strip()
-        ]
+        servers = split_servers(environ.get("LIFTBRIDGE_SERVERS", ""))
         if not servers:
             raise InvalidRequest("set LIFTBRIDGE_SERVERS, for example to 127.0.0.1:9292")
-        return cls(*servers, options=options or ClientOptions.from_env(environ))
+        secure = bool(parse_servers(servers).secure)
+        return cls(*servers, options=options or ClientOptions.from_env(environ, secure=secure))
 
     def __repr__(self) -> str:
         """Show where it leads and how it is."""
         state = "closed" if self._closed else "new" if self._parts is None else "connected"
-        text = f"<Client {','.join(self._seeds)} {state}"
+        scheme = "" if self.options.tls is None else "liftbridge+tls://"
+        text = f"<Client {scheme}{','.join(self._seeds)} {state}"
         if self._parts is not None and not self._closed:
             figures = self.statistics()
             in_flight = figures.publisher.in_flight if figures.publisher else 0
@@ -122,8 +133,9 @@ class Client(ClientGroups, ClientValues, ClientPublishing, ClientReading, Client
             timeout: seconds for everything; None is the client's call_timeout.
 
         Raises:
-            ConnectionFailed: no server answered.
+            ConnectionFailed: no server answered (`TLSFailed`: TLS failed at those that run).
             RequestTimeout: not in time.
+            PermissionDenied: the servers' policy does not even let metadata be asked for.
             ClientClosed: it was closed before.
         """
         try:
@@ -153,8 +165,9 @@ class Client(ClientGroups, ClientValues, ClientPublishing, ClientReading, Client
 
         Acks are awaited for close_timeout seconds; what is unsettled then fails with
         `PublishOutcomeUnknown`, or with `PublishNotSent` if it was never written. Raises nothing
-        for them. May be called any number of times and from any task. Cancelling cuts the wait for
-        acks short; the rest is done all the same.
+        for them; failures that nobody has looked at are logged, in one line. May be called any
+        number of times and from any task. Cancelling cuts the wait for acks short; the rest is done
+        all the same.
         """
         parts = self._parts
         loop = asyncio.get_running_loop()
@@ -170,7 +183,10 @@ class Client(ClientGroups, ClientValues, ClientPublishing, ClientReading, Client
             await parts.publisher.close(deadline - loop.time())
         finally:
             connection.pool.close()
-            await connection.supervisor.stop(max(deadline - loop.time(), _LEAST_STOP_TIMEOUT))
+            try:
+                await connection.supervisor.stop(max(deadline - loop.time(), _LEAST_STOP_TIMEOUT))
+            finally:
+                parts.publisher.outcomes.log_unseen()
 
     def __del__(self) -> None:
         if getattr(self, "_parts", None) is not None and not self._closed:
@@ -201,14 +217,15 @@ class Client(ClientGroups, ClientValues, ClientPublishing, ClientReading, Client
     async def wait_ready(self, *, timeout: Duration | None = None) -> None:
         """Wait until a server answers and the cluster has a leader, so that it takes changes.
 
-        May be called instead of `connect` while servers are starting. Cancelling abandons the
-        wait.
+        May be called instead of `connect` while servers are starting. Where a policy of theirs
+        forbids to ask for a leader, it waits for an answer only. Cancelling abandons the wait.
 
         Args:
             timeout: seconds for everything; None is the client's call_timeout.
 
         Raises:
-            ConnectionFailed: no server answered in time.
+            ConnectionFailed: no server answered in time (`TLSFailed`: TLS failed at every server,
+                found at once).
             RequestTimeout: the cluster found no leader in time.
         """
         await self._start()

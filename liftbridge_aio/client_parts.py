@@ -81,6 +81,7 @@ async def assemble(
     not_found_timeout = timer_seconds(options.not_found_timeout)
     connection = Connection(supervisor, reporter, pool, router, metadata, not_found_timeout)
     await supervisor.start()
+    supervisor.spawn(metadata.keep_fresh, name="metadata-age")
     publisher = Publisher(connection, options)
     retrying = RetryingPublisher(publisher, connection, read_back)
     cursors, streams = Cursors(connection), StreamAdministration(connection)

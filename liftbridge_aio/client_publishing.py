@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from .arguments import check_type
 from .client_face import ClientFace
@@ -121,6 +121,40 @@ class ClientPublishing(ClientFace):
             )
         )
 
+    @overload
+    async def publish_async(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: Acked = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> asyncio.Future[Ack]: ...
+
+    @overload
+    async def publish_async(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: AckPolicy = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> asyncio.Future[Ack | None]: ...
+
     async def publish_async(
         self,
         stream: str,
@@ -135,7 +169,7 @@ class ClientPublishing(ClientFace):
         correlation_id: str | None = None,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-    ) -> asyncio.Future[Ack | None]:
+    ) -> asyncio.Future[Any]:
         """Publish a message and return the future of its ack, once there is room in the window.
 
         Arguments and errors are those of `publish`; what goes wrong before the message is
@@ -186,6 +220,32 @@ class ClientPublishing(ClientFace):
         }
         return await parts.retrying.submit(retry, stream, value, **arguments)
 
+    @overload
+    async def publish_many(
+        self,
+        stream: str,
+        records: Iterable[bytes | Record],
+        *,
+        partitioner: Partitioner | None = ...,
+        ack_policy: Acked = ...,
+        ack_timeout: Duration | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> list[Ack]: ...
+
+    @overload
+    async def publish_many(
+        self,
+        stream: str,
+        records: Iterable[bytes | Record],
+        *,
+        partitioner: Partitioner | None = ...,
+        ack_policy: AckPolicy = ...,
+        ack_timeout: Duration | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> list[Ack | None]: ...
+
     async def publish_many(
         self,
         stream: str,
@@ -196,7 +256,7 @@ class ClientPublishing(ClientFace):
         ack_timeout: Duration | None = None,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-    ) -> list[Ack | None]:
+    ) -> list[Any]:
         """Publish many messages, in order, and wait for all their acks.
 
         Cancelling takes back what is not written yet; for the rest only the wait is abandoned.
@@ -287,6 +347,32 @@ class ClientPublishing(ClientFace):
                 raise
             text = f"not every publish was settled within {limit:g} s"
             raise RequestTimeout(text) from None
+
+    @overload
+    async def publish_to_subject(
+        self,
+        subject: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        ack_policy: Acked = ...,
+        ack_inbox: str | None = ...,
+        correlation_id: str | None = ...,
+        timeout: Duration | None = ...,
+    ) -> Ack: ...
+
+    @overload
+    async def publish_to_subject(
+        self,
+        subject: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        ack_policy: AckPolicy = ...,
+        ack_inbox: str | None = ...,
+        correlation_id: str | None = ...,
+        timeout: Duration | None = ...,
+    ) -> Ack | None: ...
 
     async def publish_to_subject(
         self,

@@ -105,7 +105,8 @@ class ClientReading(ClientFace):
         without an exception. So after a crash some messages come again, and none is left out. Two
         who read with the same cursor at once disturb each other. A start at new messages only
         leaves out what comes between the first reader's end and the next one's start if the
-        partition was empty: -1 cannot be stored.
+        partition was empty: -1 cannot be stored. Where the servers' policy forbids to store, or TLS
+        fails for 5 seconds whenever one tries, the reading ends with that error.
 
         Args:
             stream: what to read.

@@ -42,3 +42,15 @@ def merge(
     return Metadata(
         now, MappingProxyType(brokers), MappingProxyType(streams), MappingProxyType(groups)
     )
+
+
+def lacks_leaders(answer: Metadata) -> bool:
+    """Whether a server tells who leads, but not of the broker itself (W29); others may know more.
+
+    What is known of such a leader from before may be wrong: it may have come back elsewhere.
+    """
+    return any(
+        partition.leader and partition.leader not in answer.brokers
+        for stream in answer.streams.values()
+        for partition in stream.partitions.values()
+    )

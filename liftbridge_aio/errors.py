@@ -13,7 +13,10 @@
     │   └── ConcurrentRead                two readers on one subscription
     ├── ConnectionFailed                  no server could be reached, or the link was lost
     │   ├── ConnectTimeout (TimeoutError) no server could be reached in time
-    │   └── NotLiftbridge                 something else answers at that address
+    │   ├── NotLiftbridge                 something else answers at that address
+    │   └── TLSFailed                     TLS could not be agreed upon
+    │       ├── ServerNotTrusted          the server does not prove that it is the right one
+    │       └── ClientNotTrusted          the server wants a certificate, or another one
     ├── RequestTimeout (TimeoutError)     a call took longer than its timeout
     ├── ServerError                       an answer of the server that has no type of its own
     │   ├── NoMetadataLeader              the cluster is choosing its metadata leader
@@ -199,6 +202,33 @@ class NotLiftbridge(ConnectionFailed):
     hint = "is this the port of the Liftbridge API (9292 by default), and is TLS set up alike?"
 
 
+class TLSFailed(ConnectionFailed):
+    """TLS could not be agreed upon; nothing was sent, and no other try will mend it.
+
+    One side speaks TLS and the other does not, or a file of the client's cannot be used.
+    """
+
+    hint = "switch TLS on here if the servers have it, and off if not; check the files of TLS(...)"
+
+
+class ServerNotTrusted(TLSFailed):
+    """The server's certificate does not prove that it is the right server; nothing was sent."""
+
+    hint = (
+        "check that this is the right server, that ca has the authority that signed its "
+        "certificate, the dates of both, and server_name if its name is not that of the address"
+    )
+
+
+class ClientNotTrusted(TLSFailed):
+    """The server wants a certificate of the client, or another one; nothing was acted upon."""
+
+    hint = (
+        "give TLS(cert=..., key=...) of an authority in the server's tls.client.auth.ca, "
+        "and check their dates"
+    )
+
+
 class RequestTimeout(LiftbridgeError, TimeoutError):
     """The call took longer than its timeout; whether the server acted on it is not known."""
 
@@ -241,7 +271,15 @@ class EncryptionFailed(ServerError):
 
 
 class PermissionDenied(ServerError):
-    """The server's policy does not let this client do that."""
+    """The server's policy does not let this client do that; it is not tried again.
+
+    Of a publish it does not say that the message is not stored: v1.9.0 stores what it denies.
+    """
+
+    hint = (
+        "the policy of each server must allow it to the common name of the client's certificate: "
+        "p, <name>, <stream, or * for metadata>, <method>"
+    )
 
 
 class UnsupportedByServer(ServerError):

@@ -19,6 +19,7 @@ from .errors import InvalidRequest, WrongType
 from .model import Partitioner
 from .retry import DEFAULT_BACKOFF, Backoff
 from .telemetry import NO_HOOK, Hook
+from .tls import TLS
 
 Duration = float | timedelta
 """Seconds as a float, or a timedelta."""
@@ -132,6 +133,9 @@ class ClientOptions:
     """Largest message that is accepted from a server."""
 
     # Choices
+    tls: TLS | None = None
+    """Speak TLS, and how; None: plain connections. A URL `liftbridge+tls://` of the client's
+    servers says the same."""
     data_lane: bool = True
     """Take messages past grpclib and h2, which costs a tenth of the time. False, or a version of
     grpclib of another shape than those known, takes the plain path: all calls through grpclib."""
@@ -166,26 +170,30 @@ class ClientOptions:
         _in_range(self, 1, _INT64_MAX, "max_in_flight", "max_in_flight_bytes", "max_buffered_bytes")
         _in_range(self, 1, 2**32 - 1, "max_message_bytes", "max_receive_bytes")
         check_type(self.backoff, Backoff, "backoff is a Backoff")
+        if self.tls is not None:
+            check_type(self.tls, TLS, "tls is a TLS, or None")
         check_type(self.data_lane, bool, "data_lane is True or False")
         for name in ("partitioner", "address_map"):
             if getattr(self, name) is not None:
                 check_callable(getattr(self, name), name)
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
+    def from_env(cls, environ: Mapping[str, str] | None = None, *, secure: bool = False) -> Self:
         """Read options from `LIFTBRIDGE_…` variables, for example `LIFTBRIDGE_CALL_TIMEOUT=20`.
 
         The name is the field's in capitals. Numbers only: fields that take objects cannot be set
-        this way. A `resubscribe_timeout` of `none` tries for ever; `data_lane` is 0 or 1.
+        this way, `tls` excepted, for which see `TLS.from_env`. A `resubscribe_timeout` of `none`
+        tries for ever; `data_lane` is 0 or 1.
 
         Args:
             environ: where to look; None means the process's environment.
+            secure: whether something else asks for TLS, see `TLS.from_env`.
 
         Raises:
             InvalidRequest: a value is no number, or makes no sense.
         """
         environ = os.environ if environ is None else environ
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {"tls": TLS.from_env(environ, secure=secure)}
         for field in fields(cls):
             variable = f"LIFTBRIDGE_{field.name.upper()}"
             text = environ.get(variable)
@@ -201,7 +209,7 @@ class ClientOptions:
 
 
 _SWITCH: Final = {"0": False, "false": False, "1": True, "true": True}
-_NOT_FROM_ENV: Final = frozenset({"backoff", "partitioner", "hook", "address_map"})
+_NOT_FROM_ENV: Final = frozenset({"backoff", "partitioner", "hook", "address_map", "tls"})
 
 
 def _from_text(name: str, text: str) -> float | int | None:

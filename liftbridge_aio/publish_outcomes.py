@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from asyncio import InvalidStateError
 from collections import deque
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from .net.publish_batches import lanes_of, size_of, take_out
 from .net.reporter import Reporter
 from .publish_window import PublishWindow
 from .telemetry import PublishFailed
+
+logger = logging.getLogger("liftbridge_aio.publisher")
 
 _UNSEEN_REMEMBERED: Final = 1024
 
@@ -135,13 +138,28 @@ class PublishOutcomes:
 
         The others count as seen then; a note on the first says how many there are.
         """
-        errors = [error for error in map(_unseen_error, self._failures) if error is not None]
-        self._failures.clear()
+        errors = self._take_unseen()
         if not errors:
             return
         if len(errors) > 1:
             errors[0].add_note(f"{len(errors) - 1} more publishes failed since the last flush")
         raise errors[0]
+
+    def keep_all_unseen(self) -> None:
+        """Forget no failure from now on; there are no more to come than fit into the window."""
+        self._failures = deque(self._failures)
+
+    def log_unseen(self) -> None:
+        """Log at the end, in one line, what nobody has looked at: asyncio would log each."""
+        errors = self._take_unseen()
+        if errors:
+            text = "closed with %d failed publishes that nobody had looked at; the first: %s"
+            logger.warning(text, len(errors), errors[0])
+
+    def _take_unseen(self) -> list[BaseException]:
+        errors = [error for error in map(_unseen_error, self._failures) if error is not None]
+        self._failures.clear()
+        return errors
 
 
 class _Drain:

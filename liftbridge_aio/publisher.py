@@ -395,6 +395,7 @@ class Publisher:
         """
         self._closed = True
         self._known = {}  # so that `submit_plain` need not look whether it is closed
+        self._outcomes.keep_all_unseen()
         try:
             async with asyncio.timeout(timeout):
                 await self._settle_all()

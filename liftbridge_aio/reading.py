@@ -21,10 +21,11 @@ from .errors import (
     StreamReset,
     SubscriptionError,
     SubscriptionLost,
+    TLSFailed,
 )
 from .feed import Feed
 from .intake import Intake
-from .model import EndReason, StartAt, StartPosition
+from .model import EndReason, StartPosition
 from .net.connection import Connection
 from .net.lane_exchange import LaneExchange
 from .net.link import Purpose
@@ -34,8 +35,8 @@ from .options import timer_seconds
 from .position import Position, ReversePosition
 from .read_budget import ReadBudget
 from .reading_patience import GiveUp, ReadingPatience
-from .reading_plan import ConsumerIdentity, ReadingPlan
-from .reading_start import broker_for, resolve
+from .reading_plan import ReadingPlan
+from .reading_start import broker_for, resolve, subscribe_request
 from .status import (
     CallFailure,
     Code,
@@ -46,7 +47,6 @@ from .status import (
     stream_end,
 )
 from .telemetry import Resubscribed, Retried, Subscribed, SubscriptionEnded
-from .wire import proto
 from .wire.rpc import SUBSCRIBE
 
 logger = logging.getLogger("liftbridge_aio.subscription")
@@ -278,31 +278,6 @@ class Reading:
         elif self.position.finished:
             self._end(EndReason.STOP_REACHED)
 
-    def _request(self) -> proto.SubscribeRequest:
-        plan, start = self.plan, self._start
-        resumed_at = self.position.next
-        if resumed_at is not None:
-            start = StartAt.offset(resumed_at)
-        by_time = start.position is StartPosition.TIMESTAMP
-        stop = None if plan.reverse else self.position.stop_offset
-        return proto.SubscribeRequest(
-            stream=plan.stream,
-            partition=plan.partition,
-            start_position=proto.StartPosition(start.position),
-            start_offset=start.value if start.position is StartPosition.OFFSET else 0,
-            start_timestamp=start.value if by_time else 0,
-            stop_position=(
-                proto.StopPosition.STOP_ON_CANCEL
-                if stop is None
-                else proto.StopPosition.STOP_OFFSET
-            ),
-            stop_offset=stop or 0,
-            read_isr_replica=plan.from_isr_replica,
-            resume=plan.resume,
-            reverse=plan.reverse,
-            consumer=_consumer(plan.consumer),
-        )
-
     # One try
 
     async def _subscribe(self) -> CallFailure | None:
@@ -315,7 +290,8 @@ class Reading:
                     link = await self._connection.pool.get(address, Purpose.SUBSCRIBE)
                     exchange = link.stream(SUBSCRIBE)
                     await stack.enter_async_context(exchange)
-                    await exchange.send([bytes(self._request())], end=True)
+                    request = subscribe_request(self.plan, self._start, self.position)
+                    await exchange.send([bytes(request)], end=True)
                     # The first message is empty whatever its bytes say: the handshake (W16).
                     handshake = await exchange.receive()
                 if handshake is None:
@@ -413,19 +389,30 @@ class Reading:
         patience = self._patience
         patience.attempts += 1
         delay = self._connection.router.delay(patience.attempts)
-        not_found = end is StreamEnd.NOT_FOUND
-        verdict = patience.try_again(self._loop.time(), delay, not_found=not_found)
+        not_found = end is StreamEnd.NOT_FOUND and not self._is_listed()
+        verdict = patience.try_again(
+            self._loop.time(), delay, not_found=not_found, untrusted=failure.insecure
+        )
         if verdict is GiveUp.NOT_FOUND:
             raise self._gone(failure) from failure
+        if verdict is GiveUp.UNTRUSTED:
+            raise error_from(SUBSCRIBE.name, failure) from failure
         if verdict is GiveUp.OUT_OF_TIME:
             if not patience.started:
                 raise error_from(SUBSCRIBE.name, failure) from failure
             text = f"could not be resumed within {patience.limit:g} s: {failure.text}"
+            others = [said for said in self._connection.pool.complaints if said not in text]
+            text = "; ".join([text, *others])
             raise SubscriptionLost(text, offset=self.position.last) from failure
         self._connection.reporter.retried(
             Retried(SUBSCRIBE.name, patience.attempts, delay, failure)
         )
         await asyncio.sleep(delay)
+
+    def _is_listed(self) -> bool:
+        """Whether brokers list the partition: one that has just started may not know it yet."""
+        info = self._connection.metadata.snapshot.streams.get(self.plan.stream)
+        return info is not None and self.plan.partition in info.partitions
 
     def _gone(self, failure: CallFailure) -> LiftbridgeError:
         if self._patience.started:
@@ -445,7 +432,8 @@ class Reading:
             async with self._in_time(f"metadata of {stream} could not be fetched"):
                 snapshot = await self._connection.metadata.refresh([stream])
         except (ConnectionFailed, RequestTimeout) as error:
-            return CallFailure(Code.UNAVAILABLE, str(error), Reach.UNKNOWN)
+            unfit = type(error) if isinstance(error, TLSFailed) else None
+            return CallFailure(Code.UNAVAILABLE, str(error), Reach.UNKNOWN, unfit=unfit)
         except CallFailure as failure:
             return failure
         info = snapshot.streams.get(stream)
@@ -455,14 +443,6 @@ class Reading:
             text = "the stream was deleted and created again"
             raise StreamReset(text, offset=self.position.next)
         return None
-
-
-def _consumer(identity: ConsumerIdentity | None) -> proto.Consumer | None:
-    if identity is None:
-        return None
-    return proto.Consumer(
-        group_id=identity.group, group_epoch=identity.epoch, consumer_id=identity.consumer
-    )
 
 
 _ORDERLY: Final = {

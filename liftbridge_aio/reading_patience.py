@@ -7,6 +7,9 @@ from typing import Final
 
 _STEADY_AFTER: Final = 1.0
 """Seconds after which a subscription that breaks counts as having stood."""
+UNTRUSTED_FOR: Final = 5.0
+"""Seconds for which TLS may fail once a reading stood, as certificates may just be being replaced;
+before that it is not tried again."""
 
 
 class GiveUp(enum.Enum):
@@ -14,6 +17,8 @@ class GiveUp(enum.Enum):
 
     NOT_FOUND = "not found"
     """Brokers have said for too long that they do not know it."""
+    UNTRUSTED = "untrusted"
+    """TLS fails, and has for too long to be a certificate that is just being replaced."""
     OUT_OF_TIME = "out of time"
 
 
@@ -40,6 +45,7 @@ class ReadingPatience:
         self._began = now
         self._lost_since: float | None = None
         self._not_found_since: float | None = None
+        self._untrusted_since: float | None = None
 
     @property
     def limit(self) -> float:
@@ -61,7 +67,7 @@ class ReadingPatience:
         """Take note that the server has accepted it; return how many seconds it was down."""
         down = 0.0 if self._lost_since is None else now - self._lost_since
         self.started = True
-        self._lost_since = self._not_found_since = None
+        self._lost_since = self._not_found_since = self._untrusted_since = None
         return down
 
     def delivered(self) -> None:
@@ -73,8 +79,17 @@ class ReadingPatience:
         if stood > _STEADY_AFTER:
             self.attempts = 0
 
-    def try_again(self, now: float, delay: float, *, not_found: bool) -> GiveUp | None:
-        """Decide, after a try was counted, whether to wait `delay` seconds for another one."""
+    def try_again(
+        self, now: float, delay: float, *, not_found: bool, untrusted: bool = False
+    ) -> GiveUp | None:
+        """Decide, after a try was counted, whether to wait `delay` seconds for another one.
+
+        Args:
+            now: the time.
+            delay: seconds to the next try.
+            not_found: whether a broker said that it does not know the partition.
+            untrusted: whether TLS failed.
+        """
         if self._lost_since is None:
             self._lost_since = now
         if not not_found:
@@ -86,5 +101,13 @@ class ReadingPatience:
             and now + delay - self._not_found_since > self._not_found_timeout
         ):
             return GiveUp.NOT_FOUND
+        if not untrusted:
+            self._untrusted_since = None
+        elif self._untrusted_since is None:
+            self._untrusted_since = now
+        if self._untrusted_since is not None and (
+            not self.started or now + delay - self._untrusted_since > UNTRUSTED_FOR
+        ):
+            return GiveUp.UNTRUSTED
         since = self._lost_since if self.started else self._began
         return GiveUp.OUT_OF_TIME if now + delay - since > self.limit else None

@@ -14,9 +14,10 @@ from .errors import PartitionPaused
 from .model import BrokerInfo, PartitionInfo, StartAt, StartPosition, StopPosition
 from .net.connection import Connection
 from .position import Position, ReversePosition
-from .reading_plan import ReadingPlan
+from .reading_plan import ConsumerIdentity, ReadingPlan
 from .reverse_probe import oldest_offset
 from .status import CallFailure, Code, Reach, error_from
+from .wire import proto
 from .wire.rpc import SUBSCRIBE
 
 _NS: Final = 1_000_000_000
@@ -108,3 +109,35 @@ async def _resolve_reverse(
         stop_timestamp = plan.stop.value
     position = ReversePosition(start, stop_offset=lowest, stop_timestamp=stop_timestamp)
     return StartAt.offset(start), position
+
+
+def subscribe_request(
+    plan: ReadingPlan, start: StartAt, position: Position | ReversePosition
+) -> proto.SubscribeRequest:
+    """Make the request that begins a reading, or takes it up where it stands."""
+    if position.next is not None:
+        start = StartAt.offset(position.next)
+    stop = None if plan.reverse else position.stop_offset
+    return proto.SubscribeRequest(
+        stream=plan.stream,
+        partition=plan.partition,
+        start_position=proto.StartPosition(start.position),
+        start_offset=start.value if start.position is StartPosition.OFFSET else 0,
+        start_timestamp=start.value if start.position is StartPosition.TIMESTAMP else 0,
+        stop_position=(
+            proto.StopPosition.STOP_ON_CANCEL if stop is None else proto.StopPosition.STOP_OFFSET
+        ),
+        stop_offset=stop or 0,
+        read_isr_replica=plan.from_isr_replica,
+        resume=plan.resume,
+        reverse=plan.reverse,
+        consumer=_consumer(plan.consumer),
+    )
+
+
+def _consumer(identity: ConsumerIdentity | None) -> proto.Consumer | None:
+    if identity is None:
+        return None
+    return proto.Consumer(
+        group_id=identity.group, group_epoch=identity.epoch, consumer_id=identity.consumer
+    )

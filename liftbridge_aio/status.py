@@ -50,13 +50,24 @@ class CallFailure(Exception):
     """A call that did not succeed, in gRPC's terms. Stays inside the package."""
 
     def __init__(
-        self, code: Code, text: str, reach: Reach = Reach.ANSWERED, *, wrong_protocol: bool = False
+        self,
+        code: Code,
+        text: str,
+        reach: Reach = Reach.ANSWERED,
+        *,
+        unfit: type[errors.ConnectionFailed] | None = None,
     ) -> None:
         super().__init__(f"{code.name}: {text}")
         self.code = code
         self.text = text
         self.reach = reach
-        self.wrong_protocol = wrong_protocol
+        self.unfit = unfit
+        """What is wrong with the server of this address; None: nothing, or nothing lasting."""
+
+    @property
+    def insecure(self) -> bool:
+        """Whether TLS failed, which no other try at the same address will mend."""
+        return self.unfit is not None and issubclass(self.unfit, errors.TLSFailed)
 
 
 class Remedy(enum.Enum):
@@ -93,6 +104,7 @@ _NOT_PARTITION_LEADER: Final = (
     "not leader for cursors partition",
     "not cursor partition leader",
 )
+_CURSORS_UNHEARD_OF: Final = "Cursors stream does not exist"
 _CURSORS_STALLED: Final = ("context deadline exceeded", "deadline exceeded", "timeout")
 _NOT_AUTHORISED: Final = ("not authorized", "Failed to retrieve client ID")
 
@@ -127,6 +139,9 @@ def remedy(call: str, failure: CallFailure, *, earlier_unknown: bool = False) ->
         return Remedy.REFRESH
     if failure.code is Code.INTERNAL and _mentions(failure.text, _NO_METADATA_LEADER):
         return Remedy.RETRY
+    if failure.code is Code.INTERNAL and _CURSORS_UNHEARD_OF in failure.text:
+        # Cursors are asked for where metadata has the stream: this broker has just been restarted.
+        return Remedy.REFRESH
     if call == "SetCursor" and failure.code is Code.INTERNAL:
         # The cursors stream stalls while it is paused or replicating (liftbridge#390).
         return Remedy.RETRY if _mentions(failure.text, _CURSORS_STALLED) else Remedy.RAISE
@@ -156,8 +171,8 @@ def error_from(
 def _untraced_error(call: str, failure: CallFailure) -> LiftbridgeError:
     text = f"{call}: {failure.text}"
     code = failure.code
-    if failure.wrong_protocol:
-        return errors.NotLiftbridge(text)
+    if failure.unfit is not None:
+        return failure.unfit(text)
     if _mentions(failure.text, _NOT_AUTHORISED) or code in {
         Code.PERMISSION_DENIED,
         Code.UNAUTHENTICATED,
@@ -239,7 +254,8 @@ def stream_end(failure: CallFailure, *, reverse: bool = False) -> StreamEnd:
     A clean end (code OK) is what a shutting-down server sends: the reading goes on elsewhere.
     INTERNAL is treated like a lost link, because a server that shuts down or replaces a partition
     says so with it (W24). UNKNOWN with "segment has been closed" comes to readers whose segment was
-    removed or rewritten by the cleaner, to one at the end of the log with the next message.
+    removed or rewritten by the cleaner, to one at the end of the log with the next message;
+    "segment not found" to readers of an ex-leader whose log was cut behind them.
     """
     code, text = failure.code, failure.text
     if failure.reach is not Reach.ANSWERED:
@@ -265,6 +281,7 @@ _ENDS: Final[tuple[tuple[Code, str, StreamEnd], ...]] = (
     (Code.FAILED_PRECONDITION, "commit log was closed", StreamEnd.PAUSED),
     (Code.INTERNAL, "segment has been closed", StreamEnd.LOG_CLOSED),
     (Code.UNKNOWN, "segment has been closed", StreamEnd.LOST),
+    (Code.UNKNOWN, "segment not found", StreamEnd.LOST),
     (Code.FAILED_PRECONDITION, "Server not partition leader", StreamEnd.NOT_LEADER),
     (Code.FAILED_PRECONDITION, "not currently assigned", StreamEnd.FENCED),
 )
@@ -316,7 +333,7 @@ def group_refusal(failure: CallFailure) -> GroupRefusal:
                 return refusal
         if failure.code in _NO_USE or _mentions(failure.text, _NOT_AUTHORISED):
             return GroupRefusal.REFUSED
-    return GroupRefusal.REFUSED if failure.wrong_protocol else GroupRefusal.LOST
+    return GroupRefusal.LOST if failure.unfit is None else GroupRefusal.REFUSED
 
 
 def replaced_in_group(failure: CallFailure) -> bool:

@@ -11,6 +11,7 @@ from .arguments import INT32_MAX, about, check_text, check_type, check_whole_num
 from .errors import (
     InvalidRequest,
     NotFound,
+    PermissionDenied,
     RequestTimeout,
     StreamExists,
     StreamReserved,
@@ -152,7 +153,7 @@ class StreamAdministration:
                 if end is StreamEnd.STOP_BEFORE_START:
                     return  # resumed; being read-only it has nothing new to offer
                 attempt += 1
-                again = end in _WORTH_ANOTHER_TRY
+                again = end in _WORTH_ANOTHER_TRY and not failure.insecure
                 if not again and not (end is StreamEnd.NOT_FOUND and attempt == 1):
                     raise error_from(
                         SUBSCRIBE.name, failure, stream=stream, partition=partition
@@ -166,7 +167,8 @@ class StreamAdministration:
         """Wait until the cluster can change streams.
 
         A pause of a stream that does not exist answers "not found" once there is a leader, and
-        changes nothing. Cancelling abandons the wait.
+        changes nothing. A policy of the servers may forbid the question, which leaves it open.
+        Cancelling abandons the wait.
 
         Raises:
             LiftbridgeError: not within `timeout` seconds.
@@ -175,7 +177,7 @@ class StreamAdministration:
         request = proto.PauseStreamRequest(name=name, partitions=[0])
         try:
             await self._connection.router.call_any(PAUSE_STREAM, request, timeout)
-        except NotFound:
+        except (NotFound, PermissionDenied):
             return
 
 

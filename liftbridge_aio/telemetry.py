@@ -22,6 +22,16 @@ class Connected:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectFailed:
+    """A link to a broker could not be made; others may take its place, or another try."""
+
+    address: str
+    purpose: str
+    error: BaseException
+    """A `TLSFailed` or `NotLiftbridge` where no other try at this address will mend it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """A link to a broker broke or was found dead."""
 
@@ -152,6 +162,9 @@ class Hook:
 
     def connected(self, event: Connected) -> None:
         """Take note of a new link."""
+
+    def connect_failed(self, event: ConnectFailed) -> None:
+        """Take note of a link that could not be made."""
 
     def lost(self, event: Lost) -> None:
         """Take note of a broken link."""

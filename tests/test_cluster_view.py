@@ -3,11 +3,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from types import MappingProxyType
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio.cluster_view import merge
-from liftbridge_aio.model import BrokerInfo, GroupInfo, Metadata, StreamInfo
+from liftbridge_aio.cluster_view import lacks_leaders, merge
+from liftbridge_aio.model import BrokerInfo, GroupInfo, Metadata, PartitionInfo, StreamInfo
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 names = st.sampled_from(["a", "b", "c", "d"])
@@ -99,3 +100,16 @@ def test_the_snapshot_before_is_left_alone() -> None:
     )
     assert set(known.streams) == {"s"}
     assert set(known.groups) == {"g"}
+
+
+def led_by(leader: str) -> StreamInfo:
+    return StreamInfo("s", "s", MappingProxyType({0: PartitionInfo(0, leader)}), 1)
+
+
+@pytest.mark.parametrize(("leader", "lacking"), [("a", False), ("b", True), ("", False)])
+def test_an_answer_lacks_a_leader_whose_broker_it_does_not_tell_of(
+    leader: str, lacking: bool
+) -> None:
+    brokers, streams = {"a": broker("a", 1)}, {"s": led_by(leader)}
+    answer = Metadata(None, MappingProxyType(brokers), MappingProxyType(streams))
+    assert lacks_leaders(answer) is lacking

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio import LiftbridgeError, RequestTimeout
-from liftbridge_aio.cursor_keeper import CursorKeeper
+from liftbridge_aio import (
+    LiftbridgeError,
+    PermissionDenied,
+    RequestTimeout,
+    ServerNotTrusted,
+    cursor_keeper,
+)
+from liftbridge_aio.cursor_keeper import CursorKeeper, Place
 from liftbridge_aio.telemetry import CommitFailed
 from waiting import until
 
@@ -22,6 +28,7 @@ class Memory:
         self.cursors: dict[tuple[str, str, int], int] = {}
         self.writes: list[tuple[str, int, int]] = []
         self.refused: set[int] = set()
+        self.refusal: LiftbridgeError | None = None
         self.go_on = asyncio.Event()
         self.go_on.set()
         self.writing = 0
@@ -39,7 +46,7 @@ class Memory:
         finally:
             self.writing -= 1
         if partition in self.refused:
-            raise RequestTimeout("not in time")
+            raise self.refusal or RequestTimeout("not in time")
         self.writes.append((stream, partition, offset))
         self.cursors[cursor_id, stream, partition] = offset
 
@@ -246,7 +253,8 @@ async def test_storing_goes_on_by_itself_whatever_fails() -> None:
     rig = Rig()
     rig.memory.refused = {0}
     rig.at[0] = 5
-    running = asyncio.create_task(rig.keeper.run(0))
+    lasting: list[Place] = []
+    running = asyncio.create_task(rig.keeper.run(0, lambda place, _: lasting.append(place)))
     await until(lambda: len(rig.failures) == 3)
     rig.memory.refused = set()
     rig.at[0] = 6
@@ -255,3 +263,31 @@ async def test_storing_goes_on_by_itself_whatever_fails() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert rig.offsets == [6]
+    assert not lasting
+
+
+@pytest.mark.parametrize("error", [PermissionDenied("no"), ServerNotTrusted("no")])
+async def test_what_forbids_storing_for_good_is_told_once_it_is_certain(
+    error: LiftbridgeError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig(partitions=3)
+    rig.at = dict.fromkeys(rig.at, 5)
+    rig.memory.refused, rig.memory.refusal = {0, 1}, error
+    lasting: list[Place] = []
+    running = asyncio.create_task(rig.keeper.run(0, lambda place, _: lasting.append(place)))
+    await until(lambda: len(rig.failures) == 6)
+    if isinstance(error, ServerNotTrusted):  # certificates may just be being replaced
+        assert not lasting
+        monkeypatch.setattr(cursor_keeper, "UNTRUSTED_FOR", 0)
+    await until(lambda: set(lasting) == {("s", 0), ("s", 1)})
+    (warning,) = caplog.messages
+    assert "'reader' cannot be stored" in warning
+    rig.memory.refused = set()
+    await until(lambda: len(rig.memory.writes) == 3)
+    told = len(lasting)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(lasting) == told
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running

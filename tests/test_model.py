@@ -163,16 +163,34 @@ def test_addresses_are_split(address: str, parsed: tuple[str, int]) -> None:
         "http://host",
         "http://host:9292",
         "user@host:9292",
+        "a..b",
+        "a" * 64,
+        "ann%3Ahush%40a",
+        "host:1?ca=ca.pem",
     ],
 )
 def test_other_texts_are_no_addresses(address: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_address(address)
+
+
+@pytest.mark.parametrize("address", ["", "host:0", "host:65536", "a..b", "user/host"])
+def test_what_is_no_address_is_repeated_where_it_holds_no_secret(address: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_address(address)
     assert repr(address) in str(caught.value)
 
 
+@pytest.mark.parametrize("address", ["ann:hush", "ann:hush:1", "ann@hush", "a?hush", "a%40hush"])
+def test_what_may_be_a_secret_is_not_repeated(address: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_address(address)
+    assert "hush" not in str(caught.value)
+
+
 @given(
-    st.ip_addresses().map(str) | st.from_regex(r"[a-z][a-z0-9.-]{0,20}", fullmatch=True),
+    st.ip_addresses().map(str)
+    | st.from_regex(r"[a-z][a-z0-9-]{0,9}(\.[a-z0-9-]{1,9}){0,2}", fullmatch=True),
     st.integers(1, 65535),
 )
 def test_what_is_joined_can_be_split(host: str, port: int) -> None:

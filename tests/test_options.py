@@ -75,7 +75,7 @@ def test_milliseconds_are_exact(count: int) -> None:
 
 def test_every_field_of_the_client_is_in_these_tests() -> None:
     checked = {*POSITIVE, *NOT_NEGATIVE, *LIMITS}
-    others = {"backoff", "partitioner", "hook", "address_map", "data_lane"}
+    others = {"backoff", "partitioner", "hook", "address_map", "data_lane", "tls"}
     assert {field.name for field in dataclasses.fields(ClientOptions)} == checked | others
 
 

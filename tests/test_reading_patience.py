@@ -65,3 +65,16 @@ def test_tries_are_forgotten_once_it_has_delivered_or_stood(patience: ReadingPat
     patience.attempts = 3
     patience.delivered()
     assert patience.attempts == 0
+
+
+def test_tls_that_fails_is_believed_at_once_before_the_reading_stood_and_later_after_a_while() -> (
+    None
+):
+    patience = ReadingPatience(0.0, START, inf, NOT_FOUND)
+    assert patience.try_again(1.0, 0.1, not_found=False, untrusted=True) is GiveUp.UNTRUSTED
+    patience.accepted(2.0)
+    assert patience.try_again(100.0, 1.0, not_found=False, untrusted=True) is None
+    assert patience.try_again(104.0, 1.0, not_found=False, untrusted=True) is None
+    assert patience.try_again(104.0, 1.0, not_found=False) is None  # another failure between
+    assert patience.try_again(105.0, 1.0, not_found=False, untrusted=True) is None
+    assert patience.try_again(109.5, 1.0, not_found=False, untrusted=True) is GiveUp.UNTRUSTED

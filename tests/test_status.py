@@ -136,7 +136,13 @@ reaches = st.sampled_from(Reach)
 texts = st.text(max_size=20) | st.sampled_from(
     [text for rows in SAID.values() for _, text, _ in rows]
 )
-failures = st.builds(CallFailure, codes, texts, reaches, wrong_protocol=st.booleans())
+failures = st.builds(
+    CallFailure,
+    codes,
+    texts,
+    reaches,
+    unfit=st.sampled_from([None, errors.NotLiftbridge, errors.TLSFailed]),
+)
 
 
 # Errors
@@ -177,7 +183,7 @@ def test_a_connection_error_tells_whether_the_server_may_have_acted(
 
 
 def test_something_else_at_the_address_is_named_as_such() -> None:
-    failure = CallFailure(Code.UNAVAILABLE, "Protocol error", wrong_protocol=True)
+    failure = CallFailure(Code.UNAVAILABLE, "Protocol error", unfit=errors.NotLiftbridge)
     assert type(error_from("FetchMetadata", failure)) is errors.NotLiftbridge
 
 
@@ -274,8 +280,9 @@ def test_an_earlier_try_that_went_through_unseen_is_a_success(call: str, code: C
         ("CreateStream", "INTERNAL", "Failed to replicate partition", 0),
         ("SetCursor", "INTERNAL", "context deadline exceeded", 2),
         ("SetCursor", "INTERNAL", "nats: timeout", 2),
-        ("SetCursor", "INTERNAL", "Cursors stream does not exist", 0),
-        ("FetchCursor", "INTERNAL", "Cursors stream does not exist", 0),
+        ("SetCursor", "INTERNAL", "Cursors stream does not exist", 1),
+        ("FetchCursor", "INTERNAL", "Cursors stream does not exist", 1),
+        ("SetCursor", "INTERNAL", "Failed to replicate partition", 0),
         ("CreateStream", "INTERNAL", "context deadline exceeded", 0),
         ("CreateStream", "ALREADY_EXISTS", "stream already exists", 0),
         ("FetchMetadata", "DEADLINE_EXCEEDED", "context deadline exceeded", 0),
@@ -334,6 +341,7 @@ def test_each_answer_has_its_remedy(call: str, code: str, text: str, advice: int
             "failed to read message headers: segment has been closed",
             StreamEnd.LOST,
         ),
+        ("UNKNOWN", "failed to read message headers: segment not found", StreamEnd.LOST),
     ],
 )
 def test_each_end_of_a_subscription_is_told_apart(code: str, text: str, end: StreamEnd) -> None:
@@ -432,7 +440,7 @@ def test_what_a_server_says_of_a_group_has_a_meaning(
 def test_what_nobody_answered_may_be_asked_again() -> None:
     text = "consumer group does not exist"
     assert group_refusal(CallFailure(Code.NOT_FOUND, text, Reach.UNKNOWN)) is GroupRefusal.LOST
-    other = CallFailure(Code.UNAVAILABLE, "", Reach.NOT_SENT, wrong_protocol=True)
+    other = CallFailure(Code.UNAVAILABLE, "", Reach.NOT_SENT, unfit=errors.NotLiftbridge)
     assert group_refusal(other) is GroupRefusal.REFUSED
 
 

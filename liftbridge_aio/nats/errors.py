@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from liftbridge_aio.errors import PublishNotSent
+
+HINT_FOR_UNKNOWN: Final = (
+    "look for it before you send it again, use expected_offset, or make repeats harmless"
+)
+"""What to do about `PublishOutcomeUnknown`: nothing is sent again by the client over NATS."""
 
 
 class NobodyListens(PublishNotSent):

@@ -28,7 +28,7 @@ from liftbridge_aio.model import Ack, AckError, AckPolicy
 from liftbridge_aio.publish_window import PublishWindow
 from liftbridge_aio.wire.envelope_batches import decode_ack_envelopes
 
-from .errors import NobodyListens
+from .errors import HINT_FOR_UNKNOWN, NobodyListens
 from .stream_acks import StreamAcks
 
 logger = logging.getLogger("liftbridge_aio.nats")
@@ -396,9 +396,11 @@ def _nobody_listens_on(subject: str) -> NobodyListens:
 
 
 def _told(error: LiftbridgeError, message: MessageInFlight) -> LiftbridgeError:
-    """Let an error say which message it is about."""
+    """Let an error say which message it is about, and what to do here."""
     if isinstance(error, PublishError):
         error.correlation_id = message.correlation_id
+    if isinstance(error, PublishOutcomeUnknown):
+        error.hint = HINT_FOR_UNKNOWN
     return error.at(message.stream, message.partition)
 
 

@@ -252,6 +252,38 @@ class NatsPublisher:
         )
         return ack
 
+    @overload
+    async def submit(
+        self,
+        target: str | StreamInfo,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: Acked = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        stream: str | None = ...,
+    ) -> asyncio.Future[Ack]: ...
+
+    @overload
+    async def submit(
+        self,
+        target: str | StreamInfo,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: AckPolicy = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        stream: str | None = ...,
+    ) -> asyncio.Future[Ack | None]: ...
+
     async def submit(
         self,
         target: str | StreamInfo,
@@ -265,7 +297,7 @@ class NatsPublisher:
         expected_offset: int | None = None,
         correlation_id: str | None = None,
         stream: str | None = None,
-    ) -> asyncio.Future[Ack | None]:
+    ) -> asyncio.Future[Any]:
         """Publish a message and return the future of its ack, once there is room in the window.
 
         Messages go out in the order of these calls. Arguments and errors are those of `publish`;

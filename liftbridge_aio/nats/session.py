@@ -169,7 +169,9 @@ class NatsSession:
             if isinstance(error, LiftbridgeError):
                 raise
             text = "the NATS server did not say that it has what was sent without an ack"
-            raise AckTimeout(text) from error
+            unproven = AckTimeout(text)
+            unproven.hint = "flush again, or look for it before you send it again"
+            raise unproven from error
         except asyncio.CancelledError:
             self._in_flight.unproven = True
             raise

@@ -89,6 +89,8 @@ class DataLane:
         """Streams that got messages, or failed, since whoever looks at this last emptied it."""
         self.violation: str | None = None
         """How the peer broke flow control, if it did; h2 has been made to fail then."""
+        self.overlong = False
+        """Whether the peer has begun a frame that is longer than we allow."""
         self._connection_window = connection_window
         self._connection_bulk = min(_CONNECTION_BULK, max(connection_window >> 2, 1))
         self._connection_owed = 0
@@ -280,7 +282,7 @@ class DataLane:
         while end - position >= _HEADER_BYTES:
             head, flags, stream_id = _HEADER.unpack_from(data, position)
             if head > _LONGEST:
-                self._all_to_h2 = True
+                self._all_to_h2 = self.overlong = True
                 position = end
                 break
             start = position + _HEADER_BYTES

@@ -25,6 +25,7 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import H2Error
 
+from liftbridge_aio.errors import NotLiftbridge
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.wire.framing import PREFIX_BYTES
 from liftbridge_aio.wire.rpc import Rpc
@@ -258,8 +259,10 @@ class Exchange:
             pass  # broke before there was a stream
         text = str(error)
         raw = getattr(self._call, "_stream", None)
-        wrong_protocol = (raw is None or raw.headers is None) and "Protocol error" in text
-        return CallFailure(Code.UNAVAILABLE, text, self._reach, wrong_protocol=wrong_protocol)
+        foreign = (raw is None or raw.headers is None) and "Protocol error" in text
+        return CallFailure(
+            Code.UNAVAILABLE, text, self._reach, unfit=NotLiftbridge if foreign else None
+        )
 
 
 def _take_back_cancellations(task: asyncio.Task[Any] | None, before: int) -> None:

@@ -17,6 +17,7 @@ from grpclib.exceptions import StreamTerminatedError
 from h2.exceptions import H2Error
 from h2.stream import StreamInputs
 
+from liftbridge_aio.errors import NotLiftbridge
 from liftbridge_aio.status import CallFailure, Code
 from liftbridge_aio.wire.framing import PREFIX_BYTES, framed
 from liftbridge_aio.wire.rpc import Rpc
@@ -300,7 +301,7 @@ class LaneExchange(Exchange):
         if self._receiver is not None:
             # Later, because grpclib may be walking through the streams, and this releases one.
             failure = self._failure_of_broken_call(error)
-            failure.wrong_protocol = self._protocol.foreign
+            failure.unfit = NotLiftbridge if self._protocol.foreign else None
             asyncio.get_running_loop().call_soon(self._finish, failure)
 
     def _finish(self, failure: CallFailure) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from grpclib.client import Channel
 from grpclib.config import Configuration
@@ -16,7 +17,7 @@ from h2.events import SettingsAcknowledged
 from h2.settings import SettingCodes
 
 from liftbridge_aio.addresses import parse_address
-from liftbridge_aio.errors import MalformedData
+from liftbridge_aio.errors import InvalidRequest, MalformedData, NotLiftbridge
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.wire import health
 from liftbridge_aio.wire.rpc import HEALTH_CHECK, ReplyT, RequestT, Rpc
@@ -26,6 +27,8 @@ from .lane_exchange import LaneExchange
 from .protocol import BrokerProtocol, ConnectionHandler
 from .pumped_exchange import PumpedExchange
 from .supervisor import Supervisor
+from .tls_context import ClientTLS
+from .tls_failures import tls_failure
 
 logger = logging.getLogger("liftbridge_aio.net")
 
@@ -105,9 +108,15 @@ class Link:
         stream_window: int,
         max_receive_bytes: int,
         data_lane: bool,
+        tls: ClientTLS | None = None,
         supervisor: Supervisor,
         on_lost: Callable[[Link, str], None],
     ) -> None:
+        """Prepare a connection.
+
+        Raises:
+            CallFailure: the files for TLS cannot be used, or servers tell an address that is none.
+        """
         self.address = address
         self.purpose = purpose
         self.state = LinkState.NEW
@@ -118,13 +127,19 @@ class Link:
         self._stream_window = stream_window
         self._max_receive_bytes = max_receive_bytes
         self._data_lane = data_lane
+        self._tls = tls
         self._supervisor = supervisor
-        host, port = parse_address(address)
+        try:
+            host, port = parse_address(address)
+        except InvalidRequest as error:
+            raise CallFailure(Code.UNAVAILABLE, error.message, Reach.NOT_SENT) from error
         self._channel = _OneConnectionChannel(
             host,
             port,
             codec=BytesCodec(),
+            ssl=None if tls is None else tls.context(),
             config=Configuration(
+                ssl_target_name_override=None if tls is None else tls.options.server_name,
                 http2_connection_window_size=_WIDEST_WINDOW,
                 http2_stream_window_size=max(stream_window, _LEAST_FIRST_WINDOW),
             ),
@@ -140,22 +155,30 @@ class Link:
         """Open the connection. Cancelling closes it.
 
         Raises:
-            CallFailure: nobody listens there, or not within `timeout` seconds.
+            CallFailure: nobody listens there, or not within `timeout` seconds, or TLS failed.
         """
+        stands = False
         try:
             async with asyncio.timeout(timeout):
                 protocol = await self._channel.__connect__()
+                if self._tls is not None:
+                    # In TLS 1.3 the client is done before the server has looked at its certificate.
+                    await cast("BrokerProtocol", protocol).spoken.wait()
+            stands = True
         except TimeoutError as error:
-            text = f"{self.address} did not accept a connection within {timeout:g} s"
+            what = "a connection" if self._tls is None else "a TLS connection"
+            text = f"{self.address} did not accept {what} within {timeout:g} s"
             raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT) from error
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter for names that cannot be asked for
+            self._raise_tls_failure(error)
             text = f"cannot connect to {self.address}: {error}"
             raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT) from error
         finally:
-            if self.state is LinkState.NEW and not self._channel._connected:  # noqa: SLF001 - pinned
+            if self.state is LinkState.NEW and not stands:
                 self.close()
         if self.state is not LinkState.NEW:
             self._channel.forget_connection()
+            self._raise_tls_failure(cast("BrokerProtocol", protocol).lost_by)
             self._raise_if_foreign()
             text = f"{self.address} closed the connection at once"
             raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
@@ -165,10 +188,22 @@ class Link:
         if self._stream_window < _LEAST_FIRST_WINDOW:
             self.set_stream_window(self._stream_window)
 
+    def _raise_tls_failure(self, error: BaseException | None) -> None:
+        if self._tls is not None and isinstance(error, ssl.SSLError):
+            shows = self._tls.shows_certificate
+            raise tls_failure(self.address, error, shows_certificate=shows)
+
     @property
     def up(self) -> bool:
         """Whether calls can be made."""
         return self.state is LinkState.UP
+
+    @property
+    def closed_unheard(self) -> bool:
+        """Whether the server has closed a plain connection without having said anything."""
+        protocol = self._channel.first_protocol
+        closed = self.state is LinkState.LOST
+        return closed and self._tls is None and protocol is not None and not protocol.heard
 
     def open(self, rpc: Rpc[Any, Any], timeout: float | None = None) -> Exchange:
         """Prepare a call; use it as an async context manager.
@@ -249,7 +284,7 @@ class Link:
         if self._channel.foreign:
             text = f"{self.address} does not speak HTTP/2"
             raise CallFailure(
-                Code.UNAVAILABLE, text, Reach.NOT_SENT, wrong_protocol=True
+                Code.UNAVAILABLE, text, Reach.NOT_SENT, unfit=NotLiftbridge
             ) from cause
 
     async def check_health(self, timeout: float) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
 
-from liftbridge_aio.cluster_view import merge
+from liftbridge_aio.cluster_view import lacks_leaders, merge
 from liftbridge_aio.errors import ClientClosed, LiftbridgeError, StreamNotFound
 from liftbridge_aio.model import Metadata, PartitionInfo, StreamInfo
 from liftbridge_aio.options import ClientOptions, timer_seconds
+from liftbridge_aio.status import CallFailure
 from liftbridge_aio.telemetry import MetadataRefreshed
 from liftbridge_aio.wire import proto
 from liftbridge_aio.wire.convert import metadata_from_wire, partition_from_wire
@@ -22,9 +25,21 @@ from .reporter import Reporter
 from .router import Router
 from .supervisor import Supervisor
 
+logger = logging.getLogger("liftbridge_aio.net")
+
 _ATTEMPT_LIMIT: Final = 4.5
 """Seconds for one try. A server waits up to 3 s for dead peers and then answers without them,
 unless our own deadline comes first: so none is sent, and the bound here is longer (W28)."""
+
+_SLOW: Final = 1.0
+"""Seconds after which an answer is out of date when it comes: servers write down who leads before
+they wait for peers that are dead (W28). Asked again at once, they have the rest ready."""
+_AGAIN: Final = 1.0
+"""Seconds that another answer may take; else the one before has to do."""
+
+_MAX_AGE: Final = 300.0
+"""Seconds after which what is known is asked for again: nobody says that a stream was made anew
+with more partitions, or that a broker was added."""
 
 
 class MetadataCache:
@@ -63,6 +78,18 @@ class MetadataCache:
             ConnectionFailed: no server answered.
             RequestTimeout: not in time.
         """
+        await self._ask(streams, groups, timeout, patient=patient)
+        return self.snapshot
+
+    async def _ask(
+        self,
+        streams: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
+        timeout: float | None = None,
+        *,
+        patient: bool = True,
+    ) -> Metadata:
+        """Ask a server, take in the answer and return it alone; see `fetch`."""
         response = await self._router.call_any(
             FETCH_METADATA,
             proto.FetchMetadataRequest(streams=list(streams or ()), groups=list(groups or ())),
@@ -71,10 +98,21 @@ class MetadataCache:
             silent_limit=_ATTEMPT_LIMIT,
         )
         answer, unknown_streams, unknown_groups = metadata_from_wire(response)
+        self._take_in(answer, unknown_streams, unknown_groups, all_streams=not streams)
+        return answer
+
+    def _take_in(
+        self,
+        answer: Metadata,
+        unknown_streams: AbstractSet[str] = frozenset(),
+        unknown_groups: AbstractSet[str] = frozenset(),
+        *,
+        all_streams: bool = False,
+    ) -> None:
         self.snapshot = merge(
             self.snapshot,
             answer,
-            all_streams=not streams,
+            all_streams=all_streams,
             unknown_streams=unknown_streams,
             unknown_groups=unknown_groups,
             now=datetime.now(UTC),
@@ -82,7 +120,6 @@ class MetadataCache:
         self._reporter.metadata_refreshed(
             MetadataRefreshed(len(self.snapshot.brokers), len(self.snapshot.streams))
         )
-        return self.snapshot
 
     async def refresh(self, streams: Sequence[str]) -> Metadata:
         """Renew what is known of some streams; who asks for the same meanwhile shares the answer.
@@ -104,14 +141,48 @@ class MetadataCache:
                 raise
         return await asyncio.shield(flight)
 
+    async def keep_fresh(self) -> None:
+        """Renew what is known now and then, for ever. Ends by being cancelled."""
+        while True:
+            await asyncio.sleep(_MAX_AGE)
+            try:
+                await self.fetch(patient=False)
+            except LiftbridgeError as error:
+                logger.debug("metadata could not be renewed: %s", error)
+
     def forget(self, stream: str) -> None:
         """Drop what is known of a stream that was just changed; who needs it asks again."""
         streams = {name: info for name, info in self.snapshot.streams.items() if name != stream}
         self.snapshot = replace(self.snapshot, streams=MappingProxyType(streams))
 
+    async def _fetch_fresh(self, streams: Sequence[str]) -> Metadata:
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        answer = await self._ask(streams)
+        if loop.time() - asked > _SLOW:
+            try:
+                answer = await self._ask(streams, timeout=_AGAIN, patient=False)
+            except LiftbridgeError as error:
+                logger.debug("metadata that came late could not be renewed: %s", error)
+        if lacks_leaders(answer):
+            await self._ask_another(streams)
+        return self.snapshot
+
+    async def _ask_another(self, streams: Sequence[str]) -> None:
+        """Take in what another broker knows. What it does not know may be there all the same."""
+        request = proto.FetchMetadataRequest(streams=list(streams))
+        try:
+            response = await self._router.call_another(FETCH_METADATA, request, _AGAIN)
+        except CallFailure as failure:
+            logger.debug("metadata that lacks leaders could not be completed: %s", failure)
+        else:
+            if response is not None:
+                answer, _, _ = metadata_from_wire(response)
+                self._take_in(answer)
+
     async def _fly(self, key: frozenset[str], flight: asyncio.Future[Metadata]) -> None:
         try:
-            snapshot = await self.fetch(sorted(key))
+            snapshot = await self._fetch_fresh(sorted(key))
         except LiftbridgeError as error:
             flight.set_exception(error)
             flight.exception()  # nobody may be waiting any more
@@ -168,9 +239,8 @@ class MetadataCache:
             text = f"no broker knows the stream {stream!r}"
             raise StreamNotFound(text, stream=stream, partition=partition)
 
-        async def refresh_and_look(streams: Sequence[str]) -> None:
-            snapshot = await self.refresh(streams)
-            info = snapshot.partition(stream, partition)
+        def look_whether_paused() -> None:
+            info = self.snapshot.partition(stream, partition)
             if info is not None and info.paused:
                 raise _Paused(info)
 
@@ -180,7 +250,8 @@ class MetadataCache:
                 proto.FetchPartitionMetadataRequest(stream=stream, partition=partition),
                 timeout,
                 led=(stream, partition),
-                refresh=refresh_and_look,
+                refresh=self.refresh,
+                on_refusal=look_whether_paused,
                 stream=stream,
                 partition=partition,
             )

@@ -21,6 +21,8 @@ class PublishLaneState(enum.Enum):
     """No answer yet; the next message goes alone."""
     PROVING = "proving"
     """One message is on its way alone, the others wait."""
+    ASKING = "asking"
+    """As PROVING; the ack is late, so the broker is asked whether it has taken the message in."""
     OPEN = "open"
     """The broker knows the partition: messages flow."""
 
@@ -57,6 +59,8 @@ class PublishLane:
     unsettled: int = 0
     head: PendingPublish | None = None
     """The message that goes alone."""
+    unanswered: set[PendingPublish] = field(default_factory=set)
+    """Those before it that the session's broker took in and has not answered."""
     returned: deque[PendingPublish] = field(default_factory=deque)
     """Handed to a session that broke before they were written; they go before the queue."""
     queue: deque[PendingPublish] = field(default_factory=deque)

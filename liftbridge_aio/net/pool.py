@@ -9,13 +9,14 @@ from typing import Final
 
 from liftbridge_aio.errors import ClientClosed
 from liftbridge_aio.options import ClientOptions, timer_seconds
-from liftbridge_aio.status import CallFailure, Code, Reach
-from liftbridge_aio.telemetry import Connected, Lost
+from liftbridge_aio.status import CallFailure, Code, Reach, error_from
+from liftbridge_aio.telemetry import Connected, ConnectFailed, Lost
 
 from .grpclib_shape import data_lane_available
 from .link import Link, Purpose
 from .reporter import Reporter
 from .supervisor import Child, Supervisor
+from .tls_context import ClientTLS
 
 logger = logging.getLogger("liftbridge_aio.net")
 
@@ -40,6 +41,9 @@ class LinkPool:
         self._health_timeout = timer_seconds(options.health_timeout)
         self._max_receive_bytes = options.max_receive_bytes
         self._data_lane = options.data_lane and data_lane_available()
+        self._tls = None if options.tls is None else ClientTLS(options.tls)
+        self._unfit: dict[str, CallFailure] = {}
+        self._doubtful: set[str] = set()
         self._links: dict[tuple[str, Purpose], Link] = {}
         self._connecting: dict[tuple[str, Purpose], asyncio.Future[Link]] = {}
         self._watchers: dict[Link, Child] = {}
@@ -48,6 +52,22 @@ class LinkPool:
     def links(self) -> tuple[Link, ...]:
         """The links that are up."""
         return tuple(self._links.values())
+
+    def doubtful(self, address: str) -> bool:
+        """Whether a link was lost or could not be made there, and no call answered since.
+
+        A server that is frozen, or a proxy without a server, takes connections all the same.
+        """
+        return address in self._doubtful
+
+    def answered(self, address: str) -> None:
+        """Take note that a call was answered there."""
+        self._doubtful.discard(address)
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """What lasts of the reasons why servers cannot be connected to, such as TLS that fails."""
+        return tuple(failure.text for failure in self._unfit.values())
 
     async def get(self, address: str, purpose: Purpose) -> Link:
         """Return the link to `address`, connecting if there is none.
@@ -85,11 +105,13 @@ class LinkPool:
                 stream_window=window,
                 max_receive_bytes=self._max_receive_bytes,
                 data_lane=self._data_lane,
+                tls=self._tls,
                 supervisor=self._supervisor,
                 on_lost=self._lost,
             )
             await link.connect(self._connect_timeout)
         except CallFailure as failure:
+            self._could_not_connect(address, purpose, failure)
             attempt.set_exception(failure)
             attempt.exception()  # nobody may be waiting any more
         except Exception as error:
@@ -109,6 +131,7 @@ class LinkPool:
             self._links[key] = link
             self._watchers[link] = watcher
             logger.debug("connected %r", link)
+            self._unfit.pop(address, None)
             self._reporter.connected(Connected(address, purpose.value))
             attempt.set_result(link)
         finally:
@@ -117,6 +140,20 @@ class LinkPool:
                 text = f"the client was closed while connecting to {address}"
                 attempt.set_exception(CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT))
                 attempt.exception()
+
+    def _could_not_connect(self, address: str, purpose: Purpose, failure: CallFailure) -> None:
+        """Tell of it; what lasts is worth a warning, the first time."""
+        self._doubtful.add(address)
+        logged = logger.debug
+        if failure.unfit is None:
+            self._unfit.pop(address, None)
+        else:
+            if address not in self._unfit:
+                logged = logger.warning
+            self._unfit[address] = failure
+        logged("cannot connect to %s: %s", address, failure.text)
+        error = error_from("connect", failure)
+        self._reporter.connect_failed(ConnectFailed(address, purpose.value, error))
 
     async def _watch(self, link: Link) -> None:
         """Ask a quiet server for a sign of life; half-open links show in no other way."""
@@ -142,6 +179,7 @@ class LinkPool:
         watcher = self._watchers.pop(link, None)
         if watcher is not None:
             watcher.cancel()
+        self._doubtful.add(link.address)
         self._reporter.lost(Lost(link.address, link.purpose.value, reason))
 
     def resize_subscribe_windows(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from grpclib.client import Handler
 from grpclib.config import Configuration
@@ -18,7 +18,6 @@ from h2.events import (
     SettingsAcknowledged,
     UnknownFrameReceived,
 )
-from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 from .data_lane import DataLane
@@ -29,6 +28,9 @@ logger = logging.getLogger("liftbridge_aio.net")
 _TYPE_OFFSET: Final = 3
 """Where a frame of HTTP/2 says what it is."""
 _SETTINGS_TYPE: Final = 4
+_ANY_NUMBER: Final = 2**32 - 1
+_MAX_UNREAD_ANSWERS: Final = 2**19
+"""Bytes of answers of HTTP/2, say to pings, that a peer may ask for while it takes nothing in."""
 _IGNORED_EVENTS: Final = (
     AlternativeServiceAvailable,
     InformationalResponseReceived,
@@ -79,15 +81,21 @@ class BrokerProtocol(H2Protocol):
         on_data: Callable[[], None],
     ) -> None:
         super().__init__(handler, config, h2_config)
+        self.spoken = asyncio.Event()
+        """Set once the server has begun to speak, or the connection is lost."""
+        self.lost_by: BaseException | None = None
+        """What ended the connection, unless that was an orderly end."""
         self._head = b""
         self._lane = DataLane(config.http2_connection_window_size)
         self._users: dict[int, LaneUser] = {}
         self._on_data = on_data
         self._for_h2: list[bytes] = []
+        self._unread_answers = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; see `asyncio.Protocol`."""
         super().connection_made(transport)
+        self._transport = cast("asyncio.Transport", transport)
         # RFC 9113 wants unknown frames (section 5.5) and informational answers (8.1) passed over;
         # grpclib would break the connection.
         self.processor.processors |= dict.fromkeys(_IGNORED_EVENTS, lambda _: None)
@@ -99,6 +107,11 @@ class BrokerProtocol(H2Protocol):
             self.processor.process_data_received(event)
 
     @property
+    def heard(self) -> bool:
+        """Whether anything came."""
+        return bool(self._head)
+
+    @property
     def foreign(self) -> bool:
         """Whether what came first was no HTTP/2."""
         return len(self._head) == _TYPE_OFFSET + 1 and self._head[_TYPE_OFFSET] != _SETTINGS_TYPE
@@ -107,11 +120,25 @@ class BrokerProtocol(H2Protocol):
         """Take in what was read; see `asyncio.Protocol`."""
         if len(self._head) <= _TYPE_OFFSET:
             self._head = (self._head + data)[: _TYPE_OFFSET + 1]
+            self.spoken.set()
         if self.foreign:
             # h2 would take HTTP/1.1 for the header of a frame of 4.7 MB, and wait for the rest.
-            self.processor.close("Protocol error")
+            self._break_off()
         else:
             self._sort(data)
+            if self._lane.overlong:
+                # h2 would wait for the whole frame, of up to 16 MiB, before it refuses it.
+                self._break_off()
+
+    def _break_off(self) -> None:
+        """Close the connection, whose other end does not keep to HTTP/2."""
+        self.processor.close("Protocol error")
+        self._forget_unsent()
+
+    def _forget_unsent(self) -> None:
+        """Close at once what is being closed: its peer may never take in what is unsent."""
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
 
     # The lane
 
@@ -139,28 +166,60 @@ class BrokerProtocol(H2Protocol):
     def _catch_up(self) -> None:
         """Give h2 what it has not seen yet, and write its answers."""
         reads, self._for_h2 = self._for_h2, []
+        before = self._transport.get_write_buffer_size()
         # Read by read: of one that breaks the rules h2 tells nothing.
         for data in reads:
             # Whoever was told of messages may have closed the connection, and with it h2.
             if self.connection.is_closing():
                 return
             try:
-                events = self.connection.feed(data)
-            except ProtocolError:
+                for event in self.connection.feed(data):
+                    if isinstance(event, SettingsAcknowledged):
+                        self._note_acknowledged(event)
+                    self.processor.process(event)
+            except Exception:
                 logger.debug("the server broke the rules of HTTP/2", exc_info=True)
-                self.processor.close("Protocol error")
+                self._break_off()
                 return
-            for event in events:
-                if isinstance(event, SettingsAcknowledged):
-                    self._note_acknowledged(event)
-                self.processor.process(event)
-        if reads and not self.connection.is_closing():
-            self.connection.flush()
+        if not reads:
+            return
+        if self.connection.is_closing():
+            self._forget_unsent()
+            return
+        self.connection.flush()
+        self._count_answers(self._transport.get_write_buffer_size() - before)
+
+    def _count_answers(self, size: int) -> None:
+        """Give up a peer that has frames answered without end, and takes no answers in.
+
+        Calls stop to write to such a peer; h2 does not.
+        """
+        if self.connection.write_ready.is_set():
+            self._unread_answers = 0
+            return
+        self._unread_answers += size
+        if self._unread_answers > _MAX_UNREAD_ANSWERS:
+            logger.debug("the server makes us answer, and takes no answers in")
+            self._break_off()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End; see `asyncio.Protocol`."""
+        self.lost_by = exc
         self._catch_up()
         super().connection_lost(exc)
+        self.spoken.set()
+        self._wake_openers()
+
+    def _wake_openers(self) -> None:
+        """Fail the calls that still wait to be opened, of which grpclib does not know."""
+        connection = self.connection
+        h2 = connection._connection  # noqa: SLF001 - pinned by a test
+        h2.close_connection()
+        # Where the peer allowed no more calls, h2 would see that first.
+        h2.remote_settings.max_concurrent_streams = _ANY_NUMBER
+        h2.remote_settings.acknowledge()
+        connection.write_ready.set()
+        connection.stream_close_waiter.set()
 
     def _note_acknowledged(self, event: SettingsAcknowledged) -> None:
         change = event.changed_settings.get(SettingCodes.INITIAL_WINDOW_SIZE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import math
 import secrets
 from collections.abc import Sequence
 from typing import Final, NoReturn, cast
@@ -30,7 +31,7 @@ from liftbridge_aio.wire.rpc import PUBLISH_ASYNC
 
 from .connection import Connection
 from .lane_exchange import LaneExchange
-from .link import Purpose, StreamExchange
+from .link import Link, Purpose, StreamExchange
 from .pending_publish import PendingPublish
 from .publish_batches import are_usual, count_that_fit, messages_of
 from .publish_proof import Barrier, Unacked
@@ -48,6 +49,9 @@ _MAX_WRITTEN_AHEAD: Final = 2048
 """Messages that may be written and not answered at once on one session. The rest of the window
 waits unwritten: the time for an ack runs from the write, and a server that acks some thousand
 messages a second must not be overrun by ten seconds' worth of them."""
+_SILENCE: Final = 1.0
+"""Seconds without a word on a link that is lost then, though answers are due: whoever is silent may
+well accept the next connection and be silent again, so others are tried first."""
 
 
 class SessionState(enum.Enum):
@@ -57,7 +61,8 @@ class SessionState(enum.Enum):
     CONNECTING = "connecting"
     READY = "ready"
     DOWN = "down"
-    """The last attempt to connect failed."""
+    """The last attempt to connect failed, nothing came from there any more, or two connections in a
+    row broke before a message was answered."""
     ENDED = "ended"
     """Its task is over, for good; a new session has to take its place."""
 
@@ -68,6 +73,10 @@ class PublishSession:
     def __init__(self, address: str, connection: Connection, owner: SessionOwner) -> None:
         self.address = address
         self.state = SessionState.IDLE
+        self.down_since = -math.inf
+        """Loop time at which it was last found to be down."""
+        self.down_by: CallFailure | None = None
+        """Why it is down."""
         self.outbox: list[PendingPublish | Barrier] = []
         self.in_flight = 0
         """Messages that are written and not answered."""
@@ -80,6 +89,10 @@ class PublishSession:
         self._unsettled = owner.unsettled
         self._sending: list[PendingPublish] = []
         self._taking = False
+        self._link: Link | None = None
+        """None while there was none since the last attempt to connect."""
+        self._asked = -math.inf
+        """Loop time of the first message that was written since something came."""
         self._exchange: StreamExchange | None = None
         self._serving = anyio.CancelScope()
         self._failure = CallFailure(Code.UNAVAILABLE, "not connected", Reach.NOT_SENT)
@@ -205,7 +218,8 @@ class PublishSession:
 
     async def _serve(self) -> NoReturn:
         self.state = SessionState.CONNECTING
-        link = await self._connection.pool.get(self.address, Purpose.PUBLISH)
+        self._link = None
+        self._link = link = await self._connection.pool.get(self.address, Purpose.PUBLISH)
         self._failure = CallFailure(Code.UNAVAILABLE, "the session broke off", Reach.UNKNOWN)
         async with link.stream(PUBLISH_ASYNC) as exchange:
             self.state = SessionState.READY
@@ -246,7 +260,10 @@ class PublishSession:
             if not batch:
                 break
             del self.outbox[: len(batch)]
-            batch = self._marked(batch, self._loop.time())
+            now = self._loop.time()
+            batch = self._marked(batch, now)
+            if self._link is not None and self._asked <= self._link.last_received:
+                self._asked = now
         return batch
 
     def _marked(
@@ -387,8 +404,14 @@ class PublishSession:
             self.stray_answers += 1
 
     async def _recover(self, failure: CallFailure) -> None:
-        could_not_connect = self.state is SessionState.CONNECTING
-        self.state = SessionState.DOWN if could_not_connect else SessionState.IDLE
+        now = self._loop.time()
+        # Whoever accepts connections and drops them, as a proxy does whose server is dead, is down.
+        fruitless = self._attempts > 0
+        down = fruitless or self._link is None or self._owes_answers(self._link, now)
+        self.state = SessionState.DOWN if down else SessionState.IDLE
+        self.down_by = failure if down else None
+        if down:
+            self.down_since = now
         self._attempts += 1
         self._give_up(failure)
         delay = self._connection.router.delay(self._attempts)
@@ -396,10 +419,14 @@ class PublishSession:
             Retried(PUBLISH_ASYNC.name, self._attempts, delay, failure)
         )
         await asyncio.sleep(delay)
-        if could_not_connect:
+        if down:
             await self._look_for_brokers()
         if not self.outbox:
             self._work.clear()
+
+    def _owes_answers(self, link: Link, now: float) -> bool:
+        """Whether the broker was asked long ago and has said nothing since; else it was quiet."""
+        return self._asked > link.last_received and now - self._asked >= _SILENCE
 
     async def _look_for_brokers(self) -> None:
         try:

@@ -11,6 +11,7 @@ from liftbridge_aio.telemetry import (
     NO_HOOK,
     CommitFailed,
     Connected,
+    ConnectFailed,
     GroupChanged,
     Hook,
     Lost,
@@ -44,6 +45,7 @@ class Reporter:
         if self._overridden("delivered"):
             self.delivered = self._guarded("delivered")
         self.connected: Callable[[Connected], None] = self._guarded("connected")
+        self.connect_failed: Callable[[ConnectFailed], None] = self._guarded("connect_failed")
         self.lost: Callable[[Lost], None] = self._guarded("lost")
         self.subscribed: Callable[[Subscribed], None] = self._guarded("subscribed")
         self.resubscribed: Callable[[Resubscribed], None] = self._guarded("resubscribed")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from liftbridge_aio.addresses import parse_address
 from liftbridge_aio.errors import (
@@ -16,6 +16,7 @@ from liftbridge_aio.errors import (
     LiftbridgeError,
     NotLiftbridge,
     RequestTimeout,
+    TLSFailed,
 )
 from liftbridge_aio.model import BrokerInfo, Metadata
 from liftbridge_aio.options import ClientOptions
@@ -27,10 +28,14 @@ from .link import Purpose
 from .pool import LinkPool
 from .reporter import Reporter
 from .supervisor import Supervisor
+from .tls_probe import speaks_tls
 
 logger = logging.getLogger("liftbridge_aio.net")
 
 Refresh = Callable[[Sequence[str]], Awaitable[Any]]
+
+_SIGN_OF_LIFE: Final = 1.0
+"""Seconds in which a doubtful broker must answer, or others are asked who leads in its place."""
 
 
 class Router:
@@ -52,6 +57,8 @@ class Router:
         self._reporter = reporter
         self._snapshot = snapshot
         self._favourite: str | None = None
+        self._heard: set[str] = set()
+        """Addresses that have answered, and have not closed a connection unheard since."""
         self._random = random.Random()  # noqa: S311 - for spreading load
 
     @property
@@ -73,7 +80,10 @@ class Router:
         return address
 
     def addresses(self) -> list[str]:
-        """Every address that may answer: the one that last did, known brokers, then seeds."""
+        """Every address that may answer: the one that last did, known brokers, then seeds.
+
+        Those whose links broke come last, until they have answered again.
+        """
         brokers = [self.address_of(broker) for broker in self._snapshot().brokers.values()]
         seeds = [seed for seed in self._seeds if seed not in brokers]
         self._random.shuffle(brokers)
@@ -82,7 +92,7 @@ class Router:
         if self._favourite in found:
             found.remove(self._favourite)
             found.insert(0, self._favourite)
-        return found
+        return sorted(found, key=self._pool.doubtful)
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait after `attempt` failed tries (counted from 1)."""
@@ -102,11 +112,48 @@ class Router:
             ClientClosed: the client was closed.
         """
         link = await self._pool.get(address, Purpose.CONTROL)
-        reply = await self._supervisor.call(
-            link.unary, rpc, request, timeout, name=f"call:{rpc.name}"
-        )
-        self._favourite = address
+        try:
+            reply = await self._supervisor.call(
+                link.unary, rpc, request, timeout, name=f"call:{rpc.name}"
+            )
+        except CallFailure as failure:
+            # Servers that want TLS close plain connections without a word.
+            if link.closed_unheard and await self._wants_tls(address):
+                text = f"{address} speaks TLS, and this client is not set up to do so"
+                raise CallFailure(
+                    Code.UNAVAILABLE, text, Reach.NOT_SENT, unfit=TLSFailed
+                ) from failure
+            raise
+        self._pool.answered(address)
+        self._heard.add(address)
         return reply
+
+    async def _wants_tls(self, address: str) -> bool:
+        """Find out whether a server that has said nothing wants TLS."""
+        if address in self._heard:
+            # It has just ended, most likely; if it does so again it may have come back with TLS.
+            self._heard.discard(address)
+            return False
+        return await speaks_tls(address)
+
+    async def answers(self, address: str) -> bool:
+        """Whether a broker is there as far as is known; who is doubtful must show that it lives.
+
+        Cancelling abandons the question.
+        """
+        if not self._pool.doubtful(address):
+            return True
+        try:
+            async with asyncio.timeout(_SIGN_OF_LIFE):
+                link = await self._pool.get(address, Purpose.CONTROL)
+                await self._supervisor.call(
+                    link.check_health, _SIGN_OF_LIFE, name=f"doubt:{address}"
+                )
+        except (CallFailure, TimeoutError) as error:
+            logger.debug("%s gives no sign of life: %s", address, error)
+            return False
+        self._pool.answered(address)
+        return True
 
     async def call_any(
         self,
@@ -144,9 +191,12 @@ class Router:
             for address in self.addresses():
                 try:
                     async with tries.time():
-                        if silent_limit is None:
-                            return await self.call_once(address, rpc, request, tries.left)
-                        return await self._call_silently(address, rpc, request, silent_limit)
+                        call = (
+                            self.call_once(address, rpc, request, tries.left)
+                            if silent_limit is None
+                            else self._call_silently(address, rpc, request, silent_limit)
+                        )
+                        return await self._preferred(address, call)
                 except TimeoutError:
                     raise tries.timed_out() from None
                 except CallFailure as failure:
@@ -162,7 +212,7 @@ class Router:
                         or failure.reach is Reach.UNKNOWN
                         or failure.code is Code.UNAVAILABLE
                     )
-            if not patient:
+            if not patient or tries.hopeless:
                 raise tries.unreachable()
             await self._pause(tries)
 
@@ -174,6 +224,7 @@ class Router:
         *,
         led: tuple[str, int],
         refresh: Refresh,
+        on_refusal: Callable[[], None] | None = None,
         stream: str | None = None,
         partition: int | None = None,
     ) -> ReplyT:
@@ -187,6 +238,8 @@ class Router:
             timeout: seconds for everything.
             led: stream and partition whose leader is to be called.
             refresh: fetches metadata of the streams that it is given.
+            on_refusal: called with fresh metadata after a try that failed; what it raises ends the
+                call.
             stream: named in errors.
             partition: named in errors.
 
@@ -198,20 +251,44 @@ class Router:
         while True:
             try:
                 async with tries.time():
-                    if self._snapshot().leader(*led) is None or tries.count:
+                    if tries.count or not await self._leads(*led):
                         await self._refresh_if_possible(refresh, led[0])
+                    if tries.count and on_refusal is not None:
+                        on_refusal()
                     address = self.address_of(self._leader(*led))
-                    return await self.call_once(address, rpc, request, tries.left)
+                    call = self.call_once(address, rpc, request, tries.left)
+                    return await self._preferred(address, call)
             except TimeoutError:
                 raise tries.timed_out() from None
             except CallFailure as failure:
                 tries.failed(f"leader of {led[0]}/{led[1]}", failure)
                 not_found += failure.code is Code.NOT_FOUND
                 again = remedy(rpc.name, failure) in {Remedy.RETRY, Remedy.REFRESH}
+                again = again and not failure.insecure
                 # A broker may not have heard of a new stream yet: look once more.
                 if not again and not (failure.code is Code.NOT_FOUND and not_found == 1):
                     raise tries.error(failure) from failure
             await self._pause(tries)
+
+    async def _preferred(self, address: str, call: Awaitable[ReplyT]) -> ReplyT:
+        """Await a call to an address, which is asked first from now on if it answers."""
+        reply = await call
+        self._favourite = address
+        return reply
+
+    async def call_another(
+        self, rpc: Rpc[RequestT, ReplyT], request: RequestT, limit: float
+    ) -> ReplyT | None:
+        """Call a broker that is not the one that answered last, once, without a deadline for it.
+
+        Returns:
+            The reply; None where no other broker is known.
+
+        Raises:
+            CallFailure: it did not answer within `limit` seconds, or the call failed.
+        """
+        others = [address for address in self.addresses() if address != self._favourite]
+        return await self._call_silently(others[0], rpc, request, limit) if others else None
 
     async def _call_silently(
         self, address: str, rpc: Rpc[RequestT, ReplyT], request: RequestT, limit: float
@@ -226,8 +303,13 @@ class Router:
     async def _refresh_if_possible(self, refresh: Refresh, stream: str) -> None:
         try:
             await refresh([stream])
-        except ConnectionFailed as error:
+        except (ConnectionFailed, RequestTimeout) as error:
             logger.debug("metadata of %s could not be refreshed: %s", stream, error)
+
+    async def _leads(self, stream: str, partition: int) -> bool:
+        """Whether the leader is known, and is there as far as is known: else another may lead."""
+        leader = self._snapshot().leader(stream, partition)
+        return leader is not None and await self.answers(self.address_of(leader))
 
     def _leader(self, stream: str, partition: int) -> BrokerInfo:
         leader = self._snapshot().leader(stream, partition)
@@ -285,6 +367,10 @@ class _Tries:
 
     def timed_out(self) -> LiftbridgeError:
         """Make the error for a call whose time is up."""
+        if {failure.unfit for failure in self._failures.values()} == {NotLiftbridge}:
+            # Another program may just have the port of a server that starts: so it was waited for.
+            text = f"{self.call}: no server within {self._timeout:g} s{self._listed()}"
+            return NotLiftbridge(text, stream=self._stream, partition=self._partition)
         if self._failures and all(
             failure.reach is Reach.NOT_SENT for failure in self._failures.values()
         ):
@@ -293,15 +379,33 @@ class _Tries:
         text = f"{self.call} did not succeed within {self._timeout:g} s{self._listed()}"
         return RequestTimeout(text, stream=self._stream, partition=self._partition)
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether TLS failed wherever it was tried, so that waiting would not help."""
+        failures = self._failures.values()
+        return bool(failures) and all(failure.insecure for failure in failures)
+
     def unreachable(self) -> LiftbridgeError:
         """Make the error for a call that reached no server."""
-        wrong = self._failures and all(
-            failure.wrong_protocol for failure in self._failures.values()
-        )
-        kind = NotLiftbridge if wrong else ConnectionFailed
+        kind = self._lasting_kind() or ConnectionFailed
         text = f"{self.call}: no server answered{self._listed()}"
         return kind(text, stream=self._stream, partition=self._partition)
 
+    def _lasting_kind(self) -> type[ConnectionFailed] | None:
+        """What is wrong with the servers; None where it is nothing, or nothing lasting."""
+        failures = self._failures.values()
+        insecure = {failure.unfit for failure in failures if failure.insecure}
+        if insecure and all(
+            failure.insecure or failure.reach is Reach.NOT_SENT for failure in failures
+        ):
+            # Others may be down for now; this one has to be mended.
+            return insecure.pop() if len(insecure) == 1 else TLSFailed
+        kinds = {failure.unfit for failure in failures}
+        return kinds.pop() if len(kinds) == 1 else None
+
     def _listed(self) -> str:
-        said = "; ".join(f"{where}: {failure.text}" for where, failure in self._failures.items())
+        said = "; ".join(
+            failure.text if where in failure.text else f"{where}: {failure.text}"
+            for where, failure in self._failures.items()
+        )
         return f" ({said})" if said else ""

@@ -104,7 +104,7 @@ class Supervisor:
     @property
     def running(self) -> bool:
         """Whether children can be spawned."""
-        return self._group is not None and not self._stopping.is_set()
+        return self._group is not None and not self._ending
 
     @property
     def _ending(self) -> bool:
@@ -143,7 +143,9 @@ class Supervisor:
         Raises:
             ClientClosed: the supervisor is not running.
         """
-        if self._group is None or self._stopping.is_set():
+        # At the end of its loop, too: what a child starts while it is cancelled would be cancelled
+        # and start the next, for ever.
+        if self._group is None or self._ending:
             text = f"{self.name} is not connected"
             raise ClientClosed(text)
         child = Child(f"{self.name}:{name}", lambda: self._ending)

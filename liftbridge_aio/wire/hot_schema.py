@@ -1,4 +1,4 @@
-"""The hot messages as classes of protobuf's own runtime, in a pool of their own.
+"""The hot messages and the metadata as classes of protobuf's own runtime, in a pool of their own.
 
 protobuf's default pool is shared by the whole process and refuses two files that declare the same
 name differently. Another Liftbridge client in the same application declares `proto.Message`, so
@@ -27,10 +27,12 @@ PARSE_ERRORS: Final = (DecodeError, UnicodeDecodeError)
 _PACKAGE: Final = "liftbridge_aio.wire.hot"
 
 _SCALARS: Final = {
+    "bool": FieldDescriptorProto.TYPE_BOOL,
     "bytes": FieldDescriptorProto.TYPE_BYTES,
     "int32": FieldDescriptorProto.TYPE_INT32,
     "int64": FieldDescriptorProto.TYPE_INT64,
     "string": FieldDescriptorProto.TYPE_STRING,
+    "uint64": FieldDescriptorProto.TYPE_UINT64,
 }
 
 _MESSAGE: Final = (
@@ -95,6 +97,47 @@ _MESSAGES: Final = {
         "int32 ack_policy = 8",
         "int64 expected_offset = 9",
     ),
+    "Broker": (
+        "string id = 1",
+        "string host = 2",
+        "int32 port = 3",
+        "int32 partition_count = 4",
+        "int32 leader_count = 5",
+    ),
+    "EventTimestamps": ("int64 first_timestamp = 1", "int64 latest_timestamp = 2"),
+    "PartitionMetadata": (
+        "int32 id = 1",
+        "string leader = 2",
+        "repeated string replicas = 3",
+        "repeated string isr = 4",
+        "int64 high_watermark = 5",
+        "int64 newest_offset = 6",
+        "bool paused = 7",
+        "bool readonly = 8",
+        "EventTimestamps messages_received_timestamps = 9",
+        "EventTimestamps pause_timestamps = 10",
+        "EventTimestamps readonly_timestamps = 11",
+    ),
+    # An entry of a map; a key of 0 is written in one.
+    "Partition": ("optional int32 number = 1", "PartitionMetadata metadata = 2"),
+    "StreamMetadata": (
+        "string name = 1",
+        "string subject = 2",
+        "int32 error = 3",
+        "repeated Partition partitions = 4",
+        "int64 creation_timestamp = 5",
+    ),
+    "GroupMetadata": (
+        "string group_id = 1",
+        "int32 error = 2",
+        "string coordinator = 3",
+        "uint64 epoch = 4",
+    ),
+    "FetchMetadataResponse": (
+        "repeated Broker brokers = 1",
+        "repeated StreamMetadata stream_metadata = 2",
+        "repeated GroupMetadata group_metadata = 3",
+    ),
 }
 
 
@@ -117,9 +160,12 @@ def _build() -> dict[str, Any]:
 def _declare(message: DescriptorProto, declaration: str) -> None:
     """Add a field that is declared as in a .proto file."""
     declared, number = declaration.split(" = ")
-    *repeated, kind, name = declared.split()
+    *label, kind, name = declared.split()
     field = message.field.add(name=name, number=int(number))
-    field.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
+    field.label = field.LABEL_REPEATED if label == ["repeated"] else field.LABEL_OPTIONAL
+    if label == ["optional"]:
+        field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
+        message.oneof_decl.add(name=f"_{name}")
     if kind in _SCALARS:
         field.type = _SCALARS[kind]
     else:
@@ -131,6 +177,7 @@ _CLASSES: Final = _build()
 WireMessage: Final[Any] = _CLASSES["Message"]
 WirePublishRequest: Final[Any] = _CLASSES["PublishRequest"]
 WirePublishResponse: Final[Any] = _CLASSES["PublishResponse"]
+WireMetadata: Final[Any] = _CLASSES["FetchMetadataResponse"]
 
 # Each field repeated: what `columns` reads many messages with.
 MessageColumns: Final[Any] = _CLASSES["MessageColumns"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -11,6 +12,7 @@ from liftbridge_aio.errors import MalformedData
 
 from . import health, proto
 from .field_types import wrong_field
+from .metadata_codec import parse_metadata
 from .strict import is_cut_off
 
 RequestT = TypeVar("RequestT", bound=betterproto2.Message)
@@ -27,6 +29,8 @@ class Rpc(Generic[RequestT, ReplyT]):
     streams_requests: bool = False
     streams_replies: bool = False
     service: str = "proto.API"
+    quick: Callable[[bytes], ReplyT | None] | None = None
+    """Reads a reply as servers write it; None where it needs a closer look."""
 
     @property
     def path(self) -> str:
@@ -39,6 +43,8 @@ class Rpc(Generic[RequestT, ReplyT]):
         Raises:
             MalformedData: the bytes are no such reply.
         """
+        if self.quick is not None and (usual := self.quick(data)) is not None:
+            return usual
         if is_cut_off(data):  # betterproto2 would take what is there
             text = f"the reply to {self.name} cannot be read: it is cut off"
             raise MalformedData(text)
@@ -62,7 +68,10 @@ SET_STREAM_READONLY: Final = Rpc(
 )
 SUBSCRIBE: Final = Rpc("Subscribe", proto.SubscribeRequest, proto.Message, streams_replies=True)
 FETCH_METADATA: Final = Rpc(
-    "FetchMetadata", proto.FetchMetadataRequest, proto.FetchMetadataResponse
+    "FetchMetadata",
+    proto.FetchMetadataRequest,
+    proto.FetchMetadataResponse,
+    quick=parse_metadata,
 )
 FETCH_PARTITION_METADATA: Final = Rpc(
     "FetchPartitionMetadata",

@@ -15,6 +15,7 @@ from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.testing import FaultProxy
 from servers.build import pinned_version
 from servers.node import LiftbridgeNode, Server
+from servers.stored_log import gives_offsets_anew
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -89,6 +90,10 @@ class CrashableBroker:
     async def start(self) -> None:
         await self._broker.start()
 
+    def gives_offsets_anew(self, stream: str) -> bool:
+        del stream
+        return False
+
 
 class CrashableNode:
     """A real server; it is killed as by a power cut."""
@@ -107,6 +112,9 @@ class CrashableNode:
 
     async def start(self) -> None:
         await asyncio.to_thread(self._node.start)
+
+    def gives_offsets_anew(self, stream: str) -> bool:
+        return gives_offsets_anew(self._node.folder / "data" / "streams" / stream / "0")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -50,6 +50,9 @@ class Crashable(Protocol):
     async def crash(self) -> None: ...
 
     async def start(self) -> None: ...
+
+    def gives_offsets_anew(self, stream: str) -> bool:
+        """Whether the log on its disk has an offset behind a higher one."""
 
 
 @dataclass(slots=True)
@@ -130,7 +133,7 @@ class Outcomes:
         return len(self.acked) + len(self.unknown) + len(self.refused)
 
 
-async def outcomes_of(futures: list[asyncio.Future[Ack | None]], bound: float) -> Outcomes:
+async def outcomes_of(futures: Sequence[asyncio.Future[Any]], bound: float) -> Outcomes:
     """Wait for all; a future that is not settled in time or fails otherwise fails the test."""
     _, hanging = await asyncio.wait(futures, timeout=bound)
     assert not hanging, f"{len(hanging)} of {len(futures)} futures hang"

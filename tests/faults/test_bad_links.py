@@ -45,8 +45,8 @@ from servers.node import Server
 
 SETTINGS: Final = bytes.fromhex("000000040000000000")
 WAYS: Final = [Direction.TO_TARGET, Direction.TO_CLIENTS]
-SEEDS: Final = range(int(os.environ.get("LIFTBRIDGE_FAULT_SEEDS", "2")))
-"""More seeds find more, and take longer."""
+SEEDS: Final = range(int(os.environ.get("LIFTBRIDGE_FAULT_SEEDS", "1")))
+"""More seeds find more, and take longer; so does the chaos run."""
 WATCHFUL: Final = {"health_interval": 0.3, "health_timeout": 0.2, "call_timeout": 2.0}
 """Options with which a link that hangs is noticed soon."""
 
@@ -161,7 +161,7 @@ async def test_frames_that_stop_in_the_middle(
         Client(proxy.address, options=options(**WATCHFUL)) as client,
         traffic(client, direct, stream_name) as flowing,
     ):
-        for number in range(1, 16):
+        for number in range(1, 9):
             proxy.truncate(direction, frames=[FrameType.DATA] * (number % 2) or None, reset=reset)
             await rising(lambda: done(proxy, FaultKind.TRUNCATE), number - 1)
             await rising(lambda: len(flowing.acked))
@@ -291,7 +291,7 @@ async def test_flipped_bits_end_in_errors_of_the_tree_and_the_client_recovers(
         await within(BOUND, client.publish("s", b"well again", retry=Retry()))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2 * len(SEEDS)))
 async def test_any_faults_in_any_order(
     server: Server, proxy: FaultProxy, options: Options, stream_name: str, seed: int
 ) -> None:

@@ -29,6 +29,7 @@ from liftbridge_aio import (
     ClientOptions,
     PublishOutcomeUnknown,
     PublishTimeout,
+    StreamReset,
 )
 from liftbridge_aio.testing import FaultProxy
 from servers.node import Server
@@ -40,7 +41,7 @@ LATER = SOME + 200
 SLACK = 1.5
 """Seconds that a loaded machine may be late."""
 
-Futures = list[asyncio.Future[Ack | None]]
+Futures = list[asyncio.Future[Ack]]
 
 
 async def submit(client: Client, stream: str, count: int = MANY) -> Futures:
@@ -195,7 +196,11 @@ async def test_a_killed_server_that_comes_back(crashable: Crashable, stream_name
         assert outcomes.unknown
         assert not outcomes.refused
         await works_again(client, stream_name)
-        await check_against_the_log(client, stream_name, outcomes)
+        try:
+            await check_against_the_log(client, stream_name, outcomes)
+        except StreamReset:
+            # Once in some hundred kills v1.9.0 goes on at an offset that its log is beyond.
+            assert crashable.gives_offsets_anew(stream_name)
 
 
 async def test_a_killed_server_that_stays_away(crashable: Crashable, stream_name: str) -> None:

@@ -92,7 +92,7 @@ class Strange:
 
 STRANGE = {
     "garbage": Strange(garbage, NotLiftbridge),
-    "garbage after the settings": Strange(garbage_after_settings, RequestTimeout),
+    "garbage after the settings": Strange(garbage_after_settings, ConnectionFailed),
     "closes at once": Strange(closes_at_once, ConnectionFailed),
     "closes after the request": Strange(closes_after_the_request, ConnectionFailed),
     "HTTP/1.1": Strange(http_1, NotLiftbridge),

@@ -417,6 +417,10 @@ class MemoryTransport(asyncio.Transport):
         if not self._closing:
             self._peer.take_in(bytes(data))
 
+    def get_write_buffer_size(self) -> int:
+        """Tell how much the peer has not taken in: nothing."""
+        return 0
+
     def is_closing(self) -> bool:
         """Tell whether it is closed, or about to be."""
         return self._closing

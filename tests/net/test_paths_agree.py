@@ -90,7 +90,7 @@ def words(failure: CallFailure | None) -> tuple[object, ...] | None:
         return None
     # grpclib calls a connection lost twice, in different words.
     text = failure.text if failure.reach is Reach.ANSWERED else ""
-    return failure.code, text, failure.reach, failure.wrong_protocol
+    return failure.code, text, failure.reach, failure.unfit
 
 
 def comparable(heard: list[History]) -> list[tuple[list[bytes], tuple[object, ...] | None]]:

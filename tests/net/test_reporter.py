@@ -11,6 +11,7 @@ from liftbridge_aio.telemetry import (
     NO_HOOK,
     CommitFailed,
     Connected,
+    ConnectFailed,
     GroupChanged,
     Hook,
     Lost,
@@ -26,6 +27,7 @@ from liftbridge_aio.telemetry import (
 
 PER_EVENT: dict[str, Any] = {
     "connected": Connected("a:1", "publish"),
+    "connect_failed": ConnectFailed("a:1", "publish", LookupError()),
     "lost": Lost("a:1", "publish", "gone"),
     "subscribed": Subscribed("s", 0, "a:1", None),
     "resubscribed": Resubscribed("s", 0, "a:1", 4, 2, 0.5),

@@ -49,7 +49,7 @@ async def test_a_reset_ends_its_call_and_no_other(path: str) -> None:
         assert recorder.messages == MESSAGES
         assert failure.code is Code.UNAVAILABLE
         assert "reset" in failure.text
-        assert not failure.wrong_protocol
+        assert not failure.unfit
         await others.count(len(MESSAGES))
         assert others.ends == []
 
@@ -81,7 +81,7 @@ async def test_a_lost_connection_ends_every_call_once(path: str, happening: str)
             assert recorder.messages == MESSAGES
             assert failure.code is Code.UNAVAILABLE
             assert failure.reach is Reach.UNKNOWN
-            assert not failure.wrong_protocol
+            assert not failure.unfit
             with pytest.raises(CallFailure):
                 await exchange.send([b"too late"])
         lost = LinkState.CLOSED if happening == "close" else LinkState.LOST
@@ -115,7 +115,7 @@ async def test_a_server_that_breaks_the_protocol_is_left(path: str) -> None:
         calls.send()
         failure = await recorder.end()
         assert failure.code is Code.UNAVAILABLE
-        assert not failure.wrong_protocol, "it has answered, so it does speak the protocol"
+        assert not failure.unfit, "it has answered, so it does speak the protocol"
         assert calls.link.state is LinkState.LOST
 
 

@@ -281,7 +281,7 @@ async def test_a_peer_that_sends_more_than_it_may_is_left(path: str, *, undraine
         for one in (recorder, other):
             failure = await one.end()
             assert failure.code is Code.UNAVAILABLE
-            assert not failure.wrong_protocol
+            assert not failure.unfit
         assert calls.link.state is LinkState.LOST
 
 

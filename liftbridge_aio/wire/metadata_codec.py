@@ -1,0 +1,148 @@
+"""FetchMetadataResponse read and written by protobuf's C runtime.
+
+It names every stream of a cluster, and the event loop stands still while it is read: the generated
+classes take many times as long. What comes in and out is generated messages all the same, and bytes
+that are in any way unusual go through them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from . import proto
+from .hot_schema import PARSE_ERRORS, WireMetadata
+
+_STREAM_ERRORS: Final = {int(error): error for error in proto.StreamMetadataError}
+_GROUP_ERRORS: Final = {int(error): error for error in proto.ConsumerGroupMetadataError}
+
+
+def parse_metadata(data: bytes) -> proto.FetchMetadataResponse | None:
+    """Read metadata as servers write it; None for all that needs a closer look.
+
+    None does not mean that the bytes are wrong: only that they are not what would be written here,
+    or that there are fields or errors of a newer server.
+    """
+    wire = WireMetadata()
+    try:
+        wire.ParseFromString(data)
+    except PARSE_ERRORS:
+        return None
+    wire.DiscardUnknownFields()  # among them those of a wrong wire type
+    if wire.SerializeToString() != data:
+        return None
+    try:
+        return proto.FetchMetadataResponse(
+            brokers=[_broker(broker) for broker in wire.brokers],
+            stream_metadata=[_stream(stream) for stream in wire.stream_metadata],
+            group_metadata=[_group(group) for group in wire.group_metadata],
+        )
+    except KeyError:  # an error that is not known
+        return None
+
+
+def _broker(wire: Any) -> proto.Broker:
+    return proto.Broker(
+        id=wire.id,
+        host=wire.host,
+        port=wire.port,
+        partition_count=wire.partition_count,
+        leader_count=wire.leader_count,
+    )
+
+
+def _stream(wire: Any) -> proto.StreamMetadata:
+    return proto.StreamMetadata(
+        name=wire.name,
+        subject=wire.subject,
+        error=_STREAM_ERRORS[wire.error],
+        partitions={entry.number: _partition(entry.metadata) for entry in wire.partitions},
+        creation_timestamp=wire.creation_timestamp,
+    )
+
+
+def _partition(wire: Any) -> proto.PartitionMetadata:
+    return proto.PartitionMetadata(
+        id=wire.id,
+        leader=wire.leader,
+        replicas=list(wire.replicas),
+        isr=list(wire.isr),
+        high_watermark=wire.high_watermark,
+        newest_offset=wire.newest_offset,
+        paused=wire.paused,
+        readonly=wire.readonly,
+        messages_received_timestamps=_timestamps(wire, "messages_received_timestamps"),
+        pause_timestamps=_timestamps(wire, "pause_timestamps"),
+        readonly_timestamps=_timestamps(wire, "readonly_timestamps"),
+    )
+
+
+def _timestamps(wire: Any, event: str) -> proto.PartitionEventTimestamps | None:
+    if not wire.HasField(event):
+        return None
+    found = getattr(wire, event)
+    return proto.PartitionEventTimestamps(
+        first_timestamp=found.first_timestamp, latest_timestamp=found.latest_timestamp
+    )
+
+
+def _group(wire: Any) -> proto.ConsumerGroupMetadata:
+    return proto.ConsumerGroupMetadata(
+        group_id=wire.group_id,
+        error=_GROUP_ERRORS[wire.error],
+        coordinator=wire.coordinator,
+        epoch=wire.epoch,
+    )
+
+
+def encode_metadata(response: proto.FetchMetadataResponse) -> bytes:
+    """Return the bytes of a FetchMetadataResponse.
+
+    Raises:
+        ValueError: a number does not fit its field, or a text is no Unicode.
+    """
+    wire = WireMetadata()
+    for broker in response.brokers:
+        wire.brokers.add(
+            id=broker.id,
+            host=broker.host,
+            port=broker.port,
+            partition_count=broker.partition_count,
+            leader_count=broker.leader_count,
+        )
+    for stream in response.stream_metadata:
+        to = wire.stream_metadata.add(
+            name=stream.name,
+            subject=stream.subject,
+            error=stream.error,
+            creation_timestamp=stream.creation_timestamp,
+        )
+        for number, partition in stream.partitions.items():
+            _write_partition(to.partitions.add(number=number).metadata, partition)
+    for group in response.group_metadata:
+        wire.group_metadata.add(
+            group_id=group.group_id,
+            error=group.error,
+            coordinator=group.coordinator,
+            epoch=group.epoch,
+        )
+    encoded: bytes = wire.SerializeToString()
+    return encoded
+
+
+def _write_partition(wire: Any, partition: proto.PartitionMetadata) -> None:
+    wire.id = partition.id
+    wire.leader = partition.leader
+    wire.replicas.extend(partition.replicas)
+    wire.isr.extend(partition.isr)
+    wire.high_watermark = partition.high_watermark
+    wire.newest_offset = partition.newest_offset
+    wire.paused = partition.paused
+    wire.readonly = partition.readonly
+    for to, event in (
+        (wire.messages_received_timestamps, partition.messages_received_timestamps),
+        (wire.pause_timestamps, partition.pause_timestamps),
+        (wire.readonly_timestamps, partition.readonly_timestamps),
+    ):
+        if event is not None:
+            to.first_timestamp = event.first_timestamp
+            to.latest_timestamp = event.latest_timestamp
