@@ -54,6 +54,10 @@ NEEDS_BUILD: Final = {
     "start_real_server",
     "real_cluster",
 }
+MANY_STREAMS: Final = 200
+REAL_SERVER: Final = pytest.StashKey[LiftbridgeNode]()
+NAMED_BEFORE: Final = pytest.StashKey[int]()
+"""How many names of streams had been given when the real server last began without any."""
 WHY_NO_SERVER: Final = pytest.StashKey[str]()
 WHY_NO_GO_CLIENT: Final = pytest.StashKey[str]()
 
@@ -84,11 +88,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the plain path on real servers, for time; `test_path_histories.py` has it."""
+    """Leave out the plain path on real servers, for time; `test_path_histories.py` has it.
+
+    The longest test comes first, as the others then fill the time beside it, and what needs the
+    cluster last: even an idle one takes a seventh of a processor core for as long as it runs.
+    """
     left_out = [item for item in items if _is_plain_on_a_real_server(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not _is_plain_on_a_real_server(item)]
+    items[:] = sorted(
+        (item for item in items if not _is_plain_on_a_real_server(item)),
+        key=lambda item: _TURNS.get(item.path.parent.name, 1),
+    )
+
+
+_TURNS: Final = {"chaos": 0, "cluster": 2}
+"""When the tests of a folder have their turn, where it is not the usual one, 1."""
 
 
 def _is_plain_on_a_real_server(item: pytest.Item) -> bool:
@@ -142,10 +157,25 @@ def go_client_program(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def real_server(
-    server_binary: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, server_binary: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiftbridgeNode]:
-    """The pinned real server, one for the whole run; it has no encryption key."""
-    yield from _run(LiftbridgeNode(server_binary, tmp_path_factory.mktemp("real"), PINNED))
+    """The pinned real server, one for the whole run; it has no encryption key.
+
+    What it keeps of a module may be gone in the next.
+    """
+    node = LiftbridgeNode(server_binary, tmp_path_factory.mktemp("real"), PINNED)
+    request.config.stash[REAL_SERVER] = node
+    yield from _run(node)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_streams(request: pytest.FixtureRequest) -> None:
+    """Start the real server anew where streams have piled up: who connects reads about them all."""
+    stash = request.config.stash
+    node, named = stash.get(REAL_SERVER, None), next(_stream_numbers)
+    if node is not None and node.running and named - stash.get(NAMED_BEFORE, 0) > MANY_STREAMS:
+        stash[NAMED_BEFORE] = named
+        node.start_anew()
 
 
 @pytest.fixture(scope="session")

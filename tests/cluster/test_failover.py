@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import itertools
 import zlib
+from contextlib import suppress
 
 import pytest
 
 from cluster.support import BOUND, CURSORS, CURSORS_PARTITIONS, EARLIEST, Nodes, everything, soon
 from contract.raw import FROM_EARLIEST
-from liftbridge_aio import AckPolicy, Client, LiftbridgeError, PublishOutcomeUnknown
+from liftbridge_aio import AckPolicy, AckTimeout, Client, LiftbridgeError, PublishOutcomeUnknown
 from servers.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
 
 async def publish_all(client: Client, stream: str, *values: bytes) -> list[int]:
-    """Publish one after the other with acks of all replicas; the offsets they got."""
-    offsets = []
-    for value in values:
-        ack = await client.publish(stream, value, ack_policy=AckPolicy.ALL, ack_timeout=BOUND)
-        assert ack is not None
-        offsets.append(ack.offset)
+    """Publish one after the other with acks of all replicas; the offsets they got.
+
+    What is published is lost while a leader is named that does not listen yet, so it goes again.
+    """
+    offsets: list[int] = []
+    async with asyncio.timeout(BOUND):
+        while len(offsets) < len(values):
+            value = values[len(offsets)]
+            with suppress(AckTimeout):
+                ack = await client.publish(stream, value, ack_policy=AckPolicy.ALL, ack_timeout=8)
+                assert ack is not None
+                offsets.append(ack.offset)
     return offsets
 
 

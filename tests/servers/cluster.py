@@ -89,6 +89,12 @@ class LiftbridgeCluster:
         """``host:port`` of every node, running or not, by its id."""
         return {node_id: node.address for node_id, node in self.nodes.items()}
 
+    def prepare(self) -> None:
+        """Choose the ports, so that the nodes may be changed before they start."""
+        self._nats = NatsServer(self.nats_binary, self.folder)
+        for node_id in NODE_IDS:
+            self.nodes[node_id] = self._new_node(node_id, self._nats.port)
+
     def open(self) -> None:
         """Start everything and wait until it works; blocks.
 
@@ -97,10 +103,10 @@ class LiftbridgeCluster:
             NatsDidNotStart: NATS did not even start.
         """
         try:
-            self._nats = NatsServer(self.nats_binary, self.folder)
+            if self._nats is None:
+                self.prepare()
+            assert self._nats is not None
             self._nats.start()
-            for node_id in NODE_IDS:
-                self.nodes[node_id] = self._new_node(node_id, self._nats.port)
             self._heal()
         except BaseException:
             self.close()
@@ -132,6 +138,20 @@ class LiftbridgeCluster:
     async def thaw(self, node_id: str) -> None:
         """Let a frozen node go on (SIGCONT)."""
         self.nodes[node_id].thaw()
+
+    async def stop_nats(self) -> None:
+        """End NATS, which all nodes need to do anything."""
+        assert self._nats is not None
+        await asyncio.to_thread(self._nats.stop)
+
+    async def start_nats(self) -> None:
+        """Start NATS again, at the same address.
+
+        Raises:
+            NatsDidNotStart: It did not listen in time.
+        """
+        assert self._nats is not None
+        await asyncio.to_thread(self._nats.start)
 
     async def heal(self) -> None:
         """Bring all nodes back, delete all streams, and wait until everything works.

@@ -99,9 +99,13 @@ class ServerProcess:
             self._process = None
 
     def freeze(self) -> None:
-        """Stop it from running without ending it (SIGSTOP): its connections stay open."""
-        if self._process is not None:
+        """Stop it from running without ending it (SIGSTOP): its connections stay open.
+
+        Returns when it has stopped, which is some moments after the signal, or has ended.
+        """
+        if self._process is not None and self.running:
             self._process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """Let it run again after `freeze` (SIGCONT)."""

@@ -1,0 +1,393 @@
+"""Every place where an operation waits, in whatever task of the client: cancelled there.
+
+After each, the client works as before, holds nothing, and what became of messages is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import itertools
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from cancellation.suspensions import Moment, cancelled_at, watched_suspensions
+from faults.support import BOUND, QUICK, eventually, nothing_left_behind, read_all, within
+from liftbridge_aio import (
+    ALL_PARTITIONS,
+    AckPolicy,
+    Client,
+    ClientOptions,
+    PublishOutcomeUnknown,
+    Record,
+    Retry,
+    StartAt,
+    StopAt,
+    StreamOptions,
+    StreamPartition,
+)
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.net.publish_session import SessionState
+
+EARLIEST: Final = StartAt.earliest()
+LATEST: Final = StopAt.latest()
+
+
+@dataclass(slots=True)
+class Scene:
+    """A client, a broker with a stream "s" of two partitions, and what was sent to it."""
+
+    broker: EmbeddedBroker
+    client: Client
+    number: int
+    sent: set[bytes] = field(default_factory=set)
+    acked: list[bytes] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+
+    def value(self) -> bytes:
+        """A value that was never sent before."""
+        self.number += 1
+        value = b"%d" % self.number
+        self.sent.add(value)
+        return value
+
+    def name(self, kind: str) -> str:
+        """A name that was never used before."""
+        self.number += 1
+        return f"{kind}-{self.number}"
+
+    async def publish(self, **arguments: Any) -> None:
+        value = self.value()
+        if await self.client.publish("s", value, **arguments) is not None:
+            self.acked.append(value)
+
+
+Operation = Callable[[Scene], Coroutine[Any, Any, None]]
+
+
+async def publish(scene: Scene) -> None:
+    await scene.publish(partition=0)
+
+
+async def publish_by_key(scene: Scene) -> None:
+    await scene.publish(key=b"k")
+
+
+async def publish_with_retries(scene: Scene) -> None:
+    await scene.publish(key=b"k", retry=Retry())
+
+
+async def publish_again(scene: Scene) -> None:
+    """The ack of the first try is lost, and the second is to be found in the log."""
+    await scene.broker.faults.cut_links(carrying="PublishAsync")
+    newest = (await scene.client.fetch_partition_metadata("controlled", 0)).newest_offset
+    scene.broker.faults.drop("PublishAsync", at="reply", times=1)
+    await scene.client.publish(
+        "controlled",
+        b"once",
+        expected_offset=newest + 1,
+        ack_timeout=0.02,
+        timeout=5,
+        retry=Retry(),
+    )
+
+
+async def publish_many(scene: Scene) -> None:
+    values = [scene.value() for _ in range(5)]
+    await scene.client.publish_many("s", [Record(value, key=value) for value in values])
+    scene.acked += values
+
+
+async def publish_without_ack_and_flush(scene: Scene) -> None:
+    for _ in range(3):
+        await scene.publish(ack_policy=AckPolicy.NONE)
+    await scene.client.flush()
+
+
+async def wait_for_room(scene: Scene) -> None:
+    """The window has room for four."""
+    values = [scene.value() for _ in range(7)]
+    futures = [await scene.client.publish_async("s", value, partition=0) for value in values]
+    await scene.client.flush()
+    assert all(future.done() for future in futures)
+    scene.acked += values
+
+
+async def publish_on_a_link_that_breaks(scene: Scene) -> None:
+    await scene.broker.faults.cut_links()
+    scene.broker.faults.refuse_links(2)
+    with contextlib.suppress(PublishOutcomeUnknown):
+        await scene.publish()
+    scene.broker.faults.clear()
+
+
+async def publish_to_subject(scene: Scene) -> None:
+    await scene.client.publish_to_subject("subject", b"")
+
+
+async def read(scene: Scene) -> None:
+    async for _ in scene.client.subscribe("s", start=EARLIEST, stop=LATEST):
+        pass
+
+
+async def read_by_time_in_lists(scene: Scene) -> None:
+    start = StartAt.time(1)
+    async with scene.client.subscribe("s", start=start) as subscription:
+        async for _ in subscription.batches(1000, wait=0.001):
+            break
+        await subscription.lag()
+
+
+async def read_on(scene: Scene) -> None:
+    """The link breaks, and the first two that are to take its place as well."""
+    async with scene.client.subscribe("s", start=EARLIEST) as subscription:
+        await anext(subscription)
+        scene.broker.faults.refuse_links(2)
+        await scene.broker.faults.cut_links(carrying="Subscribe")
+        await scene.publish(partition=0)
+        while (await anext(subscription)).value not in scene.acked[-1:]:
+            pass
+    scene.broker.faults.clear()
+
+
+async def seek_and_pause(scene: Scene) -> None:
+    async with scene.client.subscribe("s", start=EARLIEST) as subscription:
+        await anext(subscription)
+        subscription.pause()
+        await subscription.seek(0)
+        subscription.resume()
+        await anext(subscription)
+
+
+async def read_all_partitions(scene: Scene) -> None:
+    async with scene.client.subscribe("s", ALL_PARTITIONS, EARLIEST) as subscription:
+        await anext(subscription)
+        await subscription.seek(0)
+        async for _ in subscription.batches(10):
+            break
+        await subscription.lag()
+
+
+async def read_durably(scene: Scene) -> None:
+    cursor = scene.name("durable")
+    async with scene.client.subscribe("s", 0, EARLIEST, cursor=cursor) as subscription:
+        await anext(subscription)
+        await subscription.commit()
+        await subscription.seek(0)
+        await anext(subscription)
+
+
+async def cursors(scene: Scene) -> None:
+    client = scene.client
+    await asyncio.gather(*(client.set_cursor("c", "s", 0, n) for n in range(3)))
+    assert await client.fetch_cursor("c", "s", 0) is not None
+
+
+async def cursors_on_a_link_that_breaks(scene: Scene) -> None:
+    scene.broker.faults.fail("SetCursor", code="UNAVAILABLE", times=1)
+    await scene.broker.faults.cut_links()
+    await scene.client.set_cursor("c", "s", 0, 1)
+
+
+async def join_and_leave(scene: Scene) -> None:
+    scene.groups.append(scene.name("g"))
+    group = scene.client.group(
+        scene.groups[-1],
+        ["s"],
+        start=EARLIEST,
+        on_assigned=wait_a_moment,
+        on_revoked=wait_a_moment,
+    )
+    async with group:
+        await anext(group)
+        await group.commit()
+        await group.lag()
+
+
+async def wait_a_moment(partitions: Collection[StreamPartition]) -> None:
+    assert partitions
+    await asyncio.sleep(0)
+
+
+OPERATIONS: Final[list[Operation]] = [
+    publish,
+    publish_by_key,
+    publish_with_retries,
+    publish_again,
+    publish_many,
+    publish_without_ack_and_flush,
+    wait_for_room,
+    publish_on_a_link_that_breaks,
+    publish_to_subject,
+    read,
+    read_by_time_in_lists,
+    read_on,
+    seek_and_pause,
+    read_all_partitions,
+    read_durably,
+    cursors,
+    cursors_on_a_link_that_breaks,
+    join_and_leave,
+]
+
+
+DIFFERENT_ON_THE_PLAIN_PATH: Final = [publish, read_on]
+LONG: Final = [
+    read_on,
+    publish_again,
+    seek_and_pause,
+    read_all_partitions,
+    read_durably,
+    join_and_leave,
+]
+"""These are done with one client; the others with new ones, which have to connect."""
+OPTIONS: Final = ClientOptions(backoff=QUICK, max_in_flight=4, close_timeout=1.0)
+
+
+async def prepare(broker: EmbeddedBroker) -> None:
+    """Make the streams."""
+    async with Client(broker.address) as client:
+        await client.create_stream("s", partitions=2)
+        await client.create_stream("other", subject="subject")
+        controlled = StreamOptions(optimistic_concurrency_control=True)
+        await client.create_stream("controlled", options=controlled)
+        for partition in range(2):
+            await client.publish("s", b"first", partition=partition)
+
+
+def what_is_held(scene: Scene) -> dict[str, object]:
+    """Everything that an operation takes and has to give back."""
+    parts = scene.client._parts
+    assert parts is not None
+    publisher, connection = parts.publisher, parts.connection
+    window = publisher._window
+    ready = sum(session.state is SessionState.READY for session in publisher._lanes.sessions)
+    return {
+        "messages": publisher._unsettled,
+        "room in the window": (window.messages, window.bytes, window.waiting, window.queue()),
+        "questions for partitions": publisher._arriving,
+        "flushes": publisher.outcomes._drains,
+        "retries": parts.retrying._open,
+        "cursors": parts.cursors._writers,
+        "questions for metadata": connection.metadata._flights,
+        "connections in the making": connection.pool._connecting,
+        "subscriptions": parts.budget.subscriptions,
+        "calls at the broker": calls(scene.broker) - ready,
+        "tasks": [
+            name
+            for name in (task.get_name() for task in asyncio.all_tasks())
+            if name.startswith("liftbridge_aio:") and not name.startswith(LIVING_AS_THE_CLIENT)
+        ],
+    }
+
+
+LIVING_AS_THE_CLIENT: Final = tuple(
+    f"liftbridge_aio:{name}"
+    for name in ("supervisor", "publish-s", "metadata-age", "watch", "pump:PublishAsync")
+)
+
+
+def calls(broker: EmbeddedBroker) -> int:
+    """How many calls are open."""
+    assert broker._listener is not None
+    return sum(len(link.processor.streams) for link in broker._listener.connections)
+
+
+async def check_at_rest(scene: Scene) -> None:
+    """Nothing is held any more, and everything works."""
+    nothing: dict[str, object] = {name: type(held)() for name, held in what_is_held(scene).items()}
+    nothing["room in the window"] = (0, 0, 0, ())
+    try:
+        await eventually(lambda: what_is_held(scene) == nothing, 3.0)
+    except TimeoutError:
+        assert what_is_held(scene) == nothing
+    await within(BOUND, scene.publish(partition=0))
+    assert await within(BOUND, scene.client.fetch_cursor("none", "s", 0)) is None
+    for group in scene.groups:
+        assert group not in (await scene.client.fetch_metadata(groups=[group])).groups
+
+
+async def check_stored(broker: EmbeddedBroker, scenes: list[Scene]) -> None:
+    """What was acked is stored once, in order; what was given up is stored once or not at all."""
+    sent = {value for scene in scenes for value in scene.sent}
+    acked = {value for scene in scenes for value in scene.acked}
+    async with Client(broker.address) as client:
+        logs = [await read_all(client, "s", partition) for partition in range(2)]
+    found = [[message.value for message in log[1:]] for log in logs]
+    for values in found:
+        assert values == sorted(set(values), key=int)
+    assert acked <= {value for values in found for value in values} <= sent
+
+
+@pytest.mark.parametrize(
+    ("operation", "data_path"),
+    [
+        *((operation, "lane") for operation in OPERATIONS),
+        *((operation, "plain") for operation in DIFFERENT_ON_THE_PLAIN_PATH),
+    ],
+    indirect=["data_path"],
+)
+@pytest.mark.usefixtures("data_path")
+async def test_cancelled_wherever_it_waits(operation: Operation) -> None:
+    scenes: list[Scene] = []
+    with nothing_to_complain_of():
+        async with EmbeddedBroker() as broker:
+            await prepare(broker)
+            with watched_suspensions() as suspensions:
+                async with nothing_left_behind(), Client(broker.address, options=OPTIONS) as one:
+                    for at in itertools.count(1):
+                        moments = list(Moment)
+                        if operation in LONG:
+                            moments = [moments[at % 2]]
+                        struck = False
+                        for moment in moments:
+                            async with one_of_its_own(operation, one) as client:
+                                scene = Scene(broker, client, 1000 * len(scenes))
+                                scenes.append(scene)
+                                struck |= await cancelled_at(
+                                    suspensions, at, moment, partial(operation, scene)
+                                )
+                                broker.faults.clear()
+                                with noted(f"{at}, {moment}, {suspensions.place}"):
+                                    await check_at_rest(scene)
+                        if not struck:
+                            break
+            await check_stored(broker, scenes)
+    assert len(scenes) > 1
+
+
+def one_of_its_own(operation: Operation, one: Client) -> AbstractAsyncContextManager[Client]:
+    """A new client, unless that takes too long."""
+    if operation in LONG:
+        return contextlib.nullcontext(one)
+    [server] = one._seeds
+    return Client(server, options=one.options)
+
+
+@contextlib.contextmanager
+def noted(text: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"after the cancellation {text}")
+        raise
+
+
+@contextlib.contextmanager
+def nothing_to_complain_of() -> Iterator[None]:
+    """Nothing is told to the event loop's handler, such as errors that nobody retrieved."""
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    gc.freeze()  # what was there before need not be looked at
+    try:
+        yield
+        gc.collect()
+    finally:
+        gc.unfreeze()
+    assert complaints == []

@@ -1,0 +1,92 @@
+"""What a process holds: tasks, descriptors, threads and memory, so that a rest can be seen."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib
+import os
+import pkgutil
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from liftbridge_aio import net
+
+SETTLING: Final = 5.0
+NETWORK: Final = net.__name__
+PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What is held at one moment."""
+
+    tasks: int
+    descriptors: int
+    threads: int
+    rss_mib: float
+    objects: Counter[str] = field(default_factory=Counter)
+    """Living objects of the client's network room, by their class."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tasks} tasks, {self.descriptors} descriptors, {self.threads} threads, "
+            f"{self.rss_mib:.1f} MiB"
+        )
+
+    def more_than(self, before: Holdings) -> str:
+        """What there is more of, memory apart; empty if nothing."""
+        differences = [
+            f"{getattr(self, name) - getattr(before, name):+} {name}"
+            for name in ("tasks", "descriptors", "threads")
+            if getattr(self, name) != getattr(before, name)
+        ]
+        differences += [
+            f"+{count} {name}" for name, count in (self.objects - before.objects).items()
+        ]
+        return ", ".join(differences)
+
+
+def rss_mib() -> float:
+    """The memory of this process that is in RAM, in MiB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE / 2**20
+
+
+def holdings() -> Holdings:
+    """What this process holds now."""
+    return Holdings(
+        len(asyncio.all_tasks()),
+        len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - no paths are needed
+        threading.active_count(),
+        rss_mib(),
+        network_objects(),
+    )
+
+
+def network_objects() -> Counter[str]:
+    """How many objects of the client's network room are alive, by their class.
+
+    Its modules are loaded when they are first needed, and have objects of their own, which are no
+    rest: so they are all loaded here.
+    """
+    for module in pkgutil.iter_modules(net.__path__, f"{NETWORK}."):
+        importlib.import_module(module.name)
+    gc.collect()
+    # `__module__` is no text where a class has a slot of that name.
+    return Counter(
+        type(each).__qualname__
+        for each in gc.get_objects()
+        if str(type(each).__module__).startswith(NETWORK)
+    )
+
+
+async def settled_holdings(before: Holdings) -> Holdings:
+    """What is held once it is no more than before, or after five seconds."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + SETTLING
+    while (now := holdings()).more_than(before) and loop.time() < until:  # noqa: ASYNC110 - no event
+        await asyncio.sleep(0.1)
+    return now

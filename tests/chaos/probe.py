@@ -1,0 +1,329 @@
+"""The independent witness: talks to the nodes past the proxies, with grpcio and bytes made by hand.
+
+It is a program of its own and imports nothing of the client that is tested, nor of the tests but
+`probe_calls`. It reads one JSON object a line, does what it says, and answers with one line; see
+`COMMANDS`. Times are those of the machine's monotonic clock, which all its processes share.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final
+
+import grpc
+
+from chaos.probe_calls import FAILURES, Fields, Nodes, number, one, parse, text
+
+ALL: Final = 1
+CURSORS: Final = "__cursors"
+PAUSE: Final = 0.05
+
+Json = dict[str, Any]
+
+
+def first_acks(request: Json) -> Json:
+    """Publish to each partition with ack ALL until there is an ack, and store a raw cursor.
+
+    Request: `nodes` (address by id), `targets` ([stream, partition]), `cursors` (how many
+    partitions `__cursors` has), `prefix` of the values, `within` seconds.
+
+    Reply: `acked_at` of the last of the first acks, or None; `sends` as [stream, partition, value,
+    acked or not]; `missing` in words.
+    """
+    until = time.monotonic() + request["within"]
+    targets = [(stream, partition) for stream, partition in request["targets"]]
+    cursors = list(range(request["cursors"]))
+    with ThreadPoolExecutor(len(targets) + len(cursors) or 1) as threads:
+        acks = [
+            threads.submit(_first_ack, request["nodes"], target, request["prefix"], until)
+            for target in targets
+        ]
+        stored = [
+            threads.submit(_first_cursor, request["nodes"], each, len(cursors), until)
+            for each in cursors
+        ]
+    times, sends, missing = [], [], []
+    for target, ack in zip(targets, acks, strict=True):
+        at, tries = ack.result()
+        sends += [[*target, value, acked] for value, acked in tries]
+        times.append(at)
+        if at is None:
+            missing.append(f"no ack of {target[0]}/{target[1]}")
+    for partition, each in zip(cursors, stored, strict=True):
+        at = each.result()
+        times.append(at)
+        if at is None:
+            missing.append(f"no cursor in {CURSORS}/{partition}")
+    return {
+        "acked_at": None if missing else max(each for each in times if each is not None),
+        "sends": sends,
+        "missing": ", ".join(missing),
+    }
+
+
+def _first_ack(
+    addresses: Mapping[str, str], target: tuple[str, int], prefix: str, until: float
+) -> tuple[float | None, list[tuple[str, bool]]]:
+    nodes = Nodes(addresses)
+    tries: list[tuple[str, bool]] = []
+    try:
+        while time.monotonic() < until:
+            for node in addresses:
+                value = f"{prefix}-{target[0]}-{target[1]}-{len(tries)}"
+                request = (
+                    text(2, value)
+                    + text(3, target[0])
+                    + number(4, target[1])
+                    + text(7, value)
+                    + number(8, ALL)
+                    + number(9, -1)
+                )
+                tries.append((value, False))
+                with suppress(*FAILURES):
+                    reply = parse(nodes.ask(node, "Publish", request))
+                    ack = parse(reply[1][-1])
+                    if one(ack, 10, 0) == 0:
+                        tries[-1] = (value, True)
+                        return time.monotonic(), tries
+            time.sleep(PAUSE)
+    finally:
+        nodes.close()
+    return None, tries
+
+
+def _first_cursor(
+    addresses: Mapping[str, str], partition: int, partitions: int, until: float
+) -> float | None:
+    cursor = next(
+        name
+        for name in (f"raw-{number}" for number in range(1000))
+        if zlib.crc32(f"{name},raw,0".encode()) % partitions == partition
+    )
+    nodes = Nodes(addresses)
+    position = time.monotonic_ns() // 1_000_000
+    try:
+        while time.monotonic() < until:
+            for node in addresses:
+                with suppress(*FAILURES):
+                    request = text(1, "raw") + text(3, cursor) + number(4, position)
+                    nodes.ask(node, "SetCursor", request)
+                    return time.monotonic()
+            time.sleep(PAUSE)
+    finally:
+        nodes.close()
+    return None
+
+
+def wait_whole(request: Json) -> Json:
+    """Wait until all nodes agree, all replicas are in sync and have what the leaders had.
+
+    Request: `nodes`, `advertised` (address by id that the nodes shall tell; left out: whatever),
+    `streams`, `within` seconds. Reply: `whole_at` or None, `lacking` in words.
+    """
+    nodes = Nodes(request["nodes"])
+    until = time.monotonic() + request["within"]
+    lacking = "never asked"
+    ends: dict[tuple[str, int], int] = {}
+    try:
+        while time.monotonic() < until:
+            try:
+                views = _views(nodes)
+            except FAILURES as error:
+                lacking = f"a node gives no metadata: {type(error).__name__}"
+            else:
+                found = _lacking(views, request)
+                if found is None:
+                    behind = _behind(views, ends)
+                    if behind is None:
+                        return {"whole_at": time.monotonic(), "lacking": ""}
+                    found = behind
+                lacking = found
+            time.sleep(PAUSE)
+    finally:
+        nodes.close()
+    return {"whole_at": None, "lacking": lacking}
+
+
+def _views(nodes: Nodes) -> dict[str, Fields]:
+    with ThreadPoolExecutor(len(nodes.addresses)) as threads:
+        return dict(zip(nodes.addresses, threads.map(nodes.metadata, nodes.addresses), strict=True))
+
+
+def _partitions(view: Fields) -> Iterator[tuple[str, int, Fields]]:
+    for raw in view.get(2, []):
+        stream = parse(raw)
+        for entry in stream.get(4, []):
+            partition = parse(one(parse(entry), 2, b""))
+            yield one(stream, 1, b"").decode(), one(partition, 1, 0), partition
+
+
+def _lacking(views: Mapping[str, Fields], request: Json) -> str | None:
+    wanted = {*request["streams"], CURSORS}
+    advertised: Mapping[str, str] = request.get("advertised") or {}
+    leaders: dict[tuple[str, int], str] = {}
+    for node, view in views.items():
+        brokers = {
+            one(each, 1, b"").decode(): f"{one(each, 2, b'').decode()}:{one(each, 3, 0)}"
+            for each in map(parse, view.get(1, []))
+        }
+        for other, address in advertised.items():
+            if brokers.get(other) != address:
+                return f"{node} says that {other} is at {brokers.get(other)}"
+        seen = set()
+        for stream, number_, partition in _partitions(view):
+            if stream not in wanted:
+                continue
+            seen.add(stream)
+            leader = one(partition, 2, b"").decode()
+            isr = {each.decode() for each in partition.get(4, [])}
+            if isr != set(views):
+                return f"{node} says that only {sorted(isr)} are in sync for {stream}/{number_}"
+            if leaders.setdefault((stream, number_), leader) != leader:
+                return f"nodes disagree on who leads {stream}/{number_}"
+        if wanted - seen:
+            return f"{node} does not know {sorted(wanted - seen)}"
+    return None
+
+
+def _behind(views: Mapping[str, Fields], ends: dict[tuple[str, int], int]) -> str | None:
+    """Whether a replica has not committed what the log had when all were first found in sync."""
+    if not ends:
+        for view in views.values():
+            for stream, partition, state in _partitions(view):
+                place = (stream, partition)
+                ends[place] = max(ends.get(place, -1), one(state, 6, 0))
+        return "replicas were in sync only once"
+    for node, view in views.items():
+        for stream, partition, state in _partitions(view):
+            end = ends.get((stream, partition), -1)
+            if one(state, 5, 0) < end:
+                return f"{node} has committed {one(state, 5, 0)} of {end} in {stream}/{partition}"
+    return None
+
+
+def leaders(request: Json) -> Json:
+    """Who leads each partition, as the first node that answers says.
+
+    Request: `nodes`. Reply: `leaders` as [stream, partition, node], `replicas` alike.
+    """
+    nodes = Nodes(request["nodes"])
+    try:
+        for node in nodes.addresses:
+            with suppress(*FAILURES):
+                view = nodes.metadata(node)
+                return {
+                    "leaders": [
+                        [stream, partition, one(state, 2, b"").decode()]
+                        for stream, partition, state in _partitions(view)
+                    ]
+                }
+    finally:
+        nodes.close()
+    return {"leaders": []}
+
+
+def read_log(request: Json) -> Json:
+    """All that is committed of a partition, as one node has it.
+
+    Request: `nodes`, `node` (its id), `stream`, `partition`.
+
+    Reply: `messages` as [offset, key or "", value in Base64, timestamp in ns], or None if not.
+    """
+    nodes = Nodes(request["nodes"])
+    stream, partition = request["stream"], request["partition"]
+    # EARLIEST to LATEST, from this node's own log, whoever leads.
+    start = text(1, stream) + number(2, partition) + number(3, 2) + number(6, 1) + number(8, 2)
+    found = []
+    try:
+        for data in nodes.messages(request["node"], start):
+            fields = parse(data)
+            value = base64.b64encode(one(fields, 3, b"")).decode()
+            key, stored = one(fields, 2, b"").decode(), one(fields, 4, 0)
+            found.append([one(fields, 1, 0), key, value, stored])
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:  # its orderly end
+            return {"messages": None, "error": str(error.code())}
+    except StopIteration:
+        return {"messages": None, "error": "no handshake"}
+    finally:
+        nodes.close()
+    return {"messages": found}
+
+
+def unreadable(request: Json) -> Json:
+    """The partitions that cannot be read where they are led, those of `__cursors` among them.
+
+    Request: `nodes`, `targets` ([stream, partition]). Reply: `unreadable`, in words.
+    """
+    found = []
+    wanted = {(stream, partition) for stream, partition in request["targets"]}
+    for stream, partition, node in leaders(request)["leaders"]:
+        if (stream, partition) in wanted or stream == CURSORS:
+            place = {"node": node, "stream": stream, "partition": partition}
+            log = read_log({**request, **place}) if node in request["nodes"] else {"messages": None}
+            if log["messages"] is None:
+                found.append(f"{stream}/{partition} at {node}: {log.get('error', 'dead')}")
+    return {"unreadable": ", ".join(found)}
+
+
+def read_cursors(request: Json) -> Json:
+    """All positions that are stored in a partition of `__cursors`, in the order of the log.
+
+    Request: as for `read_log`, without `stream`. Reply: `positions` as [key, position, when it was
+    stored in nanoseconds of the wall clock], or None.
+    """
+    log = read_log({**request, "stream": CURSORS})
+    if log["messages"] is None:
+        return {"positions": None, "error": log["error"]}
+    return {
+        "positions": [
+            [key, one(parse(base64.b64decode(value)), 4, 0), stored]
+            for _, key, value, stored in log["messages"]
+        ]
+    }
+
+
+def fetch_cursor(request: Json) -> Json:
+    """A cursor as the nodes tell it. Request: `nodes`, `cursor`, `stream`, `partition`.
+
+    Reply: `position`, or None if no node told it.
+    """
+    nodes = Nodes(request["nodes"])
+    ask = text(1, request["stream"]) + number(2, request["partition"]) + text(3, request["cursor"])
+    try:
+        for node in nodes.addresses:
+            with suppress(*FAILURES):
+                return {"position": one(parse(nodes.ask(node, "FetchCursor", ask)), 1, 0)}
+    finally:
+        nodes.close()
+    return {"position": None}
+
+
+COMMANDS: Final[Mapping[str, Callable[[Json], Json]]] = {
+    "first_acks": first_acks,
+    "wait_whole": wait_whole,
+    "leaders": leaders,
+    "read_cursors": read_cursors,
+    "read_log": read_log,
+    "unreadable": unreadable,
+    "fetch_cursor": fetch_cursor,
+}
+
+
+def main() -> None:
+    """Do what comes on the standard input until it ends."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        sys.stdout.write(json.dumps(COMMANDS[request["do"]](request)) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""What the witness says to nodes: bytes made by hand, sent with grpcio. It uses no code of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import grpc
+
+CALL_TIMEOUT: Final = 1.0
+METADATA_TIMEOUT: Final = 4.5  # a server waits three seconds for a peer that is dead
+READ_TIMEOUT: Final = 20.0
+OPTIONS: Final = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+]
+
+Fields = dict[int, list[Any]]
+
+
+# --- protobuf, as far as it is needed ---
+
+
+def varint(number: int) -> bytes:
+    """A number of the wire; negative ones take ten bytes."""
+    number &= (1 << 64) - 1
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def number(field: int, value: int) -> bytes:
+    """A field that holds a number."""
+    return varint(field << 3) + varint(value)
+
+
+def text(field: int, value: str | bytes) -> bytes:
+    """A field that holds text or bytes."""
+    data = value.encode() if isinstance(value, str) else value
+    return varint(field << 3 | 2) + varint(len(data)) + data
+
+
+def parse(data: bytes) -> Fields:
+    """The fields of a message: numbers and bytes, by field number."""
+    fields: Fields = {}
+    at = 0
+
+    def read_varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value - (1 << 64) if value >= 1 << 63 else value
+
+    while at < len(data):
+        key = read_varint()
+        wire_type = key & 7
+        if wire_type == 0:
+            fields.setdefault(key >> 3, []).append(read_varint())
+        elif wire_type == 2:
+            length = read_varint()
+            fields.setdefault(key >> 3, []).append(data[at : at + length])
+            at += length
+        else:
+            message = f"wire type {wire_type} is not used by this protocol"
+            raise ValueError(message)
+    return fields
+
+
+def one(fields: Fields, field: int, default: Any) -> Any:
+    """The value of a field, or what it is where it was left out."""
+    return fields[field][-1] if field in fields else default
+
+
+# --- calls ---
+
+
+def unary(channel: grpc.Channel, procedure: str, request: bytes, timeout: float | None) -> bytes:
+    """One call; `timeout` becomes the deadline that the server sees."""
+    reply: bytes = channel.unary_unary(f"/proto.API/{procedure}")(request, timeout=timeout)
+    return reply
+
+
+class Nodes:
+    """A channel to each node, made anew after it failed: grpcio waits long before it redials."""
+
+    def __init__(self, addresses: Mapping[str, str]) -> None:
+        self.addresses = dict(addresses)
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def ask(
+        self, node: str, procedure: str, request: bytes, timeout: float = CALL_TIMEOUT
+    ) -> bytes:
+        """Ask a node, with a deadline for it too."""
+        try:
+            return unary(self._channel(node), procedure, request, timeout)
+        except grpc.RpcError:
+            self.forget(node)
+            raise
+
+    def metadata(self, node: str) -> Fields:
+        """What a node says of the cluster; it is given no deadline, or it would use it up."""
+        channel = self._channel(node)
+        call = channel.unary_unary("/proto.API/FetchMetadata").future(b"")
+        try:
+            return parse(call.result(METADATA_TIMEOUT))
+        except (grpc.RpcError, grpc.FutureTimeoutError):
+            call.cancel()
+            self.forget(node)
+            raise
+
+    def messages(self, node: str, request: bytes) -> Iterator[bytes]:
+        """Subscribe; the first message is the handshake."""
+        call = self._channel(node).unary_stream("/proto.API/Subscribe")
+        stream = iter(call(request, timeout=READ_TIMEOUT))
+        next(stream)
+        yield from stream
+
+    def _channel(self, node: str) -> grpc.Channel:
+        if node not in self._channels:
+            self._channels[node] = grpc.insecure_channel(self.addresses[node], options=OPTIONS)
+        return self._channels[node]
+
+    def forget(self, node: str) -> None:
+        """Begin anew with a node."""
+        channel = self._channels.pop(node, None)
+        if channel is not None:
+            channel.close()
+
+    def close(self) -> None:
+        """Close all channels."""
+        for node in list(self._channels):
+            self.forget(node)
+
+
+FAILURES: Final = (grpc.RpcError, grpc.FutureTimeoutError, StopIteration, ValueError, IndexError)

@@ -1,0 +1,145 @@
+"""Replicated streams are paused, closed to writers and deleted while the client uses them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from cluster.client_load import (
+    OPTIONS,
+    Publishing,
+    all_messages,
+    eventually,
+    judge,
+    publishing,
+    timed,
+)
+from cluster.support import BOUND, EARLIEST
+from liftbridge_aio import (
+    Client,
+    EndReason,
+    LiftbridgeError,
+    Message,
+    PartitionPaused,
+    PartitionReadonly,
+    StartAt,
+    StreamDeleted,
+    StreamNotFound,
+    StreamOptions,
+    StreamReset,
+)
+from servers.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
+
+SAFE = StreamOptions(min_isr=2)
+LONG = 500
+"""Messages of an old stream: more than its successor gets."""
+
+
+@pytest.fixture
+async def client(cluster: Cluster) -> AsyncIterator[Client]:
+    async with Client(*cluster.addresses.values(), options=OPTIONS) as client:
+        yield client
+
+
+async def test_paused_again_and_again_a_partition_is_resumed_by_publishing_and_read_on(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, replication_factor=3, options=SAFE)
+    received: list[Message] = []
+    ends: list[LiftbridgeError] = []
+
+    async def read() -> None:
+        """As a user does who resumes what was paused by somebody."""
+        while True:
+            start = StartAt.offset(received[-1].offset + 1) if received else EARLIEST
+            try:
+                async with client.subscribe(stream_name, start=start) as messages:
+                    async for message in messages:
+                        received.append(message)  # noqa: PERF401 - it ends by an error
+            except PartitionPaused as paused:
+                ends.append(paused)
+
+    async with asyncio.TaskGroup() as tasks:
+        reader = tasks.create_task(read())
+        async with publishing(client, stream_name) as load:
+            for _ in range(3):
+                await load.more()
+                await timed(client.pause_stream(stream_name))
+            await load.more()
+        assert set(map(type, load.refused.values())) == set()
+        await eventually(lambda: received and received[-1].offset >= max(load.acked.values()))
+        await client.pause_stream(stream_name)
+        seen = len(ends)
+        await eventually(lambda: len(ends) > seen)
+        reader.cancel()
+    judge(received, load)
+
+
+async def test_read_only_under_load_publishers_are_told_and_readers_come_to_the_end(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, replication_factor=3, options=SAFE)
+    async with asyncio.timeout(BOUND), publishing(client, stream_name) as load:
+        async with client.subscribe(stream_name, start=EARLIEST) as messages:
+            await load.more()
+            await timed(client.set_stream_readonly(stream_name))
+            received = [message async for message in messages]
+        assert messages.end_reason is EndReason.READONLY
+        judge(received, load)
+
+        await eventually(lambda: load.refused)
+        assert set(map(type, load.refused.values())) == {PartitionReadonly}
+        await timed(client.set_stream_readonly(stream_name, readonly=False))
+        await load.more()
+    judge(await all_messages(client, stream_name, max(load.acked.values())), load)
+
+
+def acked_by_the_new(load: Publishing) -> dict[bytes, int]:
+    """What has an offset that the old stream gave to something else."""
+    return {value: offset for value, offset in load.acked.items() if offset < LONG}
+
+
+async def test_a_stream_that_was_made_anew_is_taken_for_the_old_one_by_nobody(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, replication_factor=3, options=SAFE)
+    await client.publish_many(stream_name, [b"old"] * LONG)
+
+    async def until_it_ends(cursor: str | None) -> tuple[int, LiftbridgeError]:
+        last = -1
+        try:
+            async with client.subscribe(stream_name, start=EARLIEST, cursor=cursor) as messages:
+                async for message in messages:
+                    assert message.offset == last + 1
+                    last = message.offset
+        except LiftbridgeError as error:
+            return last, error
+        pytest.fail("it ended without an error")
+
+    async with asyncio.timeout(BOUND), asyncio.TaskGroup() as tasks:
+        readers = [tasks.create_task(until_it_ends(cursor)) for cursor in (None, "mine")]
+        async with publishing(client, stream_name) as load:
+            await load.more()
+            await timed(client.delete_stream(stream_name))
+            await timed(client.create_stream(stream_name, replication_factor=3, options=SAFE))
+            await eventually(lambda: len(acked_by_the_new(load)) >= 20)
+        assert set(map(type, load.refused.values())) <= {StreamNotFound}
+
+    for reader in readers:
+        last, error = reader.result()
+        assert last >= LONG - 1
+        assert isinstance(error, StreamDeleted | StreamReset)
+    acked = acked_by_the_new(load)
+    received = await all_messages(client, stream_name, max(acked.values()))
+    found = {message.value: message.offset for message in received}
+    assert {value: found.get(value) for value in acked} == acked
+    assert b"old" not in found
+
+    assert (await client.fetch_cursor("mine", stream_name, 0) or 0) >= LONG - 1
+    with pytest.raises(StreamReset, match="created anew"):
+        async with client.subscribe(stream_name, start=EARLIEST, cursor="mine"):
+            pass

@@ -1,0 +1,1 @@
+"""Clients of hostile servers take both ways that messages may take."""
