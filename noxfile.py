@@ -83,7 +83,8 @@ def tests(session: nox.Session) -> None:
     failed = False
     # One process has the one Spark session; in the other run tests that start their own.
     with_spark = ["-n", "2", "--dist", "loadgroup", "-m", "spark"]
-    for arguments in (with_spark, ["-n", "2", "--dist", "worksteal", "-m", "not spark"]):
+    # Tests wait for servers more than they compute, so there may be more of them than processors.
+    for arguments in (with_spark, ["-n", "3", "--dist", "worksteal", "-m", "not spark"]):
         try:
             session.run("pytest", *arguments)
         except CommandFailed:
@@ -108,6 +109,29 @@ def bench(session: nox.Session) -> None:
     package = [".[spark]", *java()] if with_spark else ["."]
     session.install(*package, *group("bench"), *go())
     session.run("python", "-m", "benchmarks", *(session.posargs or ["all"]))
+
+
+@nox.session
+def chaos(session: nox.Session) -> None:
+    """Break a real cluster under load, again and again; `--help` lists the arguments."""
+    session.install(".", *group("test"), *go())
+    session.run("python", "-m", "chaos", *session.posargs, env={"PYTHONPATH": "tests"})
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Run for minutes at half of the top rate and see whether memory grows."""
+    session.install(".", *group("test"), *go())
+    arguments = ("--soak", *session.posargs)
+    session.run("python", "-m", "chaos", *arguments, env={"PYTHONPATH": "tests"})
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Read bytes that no server should send; `--help` lists the arguments."""
+    session.install(".", *group("test"))
+    session.install("atheris", success_codes=[0, 1])  # without it inputs are chosen at random
+    session.run("python", "-m", "hostile.fuzz", *session.posargs, env={"PYTHONPATH": "tests:."})
 
 
 @nox.session

@@ -47,7 +47,7 @@ class Publishing:
         self._history = history
         self._random = random
         self._round = number
-        self._futures: list[asyncio.Future[Ack | None]] = []
+        self._futures: list[asyncio.Future[Ack]] = []
         self.acked = asyncio.Event()
         """Set once the broker has acked something of this round."""
 
@@ -62,7 +62,7 @@ class Publishing:
             future.add_done_callback(partial(self._settled, value, partition))
             self._futures.append(future)
 
-    def _settled(self, value: bytes, partition: int, future: asyncio.Future[Ack | None]) -> None:
+    def _settled(self, value: bytes, partition: int, future: asyncio.Future[Ack]) -> None:
         match future.exception():
             case None:
                 self._history.acked(value, partition)

@@ -129,6 +129,7 @@ def test_the_table_of_calls_knows_every_text_of_the_code() -> None:
         *status._NO_METADATA_LEADER,
         *status._NOT_PARTITION_LEADER,
         *status._CURSORS_STALLED,
+        status._CURSORS_UNHEARD_OF,
     }
     assert {text for rule in CALLS for text in rule.texts or ()} == known
 

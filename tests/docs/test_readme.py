@@ -15,6 +15,8 @@ import httpx2
 import pytest
 
 import liftbridge_aio
+from chaos.plan import Kind
+from chaos.table import COLUMNS as CHAOS_COLUMNS
 from docs.markdown import ROOT, Block, blocks, names, table
 from liftbridge_aio import errors, telemetry
 from liftbridge_aio.broker import EmbeddedBroker
@@ -112,14 +114,25 @@ def test_the_three_commands_come_first_and_word_for_word() -> None:
 
 
 def test_there_is_no_other_kind_of_command() -> None:
-    assert len(COMMANDS) == len(CONSOLE) - 4
+    assert len(COMMANDS) == len(CONSOLE) - 5
 
 
 def test_the_command_for_the_benchmarks_is_one() -> None:
-    (bench,) = [line for line in CONSOLE[3:] if "nox" in line]
+    (bench,) = [line for line in CONSOLE[3:] if "nox -s bench" in line]
     assert bench == ".venv/bin/nox -s bench -- goals"
     assert "def bench(" in (ROOT / "noxfile.py").read_text()
     assert "| `goals` |" in (ROOT / "benchmarks" / "README.md").read_text()
+
+
+def test_the_command_for_the_faults_is_one_and_its_table_has_them_all() -> None:
+    (line,) = [line for line in CONSOLE[3:] if "nox -s chaos" in line]
+    assert re.fullmatch(r"\.venv/bin/nox -s chaos -- --minutes 10 --seed \d+", line)
+    assert "def chaos(" in (ROOT / "noxfile.py").read_text()
+    head, _, *rows = [row for row in README.read_text().splitlines() if row.count("|") > 10]
+    columns = [cell.strip() for cell in head.strip("|").split("|")]
+    assert columns == [name for name, _, _ in CHAOS_COLUMNS]
+    faults = [row.strip("|").split("|")[0].strip() for row in rows]
+    assert faults == ["before the first fault", *(kind.value for kind in Kind), "all"]
 
 
 @pytest.mark.parametrize("line", COMMANDS)
