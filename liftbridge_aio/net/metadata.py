@@ -121,13 +121,17 @@ class MetadataCache:
             MetadataRefreshed(len(self.snapshot.brokers), len(self.snapshot.streams))
         )
 
-    async def refresh(self, streams: Sequence[str]) -> Metadata:
-        """Renew what is known of some streams; who asks for the same meanwhile shares the answer.
+    def refresh(self, streams: Sequence[str]) -> asyncio.Future[Metadata]:
+        """Begin to renew what is known of some streams.
 
-        Cancelling abandons the wait; the others still get theirs.
+        Who asks for the same meanwhile shares the answer.
+
+        Returns:
+            What will be known then, or the errors of `fetch`. Cancelling it abandons the wait; the
+            others still get theirs.
 
         Raises:
-            LiftbridgeError: as `fetch`.
+            ClientClosed: the client was closed.
         """
         key = frozenset(streams)
         flight = self._flights.get(key)
@@ -139,7 +143,7 @@ class MetadataCache:
             except BaseException:
                 del self._flights[key]
                 raise
-        return await asyncio.shield(flight)
+        return asyncio.shield(flight)
 
     async def keep_fresh(self) -> None:
         """Renew what is known now and then, for ever. Ends by being cancelled."""

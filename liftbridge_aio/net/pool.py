@@ -64,6 +64,10 @@ class LinkPool:
         """Take note that a call was answered there."""
         self._doubtful.discard(address)
 
+    def linked(self, address: str) -> bool:
+        """Whether there is a link for calls to an address."""
+        return (address, Purpose.CONTROL) in self._links
+
     @property
     def complaints(self) -> tuple[str, ...]:
         """What lasts of the reasons why servers cannot be connected to, such as TLS that fails."""

@@ -32,10 +32,10 @@ from .tls_probe import speaks_tls
 
 logger = logging.getLogger("liftbridge_aio.net")
 
-Refresh = Callable[[Sequence[str]], Awaitable[Any]]
+Refresh = Callable[[Sequence[str]], asyncio.Future[Any]]
 
 _SIGN_OF_LIFE: Final = 1.0
-"""Seconds in which a doubtful broker must answer, or others are asked who leads in its place."""
+"""Seconds in which a doubtful broker must answer, or another is called in its place."""
 
 
 class Router:
@@ -136,19 +136,21 @@ class Router:
             return False
         return await speaks_tls(address)
 
-    async def answers(self, address: str) -> bool:
+    async def answers(self, address: str, limit: float = _SIGN_OF_LIFE) -> bool:
         """Whether a broker is there as far as is known; who is doubtful must show that it lives.
 
         Cancelling abandons the question.
+
+        Args:
+            address: of the broker.
+            limit: seconds that a doubtful one has to answer.
         """
         if not self._pool.doubtful(address):
             return True
         try:
-            async with asyncio.timeout(_SIGN_OF_LIFE):
+            async with asyncio.timeout(limit):
                 link = await self._pool.get(address, Purpose.CONTROL)
-                await self._supervisor.call(
-                    link.check_health, _SIGN_OF_LIFE, name=f"doubt:{address}"
-                )
+                await self._supervisor.call(link.check_health, limit, name=f"doubt:{address}")
         except (CallFailure, TimeoutError) as error:
             logger.debug("%s gives no sign of life: %s", address, error)
             return False
@@ -190,15 +192,12 @@ class Router:
         while True:
             for address in self.addresses():
                 try:
-                    async with tries.time():
-                        call = (
-                            self.call_once(address, rpc, request, tries.left)
-                            if silent_limit is None
-                            else self._call_silently(address, rpc, request, silent_limit)
-                        )
-                        return await self._preferred(address, call)
-                except TimeoutError:
-                    raise tries.timed_out() from None
+                    call = (
+                        self.call_once(address, rpc, request, tries.left)
+                        if silent_limit is None
+                        else self._call_silently(address, rpc, request, silent_limit)
+                    )
+                    return await self._in_time(tries, address, call)
                 except CallFailure as failure:
                     tries.failed(address, failure)
                     advice = remedy(rpc.name, failure, earlier_unknown=earlier_unknown)
@@ -237,9 +236,9 @@ class Router:
             request: its request.
             timeout: seconds for everything.
             led: stream and partition whose leader is to be called.
-            refresh: fetches metadata of the streams that it is given.
-            on_refusal: called with fresh metadata after a try that failed; what it raises ends the
-                call.
+            refresh: begins to fetch metadata of the streams that it is given.
+            on_refusal: called with fresh metadata after a try that a leader refused; what it raises
+                ends the call.
             stream: named in errors.
             partition: named in errors.
 
@@ -250,16 +249,11 @@ class Router:
         not_found = 0
         while True:
             try:
-                async with tries.time():
-                    if tries.count or not await self._leads(*led):
-                        await self._refresh_if_possible(refresh, led[0])
-                    if tries.count and on_refusal is not None:
-                        on_refusal()
-                    address = self.address_of(self._leader(*led))
-                    call = self.call_once(address, rpc, request, tries.left)
-                    return await self._preferred(address, call)
-            except TimeoutError:
-                raise tries.timed_out() from None
+                address = await self._leader_address(led, refresh, tries)
+                if tries.refused and on_refusal is not None:
+                    on_refusal()
+                call = self.call_once(address, rpc, request, tries.left)
+                return await self._in_time(tries, address, call)
             except CallFailure as failure:
                 tries.failed(f"leader of {led[0]}/{led[1]}", failure)
                 not_found += failure.code is Code.NOT_FOUND
@@ -270,9 +264,16 @@ class Router:
                     raise tries.error(failure) from failure
             await self._pause(tries)
 
-    async def _preferred(self, address: str, call: Awaitable[ReplyT]) -> ReplyT:
+    async def _in_time(self, tries: _Tries, address: str, call: Awaitable[ReplyT]) -> ReplyT:
         """Await a call to an address, which is asked first from now on if it answers."""
-        reply = await call
+        try:
+            async with tries.time():
+                reply = await call
+        except TimeoutError:
+            # With a link it was sent, so the server may act on it.
+            reach = Reach.UNKNOWN if self._pool.linked(address) else Reach.NOT_SENT
+            tries.failed(address, CallFailure(Code.DEADLINE_EXCEEDED, "no answer", reach))
+            raise tries.timed_out() from None
         self._favourite = address
         return reply
 
@@ -300,16 +301,39 @@ class Router:
             text = f"no answer within {limit:g} s"
             raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from error
 
-    async def _refresh_if_possible(self, refresh: Refresh, stream: str) -> None:
-        try:
-            await refresh([stream])
-        except (ConnectionFailed, RequestTimeout) as error:
-            logger.debug("metadata of %s could not be refreshed: %s", stream, error)
+    async def _leader_address(self, led: tuple[str, int], refresh: Refresh, tries: _Tries) -> str:
+        """Where the leader of a partition is; finds out where there is reason to.
 
-    async def _leads(self, stream: str, partition: int) -> bool:
-        """Whether the leader is known, and is there as far as is known: else another may lead."""
-        leader = self._snapshot().leader(stream, partition)
-        return leader is not None and await self.answers(self.address_of(leader))
+        A doubtful leader has some time to show that it lives. Others are asked meanwhile who leads:
+        they may need seconds for that, if it is dead (W28).
+
+        Raises:
+            CallFailure: it is not known, or shows no sign of life.
+            LiftbridgeError: the time is up.
+        """
+        known = self._snapshot().leader(*led)
+        address = None if known is None else self.address_of(known)
+        suspect = address if address is not None and self._pool.doubtful(address) else None
+        if address is not None and suspect is None and not tries.count:
+            return address
+        renewal = refresh([led[0]])
+        try:
+            async with tries.time():
+                limit = _SIGN_OF_LIFE * (tries.count + 1)  # it may be slow rather than dead
+                if suspect is not None and await self.answers(suspect, limit) and not tries.refused:
+                    return suspect
+                await renewal
+        except (ConnectionFailed, RequestTimeout) as error:
+            logger.debug("metadata of %s could not be refreshed: %s", led[0], error)
+        except TimeoutError:
+            raise tries.timed_out() from None
+        finally:
+            renewal.cancel()
+        leader = self.address_of(self._leader(*led))
+        if leader == suspect and self._pool.doubtful(leader):
+            text = f"{leader} leads and shows no sign of life"
+            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+        return leader
 
     def _leader(self, stream: str, partition: int) -> BrokerInfo:
         leader = self._snapshot().leader(stream, partition)
@@ -345,6 +369,11 @@ class _Tries:
         self._stream = stream
         self._partition = partition
         self._failures: dict[str, CallFailure] = {}
+
+    @property
+    def refused(self) -> bool:
+        """Whether a server answered the last try, though not as was hoped."""
+        return self.last is not None and self.last.reach is Reach.ANSWERED
 
     @property
     def left(self) -> float:

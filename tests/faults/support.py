@@ -24,6 +24,7 @@ from liftbridge_aio.subscription import Subscription
 from liftbridge_aio.telemetry import (
     Connected,
     Lost,
+    MetadataRefreshed,
     PublishFailed,
     Resubscribed,
     Retried,
@@ -65,6 +66,7 @@ class Recorder(Hook):
     resumed: list[Resubscribed] = field(default_factory=list)
     failures: list[PublishFailed] = field(default_factory=list)
     tries: list[Retried] = field(default_factory=list)
+    refreshes: list[MetadataRefreshed] = field(default_factory=list)
 
     def connected(self, event: Connected) -> None:
         self.up.append(event)
@@ -83,6 +85,9 @@ class Recorder(Hook):
 
     def retried(self, event: Retried) -> None:
         self.tries.append(event)
+
+    def metadata_refreshed(self, event: MetadataRefreshed) -> None:
+        self.refreshes.append(event)
 
 
 async def eventually(condition: Callable[[], object], bound: float = BOUND) -> None:
