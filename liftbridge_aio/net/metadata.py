@@ -27,9 +27,14 @@ from .supervisor import Supervisor
 
 logger = logging.getLogger("liftbridge_aio.net")
 
-_ATTEMPT_LIMIT: Final = 4.5
+_LIMITS: Final = (4.5,)
 """Seconds for one try. A server waits up to 3 s for dead peers and then answers without them,
 unless our own deadline comes first: so none is sent, and the bound here is longer (W28)."""
+
+_LIMITS_IN_DOUBT: Final = (1.0, 0.5, 3.0)
+"""The same where a broker seems to be dead. A server whose call is reset stops waiting for it, and
+answers at once from then on; the third time is for one that was asked again before it had stopped.
+"""
 
 _SLOW: Final = 1.0
 """Seconds after which an answer is out of date when it comes: servers write down who leads before
@@ -95,7 +100,7 @@ class MetadataCache:
             proto.FetchMetadataRequest(streams=list(streams or ()), groups=list(groups or ())),
             self._call_timeout if timeout is None else timeout,
             patient=patient,
-            silent_limit=_ATTEMPT_LIMIT,
+            silent_limits=_LIMITS_IN_DOUBT if self._router.in_doubt else _LIMITS,
         )
         answer, unknown_streams, unknown_groups = metadata_from_wire(response)
         self._take_in(answer, unknown_streams, unknown_groups, all_streams=not streams)
@@ -161,9 +166,9 @@ class MetadataCache:
 
     async def _fetch_fresh(self, streams: Sequence[str]) -> Metadata:
         loop = asyncio.get_running_loop()
-        asked = loop.time()
+        asked, in_doubt = loop.time(), self._router.in_doubt
         answer = await self._ask(streams)
-        if loop.time() - asked > _SLOW:
+        if not in_doubt and loop.time() - asked > _SLOW:
             try:
                 answer = await self._ask(streams, timeout=_AGAIN, patient=False)
             except LiftbridgeError as error:

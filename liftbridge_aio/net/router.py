@@ -6,21 +6,19 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from liftbridge_aio.addresses import parse_address
 from liftbridge_aio.errors import (
     ConnectionFailed,
-    ConnectTimeout,
     InvalidRequest,
-    LiftbridgeError,
-    NotLiftbridge,
     RequestTimeout,
     TLSFailed,
 )
 from liftbridge_aio.model import BrokerInfo, Metadata
 from liftbridge_aio.options import ClientOptions
-from liftbridge_aio.status import CallFailure, Code, Reach, Remedy, error_from, remedy
+from liftbridge_aio.status import CallFailure, Code, Reach, Remedy, remedy
 from liftbridge_aio.telemetry import Retried
 from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
 
@@ -29,6 +27,7 @@ from .pool import LinkPool
 from .reporter import Reporter
 from .supervisor import Supervisor
 from .tls_probe import speaks_tls
+from .tries import Tries
 
 logger = logging.getLogger("liftbridge_aio.net")
 
@@ -93,6 +92,12 @@ class Router:
             found.remove(self._favourite)
             found.insert(0, self._favourite)
         return sorted(found, key=self._pool.doubtful)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a broker of the cluster may be dead."""
+        brokers = self._snapshot().brokers.values()
+        return any(self._pool.doubtful(self.address_of(broker)) for broker in brokers)
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait after `attempt` failed tries (counted from 1)."""
@@ -167,7 +172,7 @@ class Router:
         partition: int | None = None,
         on_repeat: ReplyT | None = None,
         patient: bool = True,
-        silent_limit: float | None = None,
+        silent_limits: Sequence[float] = (),
     ) -> ReplyT:
         """Call whichever broker answers, trying others and again within `timeout` seconds.
 
@@ -181,21 +186,21 @@ class Router:
             partition: named in errors.
             on_repeat: what to return where an earlier try turns out to have succeeded unseen.
             patient: False gives up after every address was tried once.
-            silent_limit: sends no deadline to the server; each try is bounded here, by this many
-                seconds.
+            silent_limits: sends no deadline to the server; it is asked once for each of these, and
+                given so many seconds to answer.
 
         Raises:
             LiftbridgeError: it did not succeed.
         """
-        tries = _Tries(rpc.name, timeout, stream, partition)
+        tries = Tries(rpc.name, timeout, stream, partition)
         earlier_unknown = False
         while True:
             for address in self.addresses():
                 try:
                     call = (
-                        self.call_once(address, rpc, request, tries.left)
-                        if silent_limit is None
-                        else self._call_silently(address, rpc, request, silent_limit)
+                        self._call_silently(address, rpc, request, silent_limits)
+                        if silent_limits
+                        else self.call_once(address, rpc, request, tries.left)
                     )
                     return await self._in_time(tries, address, call)
                 except CallFailure as failure:
@@ -245,7 +250,7 @@ class Router:
         Raises:
             LiftbridgeError: it did not succeed.
         """
-        tries = _Tries(rpc.name, timeout, stream, partition)
+        tries = Tries(rpc.name, timeout, stream, partition)
         not_found = 0
         while True:
             try:
@@ -264,7 +269,7 @@ class Router:
                     raise tries.error(failure) from failure
             await self._pause(tries)
 
-    async def _in_time(self, tries: _Tries, address: str, call: Awaitable[ReplyT]) -> ReplyT:
+    async def _in_time(self, tries: Tries, address: str, call: Awaitable[ReplyT]) -> ReplyT:
         """Await a call to an address, which is asked first from now on if it answers."""
         try:
             async with tries.time():
@@ -289,19 +294,23 @@ class Router:
             CallFailure: it did not answer within `limit` seconds, or the call failed.
         """
         others = [address for address in self.addresses() if address != self._favourite]
-        return await self._call_silently(others[0], rpc, request, limit) if others else None
+        return await self._call_silently(others[0], rpc, request, [limit]) if others else None
 
     async def _call_silently(
-        self, address: str, rpc: Rpc[RequestT, ReplyT], request: RequestT, limit: float
+        self,
+        address: str,
+        rpc: Rpc[RequestT, ReplyT],
+        request: RequestT,
+        limits: Sequence[float],
     ) -> ReplyT:
-        try:
-            async with asyncio.timeout(limit):
-                return await self.call_once(address, rpc, request, None)
-        except TimeoutError as error:
-            text = f"no answer within {limit:g} s"
-            raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from error
+        for limit in limits:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit):
+                    return await self.call_once(address, rpc, request, None)
+        text = f"no answer within {sum(limits):g} s"
+        raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN)
 
-    async def _leader_address(self, led: tuple[str, int], refresh: Refresh, tries: _Tries) -> str:
+    async def _leader_address(self, led: tuple[str, int], refresh: Refresh, tries: Tries) -> str:
         """Where the leader of a partition is; finds out where there is reason to.
 
         A doubtful leader has some time to show that it lives. Others are asked meanwhile who leads:
@@ -345,96 +354,10 @@ class Router:
         text = f"{stream}/{partition} has no leader whose address is known"
         raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
 
-    async def _pause(self, tries: _Tries) -> None:
+    async def _pause(self, tries: Tries) -> None:
         delay = self.delay(tries.count)
         if delay >= tries.left:
             raise tries.timed_out() from tries.last
         if tries.last is not None:
             self._reporter.retried(Retried(tries.call, tries.count, delay, tries.last))
         await asyncio.sleep(delay)
-
-
-class _Tries:
-    """The tries of one call: its time, and what went wrong so far."""
-
-    def __init__(
-        self, call: str, timeout: float, stream: str | None, partition: int | None
-    ) -> None:
-        self.call = call
-        self.count = 0
-        self.last: CallFailure | None = None
-        self._loop = asyncio.get_running_loop()
-        self._timeout = timeout
-        self._deadline = self._loop.time() + timeout
-        self._stream = stream
-        self._partition = partition
-        self._failures: dict[str, CallFailure] = {}
-
-    @property
-    def refused(self) -> bool:
-        """Whether a server answered the last try, though not as was hoped."""
-        return self.last is not None and self.last.reach is Reach.ANSWERED
-
-    @property
-    def left(self) -> float:
-        """Seconds left, never quite 0: a deadline of 0 could not be sent."""
-        return max(self._deadline - self._loop.time(), 0.001)
-
-    def time(self) -> asyncio.Timeout:
-        """Bound what runs inside by the time of the whole call."""
-        return asyncio.timeout_at(self._deadline)
-
-    def failed(self, where: str, failure: CallFailure) -> None:
-        """Note a failed try."""
-        self.count += 1
-        self.last = failure
-        self._failures[where] = failure
-
-    def error(self, failure: CallFailure) -> LiftbridgeError:
-        """Make the error for a failure that no other try will mend."""
-        return error_from(self.call, failure, stream=self._stream, partition=self._partition)
-
-    def timed_out(self) -> LiftbridgeError:
-        """Make the error for a call whose time is up."""
-        if {failure.unfit for failure in self._failures.values()} == {NotLiftbridge}:
-            # Another program may just have the port of a server that starts: so it was waited for.
-            text = f"{self.call}: no server within {self._timeout:g} s{self._listed()}"
-            return NotLiftbridge(text, stream=self._stream, partition=self._partition)
-        if self._failures and all(
-            failure.reach is Reach.NOT_SENT for failure in self._failures.values()
-        ):
-            text = f"{self.call}: no server was reached within {self._timeout:g} s{self._listed()}"
-            return ConnectTimeout(text, stream=self._stream, partition=self._partition)
-        text = f"{self.call} did not succeed within {self._timeout:g} s{self._listed()}"
-        return RequestTimeout(text, stream=self._stream, partition=self._partition)
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether TLS failed wherever it was tried, so that waiting would not help."""
-        failures = self._failures.values()
-        return bool(failures) and all(failure.insecure for failure in failures)
-
-    def unreachable(self) -> LiftbridgeError:
-        """Make the error for a call that reached no server."""
-        kind = self._lasting_kind() or ConnectionFailed
-        text = f"{self.call}: no server answered{self._listed()}"
-        return kind(text, stream=self._stream, partition=self._partition)
-
-    def _lasting_kind(self) -> type[ConnectionFailed] | None:
-        """What is wrong with the servers; None where it is nothing, or nothing lasting."""
-        failures = self._failures.values()
-        insecure = {failure.unfit for failure in failures if failure.insecure}
-        if insecure and all(
-            failure.insecure or failure.reach is Reach.NOT_SENT for failure in failures
-        ):
-            # Others may be down for now; this one has to be mended.
-            return insecure.pop() if len(insecure) == 1 else TLSFailed
-        kinds = {failure.unfit for failure in failures}
-        return kinds.pop() if len(kinds) == 1 else None
-
-    def _listed(self) -> str:
-        said = "; ".join(
-            failure.text if where in failure.text else f"{where}: {failure.text}"
-            for where, failure in self._failures.items()
-        )
-        return f" ({said})" if said else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from faults.support import BOUND, QUICK, within
+from faults.support import BOUND, QUICK, Recorder, eventually, within
 from liftbridge_aio import Client, ClientOptions, Hook, StartAt
 from liftbridge_aio.broker import EmbeddedCluster
 from liftbridge_aio.telemetry import Resubscribed
@@ -48,3 +48,23 @@ async def test_a_reader_does_not_ask_the_old_leader_after_it() -> None:
                 cluster.move_leader("s", 0, new)
                 event = await within(BOUND, seen.resubscribed_at)
                 assert (event.address, event.attempts) == (cluster.nodes[new].address, 1)
+
+
+async def test_who_waits_for_a_dead_peer_is_asked_again_before_that_is_over() -> None:
+    """A server stops waiting when its call is reset, and has the rest ready (W28)."""
+    recorder = Recorder()
+    options = ClientOptions(backoff=QUICK, hook=recorder)
+    async with (
+        EmbeddedCluster(nodes=2) as cluster,
+        Client(*cluster.addresses, options=options) as client,
+    ):
+        await client.fetch_metadata()
+        used = recorder.up[-1].address
+        [dead] = [node for node in cluster.nodes.values() if node.address == used]
+        [living] = [node for node in cluster.nodes.values() if node is not dead]
+        dead.faults.refuse_links(times=None)
+        await dead.faults.cut_links()
+        await eventually(lambda: recorder.down)
+        living.faults.delay("FetchMetadata", BOUND)
+        await within(3.0, client.fetch_metadata())
+        living.faults.assert_all_applied()
