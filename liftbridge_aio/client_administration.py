@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from .arguments import INT32_MAX, about, check_text, check_type, check_whole_number
 from .client_face import ClientFace
-from .errors import InvalidRequest, RequestTimeout
+from .errors import InvalidRequest
 from .model import Metadata, PartitionInfo
 from .options import Duration, StreamOptions
 
@@ -189,9 +188,4 @@ class ClientAdministration(ClientFace):
         with about(stream, partition):
             check_text(stream, "a stream name")
             check_whole_number(partition, "a partition", 0, INT32_MAX)
-        try:
-            async with asyncio.timeout(limit):
-                return await self._living.connection.metadata.partition(stream, partition, limit)
-        except TimeoutError:
-            text = f"the leader did not answer within {limit:g} s"
-            raise RequestTimeout(text, stream=stream, partition=partition) from None
+        return await self._living.connection.metadata.partition(stream, partition, limit)

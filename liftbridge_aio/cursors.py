@@ -7,9 +7,10 @@ overtaken by a newer one before its turn comes is not written at all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from .cursor_key import cursors_partition
 from .errors import CursorsUnavailable, LiftbridgeError, RequestTimeout, StreamNotFound
@@ -17,6 +18,9 @@ from .model import CURSORS_STREAM
 from .net.connection import Connection
 from .wire import proto
 from .wire.rpc import FETCH_CURSOR, SET_CURSOR
+
+_LAST_WORDS: Final = 0.1
+"""Seconds in which a call whose time is up tells why."""
 
 _Key = tuple[str, str, int]
 
@@ -58,11 +62,11 @@ class Cursors:
         writer.wanted = offset
         writer.users += 1
         try:
-            async with _bounded(timeout, stream, partition), writer.turn:
+            async with _bounded(timeout, stream, partition) as left, writer.turn:
                 if writer.written >= mine:
                     return
                 writing, position = writer.version, writer.wanted
-                await self._store(cursor_id, stream, partition, position, timeout)
+                await self._store(cursor_id, stream, partition, position, left)
                 writer.written = writing
         finally:
             writer.users -= 1
@@ -70,16 +74,22 @@ class Cursors:
                 del self._writers[key]
 
     async def _store(
-        self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float
+        self,
+        cursor_id: str,
+        stream: str,
+        partition: int,
+        offset: int,
+        left: Callable[[], float],
     ) -> None:
         connection = self._connection
+        home = await self._home(cursor_id, stream, partition)
         await connection.router.call_leader(
             SET_CURSOR,
             proto.SetCursorRequest(
                 stream=stream, partition=partition, cursor_id=cursor_id, offset=offset
             ),
-            timeout,
-            led=(CURSORS_STREAM, await self._home(cursor_id, stream, partition)),
+            left(),
+            led=(CURSORS_STREAM, home),
             refresh=connection.metadata.refresh,
             stream=stream,
             partition=partition,
@@ -95,12 +105,13 @@ class Cursors:
             LiftbridgeError: no server answered in time.
         """
         connection = self._connection
-        async with _bounded(timeout, stream, partition):
+        async with _bounded(timeout, stream, partition) as left:
+            home = await self._home(cursor_id, stream, partition)
             reply = await connection.router.call_leader(
                 FETCH_CURSOR,
                 proto.FetchCursorRequest(stream=stream, partition=partition, cursor_id=cursor_id),
-                timeout,
-                led=(CURSORS_STREAM, await self._home(cursor_id, stream, partition)),
+                left(),
+                led=(CURSORS_STREAM, home),
                 refresh=connection.metadata.refresh,
                 stream=stream,
                 partition=partition,
@@ -117,11 +128,18 @@ class Cursors:
 
 
 @asynccontextmanager
-async def _bounded(timeout: float, stream: str, partition: int) -> AsyncIterator[None]:
-    """Bound the whole of a call, the wait for its turn included."""
+async def _bounded(
+    timeout: float, stream: str, partition: int
+) -> AsyncIterator[Callable[[], float]]:
+    """Bound the whole of a call, the wait for its turn included; tells how many seconds are left.
+
+    A call that is given these says itself why it did not succeed.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
     try:
-        async with asyncio.timeout(timeout):
-            yield
+        async with asyncio.timeout_at(deadline + _LAST_WORDS):
+            yield lambda: deadline - loop.time()
     except TimeoutError as error:
         if isinstance(error, LiftbridgeError):
             raise

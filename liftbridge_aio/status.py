@@ -65,6 +65,11 @@ class CallFailure(Exception):
         """What is wrong with the server of this address; None: nothing, or nothing lasting."""
 
     @property
+    def late(self) -> bool:
+        """Whether our own patience ended, and not the server's."""
+        return self.code is Code.DEADLINE_EXCEEDED and self.reach is not Reach.ANSWERED
+
+    @property
     def insecure(self) -> bool:
         """Whether TLS failed, which no other try at the same address will mend."""
         return self.unfit is not None and issubclass(self.unfit, errors.TLSFailed)

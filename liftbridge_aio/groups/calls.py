@@ -6,12 +6,10 @@ the coordinator alone.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.model import BrokerInfo
 from liftbridge_aio.net.connection import Connection
 from liftbridge_aio.status import (
@@ -184,14 +182,7 @@ class GroupCalls:
     async def _once(
         self, address: str, rpc: Rpc[RequestT, ReplyT], request: RequestT, limit: float
     ) -> ReplyT:
-        try:
-            async with asyncio.timeout(limit):
-                return await self._connection.router.call_once(address, rpc, request, limit)
-        except TimeoutError as error:
-            if isinstance(error, LiftbridgeError):
-                raise
-            text = f"{address} did not answer within {limit:g} s"
-            raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from None
+        return await self._connection.router.call_once(address, rpc, request, limit)
 
 
 def _partitions(assignments: Iterable[proto.PartitionAssignment]) -> Assignment:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from liftbridge_aio.cluster_view import lacks_leaders, merge
-from liftbridge_aio.errors import ClientClosed, LiftbridgeError, StreamNotFound
+from liftbridge_aio.errors import ClientClosed, LiftbridgeError, RequestTimeout, StreamNotFound
 from liftbridge_aio.model import Metadata, PartitionInfo, StreamInfo
 from liftbridge_aio.options import ClientOptions, timer_seconds
 from liftbridge_aio.status import CallFailure
@@ -31,7 +31,7 @@ _LIMITS: Final = (4.5,)
 """Seconds for one try. A server waits up to 3 s for dead peers and then answers without them,
 unless our own deadline comes first: so none is sent, and the bound here is longer (W28)."""
 
-_LIMITS_IN_DOUBT: Final = (1.0, 0.5, 3.0)
+_LIMITS_IN_DOUBT: Final = (1.0, 0.5, 3.5)
 """The same where a broker seems to be dead. A server whose call is reset stops waiting for it, and
 answers at once from then on; the third time is for one that was asked again before it had stopped.
 """
@@ -233,17 +233,27 @@ class MetadataCache:
             await self.refresh([name])
 
     async def partition(self, stream: str, partition: int, timeout: float) -> PartitionInfo:
-        """Ask the leader for the state of a partition. Cancelling abandons the call.
+        """Ask the leader for the state of a partition, within `timeout` seconds.
 
-        The leader of a paused partition refuses the question; its metadata answers it instead.
+        Cancelling abandons the call. The leader of a paused partition refuses the question; its
+        metadata answers it instead.
 
         Raises:
             StreamNotFound: no such stream.
             PartitionNotFound: the stream has no such partition.
             LiftbridgeError: as `fetch`.
         """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
         if self.snapshot.partition(stream, partition) is None:
-            await self.refresh([stream])
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self.refresh([stream])
+            except TimeoutError as error:
+                if isinstance(error, LiftbridgeError):
+                    raise
+                text = f"no server said within {timeout:g} s who leads"
+                raise RequestTimeout(text, stream=stream, partition=partition) from error
         if stream not in self.snapshot.streams:
             text = f"no broker knows the stream {stream!r}"
             raise StreamNotFound(text, stream=stream, partition=partition)
@@ -257,7 +267,7 @@ class MetadataCache:
             reply = await self._router.call_leader(
                 FETCH_PARTITION_METADATA,
                 proto.FetchPartitionMetadataRequest(stream=stream, partition=partition),
-                timeout,
+                deadline - loop.time(),
                 led=(stream, partition),
                 refresh=self.refresh,
                 on_refusal=look_whether_paused,

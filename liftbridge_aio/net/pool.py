@@ -64,10 +64,6 @@ class LinkPool:
         """Take note that a call was answered there."""
         self._doubtful.discard(address)
 
-    def linked(self, address: str) -> bool:
-        """Whether there is a link for calls to an address."""
-        return (address, Purpose.CONTROL) in self._links
-
     @property
     def complaints(self) -> tuple[str, ...]:
         """What lasts of the reasons why servers cannot be connected to, such as TLS that fails."""
@@ -175,6 +171,8 @@ class LinkPool:
             except CallFailure as failure:
                 if link.last_received < asked:
                     link.fail(f"no sign of life: {failure.text}")
+            else:
+                self.answered(link.address)
 
     def _lost(self, link: Link, reason: str) -> None:
         key = (link.address, link.purpose)

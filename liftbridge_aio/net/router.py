@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -33,6 +34,8 @@ logger = logging.getLogger("liftbridge_aio.net")
 
 Refresh = Callable[[Sequence[str]], asyncio.Future[Any]]
 
+_LEAST: Final = 0.001
+"""Seconds. A deadline of less could not be sent."""
 _SIGN_OF_LIFE: Final = 1.0
 """Seconds in which a doubtful broker must answer, or another is called in its place."""
 
@@ -108,22 +111,42 @@ class Router:
         address: str,
         rpc: Rpc[RequestT, ReplyT],
         request: RequestT,
-        timeout: float | None,
+        timeout: float,
+        *,
+        silent: bool = False,
     ) -> ReplyT:
-        """Call one broker, once.
+        """Call one broker, once. Cancelling resets the call.
+
+        Args:
+            address: of the broker.
+            rpc: the procedure.
+            request: its request.
+            timeout: seconds for everything.
+            silent: the server is not told of the timeout.
 
         Raises:
-            CallFailure: it did not succeed.
+            CallFailure: it did not succeed; tells how far it got.
             ClientClosed: the client was closed.
         """
-        link = await self._pool.get(address, Purpose.CONTROL)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
         try:
-            reply = await self._supervisor.call(
-                link.unary, rpc, request, timeout, name=f"call:{rpc.name}"
-            )
+            async with asyncio.timeout_at(deadline):
+                link = await self._pool.get(address, Purpose.CONTROL)
+        except TimeoutError as error:
+            text = f"no connection to {address} in time"
+            raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.NOT_SENT) from error
+        left = None if silent else max(deadline - loop.time(), _LEAST)
+        try:
+            async with asyncio.timeout_at(deadline):
+                call = self._supervisor.call
+                reply = await call(link.unary, rpc, request, left, name=f"call:{rpc.name}")
+        except TimeoutError as error:
+            text = f"{address} did not answer in time"
+            raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from error
         except CallFailure as failure:
             # Servers that want TLS close plain connections without a word.
-            if link.closed_unheard and await self._wants_tls(address):
+            if link.closed_unheard and await self._wants_tls(address, deadline):
                 text = f"{address} speaks TLS, and this client is not set up to do so"
                 raise CallFailure(
                     Code.UNAVAILABLE, text, Reach.NOT_SENT, unfit=TLSFailed
@@ -133,29 +156,30 @@ class Router:
         self._heard.add(address)
         return reply
 
-    async def _wants_tls(self, address: str) -> bool:
+    async def _wants_tls(self, address: str, deadline: float) -> bool:
         """Find out whether a server that has said nothing wants TLS."""
         if address in self._heard:
             # It has just ended, most likely; if it does so again it may have come back with TLS.
             self._heard.discard(address)
             return False
-        return await speaks_tls(address)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                return await speaks_tls(address)
+        return False
 
-    async def answers(self, address: str, limit: float = _SIGN_OF_LIFE) -> bool:
+    async def answers(self, address: str) -> bool:
         """Whether a broker is there as far as is known; who is doubtful must show that it lives.
 
         Cancelling abandons the question.
-
-        Args:
-            address: of the broker.
-            limit: seconds that a doubtful one has to answer.
         """
         if not self._pool.doubtful(address):
             return True
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(_SIGN_OF_LIFE):
                 link = await self._pool.get(address, Purpose.CONTROL)
-                await self._supervisor.call(link.check_health, limit, name=f"doubt:{address}")
+                await self._supervisor.call(
+                    link.check_health, _SIGN_OF_LIFE, name=f"doubt:{address}"
+                )
         except (CallFailure, TimeoutError) as error:
             logger.debug("%s gives no sign of life: %s", address, error)
             return False
@@ -197,12 +221,7 @@ class Router:
         while True:
             for address in self.addresses():
                 try:
-                    call = (
-                        self._call_silently(address, rpc, request, silent_limits)
-                        if silent_limits
-                        else self.call_once(address, rpc, request, tries.left)
-                    )
-                    return await self._in_time(tries, address, call)
+                    reply = await self._ask(tries, address, rpc, request, silent_limits)
                 except CallFailure as failure:
                     tries.failed(address, failure)
                     advice = remedy(rpc.name, failure, earlier_unknown=earlier_unknown)
@@ -216,9 +235,42 @@ class Router:
                         or failure.reach is Reach.UNKNOWN
                         or failure.code is Code.UNAVAILABLE
                     )
+                else:
+                    self._favourite = address
+                    return reply
             if not patient or tries.hopeless:
                 raise tries.unreachable()
             await self._pause(tries)
+
+    async def _ask(
+        self,
+        tries: Tries,
+        address: str,
+        rpc: Rpc[RequestT, ReplyT],
+        request: RequestT,
+        silent_limits: Sequence[float] = (),
+    ) -> ReplyT:
+        """Make one of the tries of a call, in the time that is left for all of them.
+
+        Raises:
+            CallFailure: it did not succeed.
+            LiftbridgeError: the time is up.
+        """
+        limits = list(silent_limits) or [math.inf]
+        while True:
+            if tries.left < _LEAST:
+                raise tries.timed_out() from tries.last
+            timeout = min(limits.pop(0), tries.left)
+            try:
+                return await self.call_once(
+                    address, rpc, request, timeout, silent=bool(silent_limits)
+                )
+            except CallFailure as failure:
+                if failure.late and tries.left < _LEAST:
+                    tries.failed(address, failure)
+                    raise tries.timed_out() from failure
+                if not failure.late or not limits:
+                    raise
 
     async def call_leader(
         self,
@@ -242,8 +294,8 @@ class Router:
             timeout: seconds for everything.
             led: stream and partition whose leader is to be called.
             refresh: begins to fetch metadata of the streams that it is given.
-            on_refusal: called with fresh metadata after a try that a leader refused; what it raises
-                ends the call.
+            on_refusal: called with fresh metadata where that still names the leader that refused
+                the last try; what it raises ends the call.
             stream: named in errors.
             partition: named in errors.
 
@@ -252,35 +304,27 @@ class Router:
         """
         tries = Tries(rpc.name, timeout, stream, partition)
         not_found = 0
+        refused_by: str | None = None
         while True:
+            address: str | None = None
             try:
-                address = await self._leader_address(led, refresh, tries)
-                if tries.refused and on_refusal is not None:
+                address = await self._leader_address(tries, led, refresh, anew=bool(refused_by))
+                if address == refused_by and on_refusal is not None:
                     on_refusal()
-                call = self.call_once(address, rpc, request, tries.left)
-                return await self._in_time(tries, address, call)
+                reply = await self._ask(tries, address, rpc, request)
             except CallFailure as failure:
                 tries.failed(f"leader of {led[0]}/{led[1]}", failure)
+                refused_by = address if failure.reach is Reach.ANSWERED else None
                 not_found += failure.code is Code.NOT_FOUND
                 again = remedy(rpc.name, failure) in {Remedy.RETRY, Remedy.REFRESH}
                 again = again and not failure.insecure
                 # A broker may not have heard of a new stream yet: look once more.
                 if not again and not (failure.code is Code.NOT_FOUND and not_found == 1):
                     raise tries.error(failure) from failure
+            else:
+                self._favourite = address
+                return reply
             await self._pause(tries)
-
-    async def _in_time(self, tries: Tries, address: str, call: Awaitable[ReplyT]) -> ReplyT:
-        """Await a call to an address, which is asked first from now on if it answers."""
-        try:
-            async with tries.time():
-                reply = await call
-        except TimeoutError:
-            # With a link it was sent, so the server may act on it.
-            reach = Reach.UNKNOWN if self._pool.linked(address) else Reach.NOT_SENT
-            tries.failed(address, CallFailure(Code.DEADLINE_EXCEEDED, "no answer", reach))
-            raise tries.timed_out() from None
-        self._favourite = address
-        return reply
 
     async def call_another(
         self, rpc: Rpc[RequestT, ReplyT], request: RequestT, limit: float
@@ -294,24 +338,14 @@ class Router:
             CallFailure: it did not answer within `limit` seconds, or the call failed.
         """
         others = [address for address in self.addresses() if address != self._favourite]
-        return await self._call_silently(others[0], rpc, request, [limit]) if others else None
+        if not others:
+            return None
+        return await self.call_once(others[0], rpc, request, limit, silent=True)
 
-    async def _call_silently(
-        self,
-        address: str,
-        rpc: Rpc[RequestT, ReplyT],
-        request: RequestT,
-        limits: Sequence[float],
-    ) -> ReplyT:
-        for limit in limits:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(limit):
-                    return await self.call_once(address, rpc, request, None)
-        text = f"no answer within {sum(limits):g} s"
-        raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN)
-
-    async def _leader_address(self, led: tuple[str, int], refresh: Refresh, tries: Tries) -> str:
-        """Where the leader of a partition is; finds out where there is reason to.
+    async def _leader_address(
+        self, tries: Tries, led: tuple[str, int], refresh: Refresh, *, anew: bool
+    ) -> str:
+        """Where the leader of a partition is; finds out where there is reason to, or `anew`.
 
         A doubtful leader has some time to show that it lives. Others are asked meanwhile who leads:
         they may need seconds for that, if it is dead (W28).
@@ -321,28 +355,35 @@ class Router:
             LiftbridgeError: the time is up.
         """
         known = self._snapshot().leader(*led)
-        address = None if known is None else self.address_of(known)
-        suspect = address if address is not None and self._pool.doubtful(address) else None
-        if address is not None and suspect is None and not tries.count:
-            return address
+        before = None if known is None else self.address_of(known)
+        in_doubt = before is not None and self._pool.doubtful(before)
+        if before is not None and not in_doubt and not anew:
+            return before
         renewal = refresh([led[0]])
         try:
             async with tries.time():
-                limit = _SIGN_OF_LIFE * (tries.count + 1)  # it may be slow rather than dead
-                if suspect is not None and await self.answers(suspect, limit) and not tries.refused:
-                    return suspect
-                await renewal
-        except (ConnectionFailed, RequestTimeout) as error:
-            logger.debug("metadata of %s could not be refreshed: %s", led[0], error)
-        except TimeoutError:
-            raise tries.timed_out() from None
+                silent = before if in_doubt and not anew else None
+                if silent is not None and await self.answers(silent):
+                    return silent
+                await self._renewed(renewal)
+                address = self.address_of(self._leader(*led))
+                if self._pool.doubtful(address) and (
+                    address == silent or not await self.answers(address)
+                ):
+                    raise _no_sign_of_life(address)
+        except TimeoutError as error:
+            if before is not None and in_doubt:
+                tries.failed(f"leader of {led[0]}/{led[1]}", _no_sign_of_life(before))
+            raise tries.timed_out() from error
         finally:
-            renewal.cancel()
-        leader = self.address_of(self._leader(*led))
-        if leader == suspect and self._pool.doubtful(leader):
-            text = f"{leader} leads and shows no sign of life"
-            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
-        return leader
+            renewal.cancel()  # else an error of it that nobody awaits would be complained about
+        return address
+
+    async def _renewed(self, renewal: asyncio.Future[Any]) -> None:
+        try:
+            await renewal
+        except (ConnectionFailed, RequestTimeout) as error:
+            logger.debug("metadata could not be refreshed: %s", error)
 
     def _leader(self, stream: str, partition: int) -> BrokerInfo:
         leader = self._snapshot().leader(stream, partition)
@@ -361,3 +402,8 @@ class Router:
         if tries.last is not None:
             self._reporter.retried(Retried(tries.call, tries.count, delay, tries.last))
         await asyncio.sleep(delay)
+
+
+def _no_sign_of_life(address: str) -> CallFailure:
+    text = f"{address} leads and shows no sign of life"
+    return CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)

@@ -12,7 +12,7 @@ from liftbridge_aio.errors import (
     RequestTimeout,
     TLSFailed,
 )
-from liftbridge_aio.status import CallFailure, Reach, error_from
+from liftbridge_aio.status import CallFailure, Code, Reach, error_from
 
 
 class Tries:
@@ -25,21 +25,18 @@ class Tries:
         self.count = 0
         self.last: CallFailure | None = None
         self._loop = asyncio.get_running_loop()
-        self._timeout = timeout
+        self._timeout = round(timeout, 3)
         self._deadline = self._loop.time() + timeout
         self._stream = stream
         self._partition = partition
+        self._sent = False
+        """Whether a server got one of them, as far as can be known."""
         self._failures: dict[str, CallFailure] = {}
 
     @property
-    def refused(self) -> bool:
-        """Whether a server answered the last try, though not as was hoped."""
-        return self.last is not None and self.last.reach is Reach.ANSWERED
-
-    @property
     def left(self) -> float:
-        """Seconds left, never quite 0: a deadline of 0 could not be sent."""
-        return max(self._deadline - self._loop.time(), 0.001)
+        """Seconds left, never below 0."""
+        return max(self._deadline - self._loop.time(), 0.0)
 
     def time(self) -> asyncio.Timeout:
         """Bound what runs inside by the time of the whole call."""
@@ -49,7 +46,10 @@ class Tries:
         """Note a failed try."""
         self.count += 1
         self.last = failure
-        self._failures[where] = failure
+        self._sent = self._sent or failure.reach is not Reach.NOT_SENT
+        known = self._failures.get(where)
+        if known is None or known.unfit is None or failure.code is not Code.DEADLINE_EXCEEDED:
+            self._failures[where] = failure  # else what is known says more
 
     def error(self, failure: CallFailure) -> LiftbridgeError:
         """Make the error for a failure that no other try will mend."""
@@ -57,13 +57,12 @@ class Tries:
 
     def timed_out(self) -> LiftbridgeError:
         """Make the error for a call whose time is up."""
-        if {failure.unfit for failure in self._failures.values()} == {NotLiftbridge}:
+        kinds = {failure.unfit for failure in self._failures.values()}
+        if kinds == {NotLiftbridge} and not self._sent:
             # Another program may just have the port of a server that starts: so it was waited for.
             text = f"{self.call}: no server within {self._timeout:g} s{self._listed()}"
             return NotLiftbridge(text, stream=self._stream, partition=self._partition)
-        if self._failures and all(
-            failure.reach is Reach.NOT_SENT for failure in self._failures.values()
-        ):
+        if self._failures and not self._sent:
             text = f"{self.call}: no server was reached within {self._timeout:g} s{self._listed()}"
             return ConnectTimeout(text, stream=self._stream, partition=self._partition)
         text = f"{self.call} did not succeed within {self._timeout:g} s{self._listed()}"
