@@ -55,6 +55,23 @@ async def there_are(client: Client, stream: str, count: int) -> list[Message]:
     return await stored(client, stream)
 
 
+async def pause(client: Client, publisher: NatsPublisher, stream: str) -> None:
+    """Pause a stream, and wait until NATS knows: its server tells it a moment after it tells us."""
+    await client.pause_stream(stream)
+
+    async def nobody_listens() -> bool:
+        try:
+            await publisher.publish(stream, b"lost", ack_timeout=SILENCE)
+        except NobodyListens:
+            return True
+        except AckTimeout:
+            return False
+        message = "a paused partition stored a message"
+        raise AssertionError(message)
+
+    await eventually(nobody_listens)
+
+
 @pytest.mark.parametrize("crc", [False, True], ids=["plain", "checksum"])
 @pytest.mark.parametrize("policy", [AckPolicy.LEADER, AckPolicy.ALL])
 async def test_what_is_acked_is_stored_with_all_its_parts(
@@ -119,7 +136,7 @@ async def test_a_paused_partition_is_told_at_once_and_stores_nothing(
     """Without the reply subject nobody would say anything (W31)."""
     await client.create_stream(stream_name)
     await publisher.publish(stream_name, b"before")
-    await client.pause_stream(stream_name)
+    await pause(client, publisher, stream_name)
     with pytest.raises(NobodyListens):
         await publisher.publish(stream_name, b"lost")
     await client.resume_stream(stream_name)
@@ -175,7 +192,7 @@ async def test_a_flush_says_of_messages_without_acks_that_nobody_listened(
     client: Client, publisher: NatsPublisher, stream_name: str
 ) -> None:
     await client.create_stream(stream_name)
-    await client.pause_stream(stream_name)
+    await pause(client, publisher, stream_name)
     await publisher.publish(stream_name, b"", ack_policy=AckPolicy.NONE)
     with pytest.raises(NobodyListens):
         await publisher.flush()
