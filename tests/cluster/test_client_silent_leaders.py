@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -204,13 +205,18 @@ async def test_a_leader_whose_link_broke_once_still_says_how_its_partition_is(
             )
 
 
+@pytest.fixture
+def dead() -> Iterator[str]:
+    """An address that is taken, so that nobody else comes to listen there, and does not listen."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        yield "{}:{}".format(*nobody.getsockname())
+
+
 async def test_a_call_that_was_sent_and_not_answered_is_never_called_unsent(
-    stream_name: str,
+    dead: str, stream_name: str
 ) -> None:
     """Though another broker could not be reached before: the stream may have been created."""
-    nobody = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    dead = "{}:{}".format(*nobody.sockets[0].getsockname())
-    nobody.close()
     options = ClientOptions(call_timeout=0.3, backoff=QUICK)
     async with EmbeddedBroker() as broker:
         for number in range(8):  # whom a client asks first is left to chance
