@@ -137,9 +137,16 @@ async def _bounded(
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
+
+    def left() -> float:
+        seconds = deadline - loop.time()
+        if seconds <= 0:
+            raise TimeoutError
+        return seconds
+
     try:
         async with asyncio.timeout_at(deadline + _LAST_WORDS):
-            yield lambda: deadline - loop.time()
+            yield left
     except TimeoutError as error:
         if isinstance(error, LiftbridgeError):
             raise

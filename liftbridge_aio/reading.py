@@ -261,7 +261,9 @@ class Reading:
         try:
             async with asyncio.timeout(plan.timeout):
                 await self._resolve()
-        except TimeoutError:
+        except TimeoutError as error:
+            if isinstance(error, LiftbridgeError):
+                raise
             text = f"no answer about the partition within {plan.timeout:g} s"
             raise RequestTimeout(text, stream=plan.stream, partition=plan.partition) from None
 

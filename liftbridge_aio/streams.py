@@ -10,6 +10,7 @@ from typing import Final
 from .arguments import INT32_MAX, about, check_text, check_type, check_whole_number
 from .errors import (
     InvalidRequest,
+    LiftbridgeError,
     NotFound,
     PermissionDenied,
     RequestTimeout,
@@ -126,7 +127,9 @@ class StreamAdministration:
                 info = await self._connection.metadata.stream(name, renew=True)
                 for partition in _checked(name, partitions) or info.partitions:
                     await self._resume(name, partition)
-        except TimeoutError:
+        except TimeoutError as error:
+            if isinstance(error, LiftbridgeError):
+                raise
             text = f"not all partitions were resumed within {timeout:g} s"
             raise RequestTimeout(text, stream=name) from None
 

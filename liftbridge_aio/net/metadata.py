@@ -267,7 +267,7 @@ class MetadataCache:
             reply = await self._router.call_leader(
                 FETCH_PARTITION_METADATA,
                 proto.FetchPartitionMetadataRequest(stream=stream, partition=partition),
-                deadline - loop.time(),
+                max(deadline - loop.time(), 0.0),
                 led=(stream, partition),
                 refresh=self.refresh,
                 on_refusal=look_whether_paused,

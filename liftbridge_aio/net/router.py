@@ -36,6 +36,9 @@ Refresh = Callable[[Sequence[str]], asyncio.Future[Any]]
 
 _LEAST: Final = 0.001
 """Seconds. A deadline of less could not be sent."""
+_TRIES_UNSEEN: Final = 2
+"""Tries at a leader after which it is looked up anew, even if its link stands: the first may have
+failed with a link that broke."""
 _SIGN_OF_LIFE: Final = 1.0
 """Seconds in which a doubtful broker must answer, or another is called in its place."""
 
@@ -308,7 +311,7 @@ class Router:
         while True:
             address: str | None = None
             try:
-                address = await self._leader_address(tries, led, refresh, anew=bool(refused_by))
+                address = await self._leader_address(tries, led, refresh, refused=bool(refused_by))
                 if address == refused_by and on_refusal is not None:
                     on_refusal()
                 reply = await self._ask(tries, address, rpc, request)
@@ -343,10 +346,11 @@ class Router:
         return await self.call_once(others[0], rpc, request, limit, silent=True)
 
     async def _leader_address(
-        self, tries: Tries, led: tuple[str, int], refresh: Refresh, *, anew: bool
+        self, tries: Tries, led: tuple[str, int], refresh: Refresh, *, refused: bool
     ) -> str:
-        """Where the leader of a partition is; finds out where there is reason to, or `anew`.
+        """Where the leader of a partition is; finds out where there is reason to.
 
+        That is so if it is not known, if it refused the last try, or if two tries have failed.
         A doubtful leader has some time to show that it lives. Others are asked meanwhile who leads:
         they may need seconds for that, if it is dead (W28).
 
@@ -357,12 +361,12 @@ class Router:
         known = self._snapshot().leader(*led)
         before = None if known is None else self.address_of(known)
         in_doubt = before is not None and self._pool.doubtful(before)
-        if before is not None and not in_doubt and not anew:
+        if before is not None and not in_doubt and not refused and tries.count < _TRIES_UNSEEN:
             return before
         renewal = refresh([led[0]])
         try:
             async with tries.time():
-                silent = before if in_doubt and not anew else None
+                silent = before if in_doubt and not refused else None
                 if silent is not None and await self.answers(silent):
                     return silent
                 await self._renewed(renewal)

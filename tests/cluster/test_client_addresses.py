@@ -73,23 +73,21 @@ async def test_a_node_comes_back_at_another_address(
         Client(*cluster.addresses.values(), options=OPTIONS) as client,
     ):
         await client.create_stream(stream_name)
-        async with (
-            client.subscribe(stream_name, start=EARLIEST) as messages,
-            publishing(client, stream_name) as load,
-        ):
+        async with client.subscribe(stream_name, start=EARLIEST) as messages:
             reader = asyncio.create_task(collect(messages, received))
-            await load.more()
-            snapshot = await client.fetch_metadata()
-            leader = snapshot.streams[stream_name].partitions[0].leader
-            assert leader is not None
-            await cluster.kill(leader)
-            # A copy chooses a port of its own.
-            cluster.nodes[leader] = replace(cluster.nodes[leader], _process=None)
-            await cluster.start(leader)
-            await load.more()
+            async with publishing(client, stream_name) as load:
+                await load.more()
+                snapshot = await client.fetch_metadata()
+                leader = snapshot.streams[stream_name].partitions[0].leader
+                assert leader is not None
+                await cluster.kill(leader)
+                # A copy chooses a port of its own.
+                cluster.nodes[leader] = replace(cluster.nodes[leader], _process=None)
+                await cluster.start(leader)
+                await load.more()
+                moved = (await client.fetch_metadata()).brokers[leader]
+                assert moved.address == cluster.addresses[leader]
             last = max(load.acked.values())
             await eventually(lambda: received[-1].offset >= last)
-            moved = (await client.fetch_metadata()).brokers[leader]
-            assert moved.address == cluster.addresses[leader]
             reader.cancel()
     judge(received, load)

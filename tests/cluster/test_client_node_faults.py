@@ -53,28 +53,30 @@ async def test_a_leader_that_falls_silent_for_longer_than_its_lease_and_comes_ba
     async with (
         asyncio.timeout(BOUND),
         client.subscribe(stream_name, start=EARLIEST) as messages,
-        publishing(client, stream_name) as load,
-        publishing(client, stream_name, AckPolicy.LEADER) as careless,
     ):
         reader = asyncio.create_task(collect(messages, received))
-        await load.more()
-        await cluster.freeze(roles.leader)
-        silent = cluster.addresses[roles.leader]
-        others = [cluster.addresses[each] for each in roles.followers]
-        await nodes.new_leader(roles.followers, stream_name, roles.leader)
-        async with Client(silent, *others, options=OPTIONS) as late:
-            assert stream_name in (await timed(late.fetch_metadata())).streams
-            async with publishing(late, stream_name) as load_of_late:
-                await load_of_late.more()
-        await load.more()
-        await cluster.thaw(roles.leader)
-        # Its acks of what it took before are late, and count for nothing.
-        await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
-        await load.more()
-        await careless.more()
-    last = max(load.acked.values())
-    await eventually(lambda: received[-1].offset >= last)
-    reader.cancel()
+        async with (
+            publishing(client, stream_name) as load,
+            publishing(client, stream_name, AckPolicy.LEADER) as careless,
+        ):
+            await load.more()
+            await cluster.freeze(roles.leader)
+            silent = cluster.addresses[roles.leader]
+            others = [cluster.addresses[each] for each in roles.followers]
+            await nodes.new_leader(roles.followers, stream_name, roles.leader)
+            async with Client(silent, *others, options=OPTIONS) as late:
+                assert stream_name in (await timed(late.fetch_metadata())).streams
+                async with publishing(late, stream_name) as load_of_late:
+                    await load_of_late.more()
+            await load.more()
+            await cluster.thaw(roles.leader)
+            # Its acks of what it took before are late, and count for nothing.
+            await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
+            await load.more()
+            await careless.more()
+        last = max(load.acked.values())
+        await eventually(lambda: received[-1].offset >= last)
+        reader.cancel()
     judge(received, load, load_of_late)
     judge(await all_messages(client, stream_name, last), load, load_of_late)
 
@@ -151,33 +153,33 @@ async def test_two_of_three_are_killed_and_come_back(
     async with (
         asyncio.timeout(BOUND),
         client.subscribe(stream_name, start=EARLIEST) as messages,
-        publishing(client, stream_name) as load,
     ):
         reader = asyncio.create_task(collect(messages, received))
-        await load.more()
-        for node_id in roles.followers:
-            await cluster.kill(node_id)
-        await eventually(lambda: len(load.unknown) >= 8)  # what was on its way, and more
+        async with publishing(client, stream_name) as load:
+            await load.more()
+            for node_id in roles.followers:
+                await cluster.kill(node_id)
+            await eventually(lambda: len(load.unknown) >= 8)  # what was on its way, and more
 
-        created, opened, *asked = await asyncio.gather(
-            refused(client.create_stream(f"{stream_name}-new")),
-            refused(client.set_stream_readonly(stream_name, readonly=False)),
-            timed(client.fetch_metadata()),
-            timed(client.fetch_cursor("mine", stream_name, 0)),
-            return_exceptions=True,
-        )
-        for error in (created, opened):
-            assert isinstance(error, NoMetadataLeader | RequestTimeout)
-        # Some of these still know.
-        assert all(
-            isinstance(each, LiftbridgeError) or not isinstance(each, BaseException)
-            for each in asked
-        )
+            created, opened, *asked = await asyncio.gather(
+                refused(client.create_stream(f"{stream_name}-new")),
+                refused(client.set_stream_readonly(stream_name, readonly=False)),
+                timed(client.fetch_metadata()),
+                timed(client.fetch_cursor("mine", stream_name, 0)),
+                return_exceptions=True,
+            )
+            for error in (created, opened):
+                assert isinstance(error, NoMetadataLeader | RequestTimeout)
+            # Some of these still know.
+            assert all(
+                isinstance(each, LiftbridgeError) or not isinstance(each, BaseException)
+                for each in asked
+            )
 
-        for node_id in roles.followers:
-            await cluster.start(node_id)
-        await load.more()
-    last = max(load.acked.values())
-    await eventually(lambda: received[-1].offset >= last)
-    reader.cancel()
+            for node_id in roles.followers:
+                await cluster.start(node_id)
+            await load.more()
+        last = max(load.acked.values())
+        await eventually(lambda: received[-1].offset >= last)
+        reader.cancel()
     judge(received, load)

@@ -268,3 +268,19 @@ async def test_a_former_leader_that_refuses_does_not_prove_a_pause(stream_name: 
         await eventually(lambda: cluster.leader_of(stream_name) == new)
         state = await client.fetch_partition_metadata(stream_name, 0)
         assert (state.paused, state.leader) == (False, new)
+
+
+async def test_whatever_waits_for_servers_says_which_were_not_reached(stream_name: str) -> None:
+    options = ClientOptions(call_timeout=0.3, backoff=QUICK)
+    async with EmbeddedBroker() as broker, Client(broker.address, options=options) as client:
+        broker.faults.refuse_links(times=None)
+        await broker.faults.cut_links()
+        for call in (
+            client.resume_stream(stream_name),
+            anext(client.subscribe(stream_name)),
+            client.fetch_cursor("mine", stream_name, 0),
+            client.set_cursor("mine", stream_name, 0, 1),
+            client.fetch_partition_metadata(stream_name, 0),
+        ):
+            with pytest.raises((ConnectTimeout, RequestTimeout), match=broker.address):
+                await call
