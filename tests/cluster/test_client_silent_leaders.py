@@ -276,11 +276,11 @@ async def test_whatever_waits_for_servers_says_which_were_not_reached(stream_nam
         broker.faults.refuse_links(times=None)
         await broker.faults.cut_links()
         for call in (
-            client.resume_stream(stream_name),
-            anext(client.subscribe(stream_name)),
-            client.fetch_cursor("mine", stream_name, 0),
-            client.set_cursor("mine", stream_name, 0, 1),
-            client.fetch_partition_metadata(stream_name, 0),
+            client.resume_stream(stream_name, timeout=BOUND),
+            anext(client.subscribe(stream_name, timeout=BOUND)),
+            client.fetch_cursor("mine", stream_name, 0, timeout=BOUND),
+            client.set_cursor("mine", stream_name, 0, 1, timeout=BOUND),
+            client.fetch_partition_metadata(stream_name, 0, timeout=BOUND),
         ):
             with pytest.raises((ConnectTimeout, RequestTimeout), match=broker.address):
                 await call
