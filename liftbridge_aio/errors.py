@@ -255,7 +255,10 @@ class NotPartitionLeader(ServerError):
 class CursorsUnavailable(ServerError):
     """The server keeps no cursors, or could not read or store this one."""
 
-    hint = "set cursors.stream.partitions above 0 on every server"
+    hint = (
+        "try again in a moment; if the server keeps no cursors at all, "
+        "set cursors.stream.partitions above 0 on every server"
+    )
 
 
 class ActivityUnavailable(ServerError):
