@@ -71,7 +71,7 @@ class DurableReading:
         self._keeper.keep(plan.stream, plan.partition, finished, kept)
 
     def _check_end(self, plan: ReadingPlan, stored: int, info: PartitionInfo) -> None:
-        if stored > info.newest_offset and not info.paused:
+        if stored > info.newest_offset:
             text = (
                 f"the cursor {self._keeper.cursor_id!r} stands at offset {stored}, but the log"
                 f" ends at {info.newest_offset}: it was truncated or created anew, or somebody set"
@@ -117,7 +117,7 @@ class DurableReading:
         metadata = self._connection.metadata
         await metadata.stream(stream)
         info = await metadata.partition(stream, partition, plan.timeout)
-        if plan.start.value > info.newest_offset + 1 and not info.paused:
+        if plan.start.value > info.newest_offset + 1:
             text = (
                 f"the log ends at {info.newest_offset}, and a cursor cannot stand behind its end:"
                 f" offset {plan.start.value} is none to go to"

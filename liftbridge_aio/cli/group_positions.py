@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from liftbridge_aio.client import Client
-from liftbridge_aio.errors import PartitionPaused, RequestTimeout
+from liftbridge_aio.errors import RequestTimeout
 from liftbridge_aio.model import Metadata, StartAt, StartPosition, StopAt
 from liftbridge_aio.options import timer_seconds
 
@@ -93,15 +93,13 @@ async def find_position(client: Client, stream: str, partition: int, start: Star
     """Find the position of a group that is to go on at `start`; `NOTHING_DONE` for offset 0.
 
     Raises:
-        PartitionPaused: it is, and its offsets have to be known.
+        PartitionPaused: it is, and its messages have to be looked at.
         RequestTimeout: no message came in time, as where retention has emptied the log.
         LiftbridgeError: the partition cannot be read.
     """
     if start.position is StartPosition.OFFSET:
         return start.value - 1
     info = await client.fetch_partition_metadata(stream, partition)
-    if info.paused:  # nobody knows its offsets
-        raise PartitionPaused("partition is paused", stream=stream, partition=partition)
     newest = info.high_watermark
     if start.position is StartPosition.NEW_ONLY:
         return newest

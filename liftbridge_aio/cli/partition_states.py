@@ -31,17 +31,12 @@ class PartitionState:
     @property
     def high_watermark(self) -> int | None:
         """Offset of the newest committed message, -1 where there is none; None: not known."""
-        return None if self._hides_offsets else self.info.high_watermark
+        return None if self.error else self.info.high_watermark
 
     @property
     def newest_offset(self) -> int | None:
         """Offset of the newest stored message, -1 where there is none; None: not known."""
-        return None if self._hides_offsets else self.info.newest_offset
-
-    @property
-    def _hides_offsets(self) -> bool:
-        # The leader of a paused partition has closed its log, and only leaders know offsets.
-        return self.error is not None or self.info.paused
+        return None if self.error else self.info.newest_offset
 
     def words(self) -> str:
         """Say how it is."""

@@ -77,7 +77,7 @@ class Starts:
 
     async def _check_end(self, place: StreamPartition, stored: int) -> None:
         state = await self._metadata.partition(*place, self._timeout)
-        if stored > state.newest_offset and not state.paused:
+        if stored > state.newest_offset:
             text = (
                 f"the group {self._group!r} has committed offset {stored}, but the log ends at"
                 f" {state.newest_offset}: it was truncated, or created anew"

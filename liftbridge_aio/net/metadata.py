@@ -100,11 +100,14 @@ class MetadataCache:
             proto.FetchMetadataRequest(streams=list(streams or ()), groups=list(groups or ())),
             self._call_timeout if timeout is None else timeout,
             patient=patient,
-            silent_limits=_LIMITS_IN_DOUBT if self._router.in_doubt else _LIMITS,
+            silent_limits=self._limits(),
         )
         answer, unknown_streams, unknown_groups = metadata_from_wire(response)
         self._take_in(answer, unknown_streams, unknown_groups, all_streams=not streams)
         return answer
+
+    def _limits(self) -> Sequence[float]:
+        return _LIMITS_IN_DOUBT if self._router.in_doubt else _LIMITS
 
     def _take_in(
         self,
@@ -235,8 +238,8 @@ class MetadataCache:
     async def partition(self, stream: str, partition: int, timeout: float) -> PartitionInfo:
         """Ask the leader for the state of a partition, within `timeout` seconds.
 
-        Cancelling abandons the call. The leader of a paused partition refuses the question; its
-        metadata answers it instead.
+        Cancelling abandons the call. The leader of a paused partition refuses the question; what
+        it says of the whole stream answers it instead: it knows where its closed log ends.
 
         Raises:
             StreamNotFound: no such stream.
@@ -261,27 +264,56 @@ class MetadataCache:
         def look_whether_paused() -> None:
             info = self.snapshot.partition(stream, partition)
             if info is not None and info.paused:
-                raise _Paused(info)
+                raise _Paused(info.leader)
 
-        try:
-            reply = await self._router.call_leader(
-                FETCH_PARTITION_METADATA,
-                proto.FetchPartitionMetadataRequest(stream=stream, partition=partition),
-                max(deadline - loop.time(), 0.0),
-                led=(stream, partition),
-                refresh=self.refresh,
-                on_refusal=look_whether_paused,
-                stream=stream,
-                partition=partition,
-            )
-        except _Paused as paused:
-            return paused.info
+        while True:
+            left = max(deadline - loop.time(), 0.0)
+            try:
+                reply = await self._router.call_leader(
+                    FETCH_PARTITION_METADATA,
+                    proto.FetchPartitionMetadataRequest(stream=stream, partition=partition),
+                    left,
+                    led=(stream, partition),
+                    refresh=self.refresh,
+                    on_refusal=look_whether_paused,
+                    stream=stream,
+                    partition=partition,
+                )
+                break
+            except _Paused as paused:
+                left = max(deadline - loop.time(), 0.0)
+                info = await self._of_paused(stream, partition, paused.leader, left)
+                if info is not None:
+                    return info
         info = partition_from_wire(reply.metadata or proto.PartitionMetadata(id=partition))
         # The leader of a paused partition refuses, but v1.9.0 keeps the flag up after a resume.
         return replace(info, paused=False)
 
+    async def _of_paused(
+        self, stream: str, partition: int, leader: str, timeout: float
+    ) -> PartitionInfo | None:
+        """Ask the leader of a paused partition: the others do not know its offsets.
+
+        Returns:
+            Its state; None where another broker leads by now.
+        """
+        response = await self._router.call_leader(
+            FETCH_METADATA,
+            proto.FetchMetadataRequest(streams=[stream]),
+            timeout,
+            led=(stream, partition),
+            refresh=self.refresh,
+            silent_limits=self._limits(),
+            stream=stream,
+            partition=partition,
+        )
+        answer, _, _ = metadata_from_wire(response)
+        self._take_in(answer)
+        info = answer.partition(stream, partition)
+        return info if info is not None and info.leader == leader else None
+
 
 class _Paused(Exception):
-    def __init__(self, info: PartitionInfo) -> None:
-        super().__init__(info)
-        self.info = info
+    def __init__(self, leader: str) -> None:
+        super().__init__(leader)
+        self.leader = leader

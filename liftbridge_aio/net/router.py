@@ -284,6 +284,7 @@ class Router:
         led: tuple[str, int],
         refresh: Refresh,
         on_refusal: Callable[[], None] | None = None,
+        silent_limits: Sequence[float] = (),
         stream: str | None = None,
         partition: int | None = None,
     ) -> ReplyT:
@@ -299,6 +300,7 @@ class Router:
             refresh: begins to fetch metadata of the streams that it is given.
             on_refusal: called with fresh metadata where that still names the leader that refused
                 the last try; what it raises ends the call.
+            silent_limits: as for `call_any`.
             stream: named in errors.
             partition: named in errors.
 
@@ -314,7 +316,7 @@ class Router:
                 address = await self._leader_address(tries, led, refresh, refused=bool(refused_by))
                 if address == refused_by and on_refusal is not None:
                     on_refusal()
-                reply = await self._ask(tries, address, rpc, request)
+                reply = await self._ask(tries, address, rpc, request, silent_limits)
             except CallFailure as failure:
                 tries.failed(f"leader of {led[0]}/{led[1]}", failure)
                 refused_by = address if failure.reach is Reach.ANSWERED else None

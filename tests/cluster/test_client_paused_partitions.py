@@ -1,0 +1,132 @@
+"""A paused partition has an end: its leader knows it, whichever node a client was told of.
+
+All others answer -1 for a log that they have no replica of, which looks like an empty one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+
+import pytest
+
+from cluster.support import BOUND, EARLIEST, soon
+from contract.group_members import take
+from liftbridge_aio import ALL_PARTITIONS, Client, NotFound, StartAt, StreamReset
+from liftbridge_aio.integrations.event_stream import EventStream, Write
+from liftbridge_aio.integrations.service import Service
+from liftbridge_aio.model import AllPartitions
+from servers.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
+
+STORED = 5
+NEWEST = STORED - 1
+
+
+@pytest.fixture
+async def leader(cluster: Cluster, stream_name: str) -> str:
+    """The node that leads a stream of `STORED` messages."""
+    async with Client(*cluster.addresses.values()) as client:
+        await client.create_stream(stream_name)
+        await client.publish_many(stream_name, [b"%d" % number for number in range(STORED)])
+        info = (await client.fetch_metadata([stream_name])).streams[stream_name].partitions[0]
+    return info.leader
+
+
+@pytest.fixture
+async def client(cluster: Cluster, leader: str, stream_name: str) -> AsyncIterator[Client]:
+    """Told of a node that does not lead the stream, which is paused."""
+    [*_, address] = [address for node_id, address in cluster.addresses.items() if node_id != leader]
+    async with Client(address) as client:
+        await pause(client, stream_name)
+        yield client
+
+
+async def pause(client: Client, stream: str) -> None:
+    """Pause it, and wait until its leader has."""
+
+    async def is_paused() -> bool:
+        return (await client.fetch_partition_metadata(stream, 0)).paused
+
+    await client.pause_stream(stream)
+    await soon(is_paused)
+
+
+async def test_its_offsets_are_those_of_the_leader(client: Client, stream_name: str) -> None:
+    state = await client.fetch_partition_metadata(stream_name, 0)
+    assert (state.paused, state.newest_offset, state.high_watermark) == (True, NEWEST, NEWEST)
+    assert await client.subscribe(stream_name, start=EARLIEST).lag() == STORED
+
+
+async def test_its_offsets_outlive_a_restart_of_the_leader(
+    cluster: Cluster, client: Client, leader: str, stream_name: str
+) -> None:
+    await cluster.kill(leader)
+    await cluster.start(leader)
+
+    async def is_back() -> bool:
+        try:
+            state = await client.fetch_partition_metadata(stream_name, 0)
+        except NotFound:  # for a while it knows nothing of the stream
+            return False
+        assert (state.paused, state.newest_offset) == (True, NEWEST)
+        return True
+
+    await soon(is_back)
+
+
+@pytest.mark.parametrize("partition", [0, ALL_PARTITIONS], ids=["one", "all"])
+async def test_a_bounded_reading_that_resumes_it_is_whole(
+    client: Client, stream_name: str, partition: int | AllPartitions
+) -> None:
+    async with asyncio.timeout(BOUND):
+        reading = client.read(stream_name, partition=partition, resume=True)
+        assert [message.offset async for message in reading] == list(range(STORED))
+        await pause(client, stream_name)
+        reading = client.read(stream_name, StartAt.latest(), partition=partition, resume=True)
+        assert [message.offset async for message in reading] == [NEWEST]
+
+
+async def test_new_messages_only_are_those_behind_its_end(client: Client, stream_name: str) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        client.subscribe(stream_name, resume=True, cursor="reader") as messages,
+    ):
+        assert await client.fetch_cursor("reader", stream_name, 0) == NEWEST
+        await client.publish(stream_name, b"new")
+        assert (await anext(messages)).offset == STORED
+
+
+@pytest.mark.parametrize(
+    ("start", "first"), [(StartAt.new_only(), STORED), (StartAt.latest(), NEWEST)]
+)
+async def test_a_group_without_positions_begins_at_its_end(
+    client: Client, stream_name: str, start: StartAt, first: int
+) -> None:
+    async with client.group(f"group-{stream_name}", [stream_name], start=start) as group:
+        await client.publish(stream_name, b"resumes it")
+        [message] = await take(group, 1)
+    assert message.offset == first
+
+
+async def test_a_browser_that_comes_back_goes_on(client: Client, stream_name: str) -> None:
+    written: list[bytes] = []
+    whole = asyncio.Event()
+
+    async def write(data: bytes) -> None:
+        written.append(data)
+        if b"data: 4\n" in data:
+            whole.set()
+
+    async def begin(status: int) -> Write:
+        assert status == HTTPStatus.OK
+        return write
+
+    async with asyncio.timeout(BOUND):
+        events = EventStream(Service(client), stream_name, "2", resume=True)
+        await events.serve(begin, whole.wait)
+    text = b"".join(written).decode()
+    assert [line for line in text.splitlines() if line.startswith("data")] == ["data: 3", "data: 4"]
+    assert StreamReset.__name__ not in text
