@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 from .arguments import INT64_MAX, check_text, check_type, check_whole_number
 from .client_publishing import ClientPublishing
 from .client_reading import ClientReading
-from .errors import InvalidRequest
+from .errors import InvalidRequest, WrongType
 from .model import ACTIVITY_STREAM, StartAt, StopAt
 from .options import UNSET, Duration, Unset
 from .serializers import BYTES, Serializer
@@ -107,6 +108,9 @@ class ClientValues(ClientPublishing, ClientReading):
         from .typed_stream import TypedStream  # noqa: PLC0415 - only for those who use it
 
         _check_stream(stream)
+        _check_face(serializer, "serializer", "JSON", "serialize", "deserialize")
+        if compression is not None:
+            _check_face(compression, "compression", "Gzip()", "compress", "decompress")
         check_type(on_undecodable, Undecodable, "on_undecodable is one of Undecodable")
         check_whole_number(max_decompressed_bytes, "max_decompressed_bytes", 1, INT64_MAX - 1)
         codec = ValueCodec(serializer, compression, max_decompressed_bytes)
@@ -162,3 +166,18 @@ def _check_stream(stream: str) -> None:
     check_text(stream, "a stream name")
     if not stream:
         raise InvalidRequest("a stream name must not be empty")
+
+
+def _check_face(value: object, name: str, example: str, *methods: str) -> None:
+    """Refuse what has not these methods; most that a class has are for its instances only.
+
+    Raises:
+        WrongType: it has not.
+    """
+    found = [getattr(value, method, None) for method in methods]
+    if isinstance(value, type):
+        own = (getattr_static(value, method, None) for method in methods)
+        found = [one if isinstance(one, staticmethod | classmethod) else None for one in own]
+    if not all(map(callable, found)):
+        text = f"{name} has {' and '.join(methods)}, as {example} has, and {value!r} has not"
+        raise WrongType(text)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, overload
 
-from .arguments import INT64_MAX, about, check_whole_number
+from .arguments import INT64_MAX, about, check_type, check_whole_number
 from .batches import Batches
 from .errors import InvalidRequest, LiftbridgeError, UsageError
 from .for_each import for_each
@@ -116,10 +116,12 @@ class MergedSubscription(SubscriptionLife):
             timeout: seconds for each answer; None is what the first handshake has.
 
         Raises:
-            UsageError: it reads towards lower offsets.
+            UsageError: it reads towards lower offsets, or which partitions there are is not known
+                yet.
             StreamNotFound: the stream is gone.
             LiftbridgeError: a leader could not be reached in time.
         """
+        self._chosen(None)
         limit = self._plan.timeout if timeout is None else timer_seconds(timeout, "timeout")
         lags = await for_each(self._places.values(), lambda place: place.lag(limit))
         return dict(zip(self._places, lags, strict=True))
@@ -295,7 +297,10 @@ class MergedSubscription(SubscriptionLife):
     def _chosen(self, partitions: Iterable[int] | None) -> set[int]:
         if not self._places:
             raise self._wrong_time("which partitions there are is known on entering; wait for that")
-        chosen = set(self._places) if partitions is None else set(partitions)
+        if partitions is None:
+            return set(self._places)
+        check_type(partitions, Iterable, "partitions are several numbers, in a list for one")
+        chosen = set(partitions)
         unknown = chosen - self._places.keys()
         if unknown:
             text = f"partitions {sorted(unknown, key=str)} are none of those that are read"

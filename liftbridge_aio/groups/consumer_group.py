@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Literal, Self, TypeVar, overload
 
-from liftbridge_aio.arguments import INT64_MAX, check_whole_number
+from liftbridge_aio.arguments import INT64_MAX, check_type, check_whole_number
 from liftbridge_aio.batches import Batches
 from liftbridge_aio.cursor_keeper import CursorStore
 from liftbridge_aio.errors import LiftbridgeError, NotGroupMember, RequestTimeout, UsageError
@@ -115,7 +115,9 @@ class ConsumerGroup:
     async def __aenter__(self) -> Self:
         """Join the group, wait for the first assignment, and look up where it begins.
 
-        Cancelling leaves the group again.
+        So `pause` and `seek` work at once. `on_assigned` is told after this; `assignment` has the
+        partitions when it was, or at once where there is none to be told. Cancelling leaves the
+        group again.
 
         Raises:
             StreamNotFound: a stream does not exist.
@@ -287,6 +289,7 @@ class ConsumerGroup:
         """
         places: Iterable[tuple[str, int]] | None = None
         if message is not None:
+            check_type(message, (Message, RawMessage), "a message that was read is committed")
             place = StreamPartition(message.stream, message.partition)
             is_ours = self._readings.finish(place, message.offset)
             if not is_ours or place in self._work.rebalancer.taken:
@@ -335,8 +338,7 @@ class ConsumerGroup:
         """Ask the leaders how far behind the end of its log each partition is.
 
         Counted are offsets, from `positions` to the newest committed message, both included; see
-        `Subscription.lag`. Nothing is known of a partition that is paused on the servers: 0.
-        Cancelling abandons the questions.
+        `Subscription.lag`. Cancelling abandons the questions.
 
         Raises:
             LiftbridgeError: a leader could not be asked.
@@ -361,6 +363,8 @@ class ConsumerGroup:
 
     def _chosen(self, partitions: Iterable[tuple[str, int]]) -> list[StreamPartition]:
         known = self._readings.places()
+        for place in partitions:
+            check_type(place, tuple, "a partition of a group is a StreamPartition, as (name, 0)")
         chosen = [StreamPartition(*place) for place in partitions] or known
         for place in chosen:
             if place not in known:

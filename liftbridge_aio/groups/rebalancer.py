@@ -110,7 +110,7 @@ class Rebalancer:
     # What happens
 
     def begin(self) -> None:
-        """Tell handlers and read from now on: the user has the group in hand that they may need."""
+        """Call handlers from now on: the user has the group in hand that they may need."""
         self._begun = True
         self._bell.ring()
 
@@ -203,7 +203,7 @@ class Rebalancer:
                     await self._idle(step.until)
 
     async def _revoke(self, step: Revoke) -> None:
-        if self._on_revoked is not None:
+        if self._on_revoked is not None and self._begun:
             await self._on_revoked(step.partitions)
         for place in step.partitions:
             if not step.commit or not self._commits:
@@ -230,9 +230,6 @@ class Rebalancer:
 
     async def _adopt(self, step: Adopt) -> None:
         found, errors = await self._find(step.partitions)
-        self.looked.set()
-        while not self._begun and not self._ending:
-            await self._bell.wait()
         told = self.ownership.resolved(found)
         for place in told:
             start, stored = found[place]
@@ -247,8 +244,12 @@ class Rebalancer:
             if isinstance(error, StreamReset) and attempts >= _RESETS:
                 self.resets[place] = error
             self._blocked(PartitionBlocked(self._group, *place, attempts, error))
+        self.looked.set()
         if told and self._on_assigned is not None:
-            await self._on_assigned(told)
+            while not self._begun and not self._ending:
+                await self._bell.wait()
+            if self._begun:
+                await self._on_assigned(told)
         self.ownership.told(told)
 
     async def _find(

@@ -428,6 +428,7 @@ def _wanted_streams(streams: Iterable[str] | int) -> tuple[str, ...] | int:
     if isinstance(streams, str):
         text = f"streams are several names, or a number, not {streams!r}"
         raise InvalidRequest(text)
+    check_type(streams, Iterable, "streams are several names, or a number")
     names = tuple(streams)
     for name in names:
         check_text(name, "a stream name")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from liftbridge_aio import (
     StreamPartition,
     StreamReset,
     UsageError,
+    WrongType,
 )
 from servers.node import Server
 
@@ -141,6 +143,11 @@ async def test_only_what_is_ours_can_be_committed(
             await group.seek(stream, 7, 0)
         with pytest.raises(NotGroupMember):
             group.pause((stream, 7))
+        for wrong in (stream, 0):
+            with pytest.raises(WrongType):
+                group.pause(wrong)  # type: ignore[arg-type]
+            with pytest.raises(WrongType):
+                await group.commit(wrong)  # type: ignore[arg-type]
 
 
 async def test_a_commit_never_steps_back_behind_a_higher_one(
@@ -243,6 +250,63 @@ async def test_a_deleted_stream_ends_no_member_that_reads_another(
 
 
 # Positions
+
+
+async def test_a_member_has_its_partitions_when_it_is_entered(
+    client: Client, stream: str, group_id: str
+) -> None:
+    await publish(client, stream, 0, 3)
+    await publish(client, stream, 1, 1)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert group.assignment == {(stream, number) for number in range(3)}
+        group.pause()
+        assert group.paused == group.assignment == group.positions.keys()
+        await group.seek(stream, 0, 2)
+        assert (await group.lag())[StreamPartition(stream, 0)] == 1
+        group.resume(StreamPartition(stream, 0))
+        assert places(await take(group, 1)) == [(0, 2)]
+        group.resume()
+        assert places(await take(group, 1)) == [(1, 0)]
+
+
+async def test_a_handler_is_told_of_them_when_the_group_is_at_hand(
+    client: Client, stream: str, group_id: str
+) -> None:
+    await publish(client, stream, 0, 3)
+    told: list[StreamPartition] = []
+
+    async def on_assigned(assigned: Collection[StreamPartition]) -> None:
+        told.extend(sorted(assigned))
+        await group.seek(stream, 0, 1)
+
+    async with client.group(group_id, [stream], start=EARLIEST, on_assigned=on_assigned) as group:
+        assert not told
+        assert not group.assignment
+        group.pause(StreamPartition(stream, 0))
+        await holds(group, 3)
+        assert told == [(stream, number) for number in range(3)]
+        group.resume()
+        assert places(await take(group, 2)) == [(0, 1), (0, 2)]
+
+
+async def test_handlers_hear_nothing_of_a_group_that_was_not_entered(
+    client: Client, stream: str, group_id: str
+) -> None:
+    told: list[object] = []
+
+    async def tell(partitions: object) -> None:
+        told.append(partitions)
+
+    group = client.group(group_id, [stream], start=EARLIEST, on_assigned=tell, on_revoked=tell)
+    entering = asyncio.create_task(group.__aenter__())
+    async with asyncio.timeout(5):
+        while not group.positions:  # noqa: ASYNC110 - the last moment before it is entered
+            await asyncio.sleep(0)
+    assert entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    assert group.state is GroupState.LEFT
+    assert not told
 
 
 async def test_a_partition_is_paused_sought_and_resumed(

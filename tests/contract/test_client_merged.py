@@ -32,6 +32,7 @@ from liftbridge_aio import (
     StreamDeleted,
     StreamNotFound,
     UsageError,
+    WrongType,
 )
 from servers.node import Server
 
@@ -262,6 +263,8 @@ async def test_before_entering_there_are_no_partitions_to_pause(
             act()
     with pytest.raises(UsageError):
         await subscription.seek(0)
+    with pytest.raises(UsageError):
+        await subscription.lag()
     named = client.subscribe(numbers, [0, 1], EARLIEST, LATEST)
     named.pause([1])
     await named.seek({0: 8})
@@ -272,6 +275,8 @@ async def test_before_entering_there_are_no_partitions_to_pause(
 
 async def test_paused_partitions_hand_nothing_out(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST, LATEST) as subscription:
+        with pytest.raises(WrongType):
+            subscription.pause(1)  # type: ignore[arg-type]
         subscription.pause([0, 3])
         assert subscription.paused == {0, 3}
         found = offsets(await take(subscription, 2 * PER_PARTITION))

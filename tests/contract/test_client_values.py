@@ -29,7 +29,13 @@ from liftbridge_aio import (
     WrongType,
 )
 from liftbridge_aio.compression import Compression, Gzip, Zlib, Zstd
-from liftbridge_aio.serializers import JSON, MsgspecSerializer, PydanticSerializer, Serializer
+from liftbridge_aio.serializers import (
+    JSON,
+    JsonSerializer,
+    MsgspecSerializer,
+    PydanticSerializer,
+    Serializer,
+)
 from liftbridge_aio.telemetry import MessageSkipped
 from liftbridge_aio.values import Decoded, Undecodable, Undecoded
 from servers.node import Server
@@ -397,6 +403,10 @@ async def test_values_may_be_told_of_before_the_client_is_connected(
         ({"stream": ""}, InvalidRequest),
         ({"stream": b"orders"}, WrongType),
         ({"on_undecodable": "skip"}, WrongType),
+        ({"compression": "gzip"}, WrongType),
+        ({"compression": Gzip}, WrongType),
+        ({"serializer": None}, WrongType),
+        ({"serializer": JsonSerializer}, WrongType),
         ({"max_decompressed_bytes": 0}, InvalidRequest),
     ],
 )

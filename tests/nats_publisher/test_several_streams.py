@@ -66,7 +66,7 @@ async def test_of_all_streams_each_outcome_is_told(
             await publisher.publish_to_all("nobody.there", b"", 2)
 
 
-@pytest.mark.parametrize("streams_wanted", ["orders", [], ["a", "a"], 0, True, ["a", 1]])
+@pytest.mark.parametrize("streams_wanted", ["orders", [], ["a", "a"], 0, True, None, 1.5, ["a", 1]])
 async def test_streams_that_make_no_sense_are_refused(nats_url: str, streams_wanted: Any) -> None:
     async with NatsPublisher(nats_url) as publisher:
         with pytest.raises(InvalidRequest):
