@@ -11,8 +11,10 @@ import logging
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, cast
 
 from grpclib.config import Configuration
@@ -21,6 +23,8 @@ from grpclib.server import Handler, Server
 from h2.events import RequestReceived, StreamReset
 from h2.settings import SettingCodes
 
+from liftbridge_aio.wire.receive_buffer import ReceiveBuffer
+
 from .fault_injection import FaultInjector
 from .framing import MessageCodec
 from .service import LiftbridgeService
@@ -28,7 +32,9 @@ from .tls_connection import TLSConnection
 
 _MAX_CALLS: Final = 10_000  # at once on one connection; h2 allows 100, a Go server any number
 _MAX_ANSWERS: Final = 2**17  # bytes of answers to frames that a client may leave unread
-_WINDOW: Final = 2**31 - 1  # one unread call must not hold up the others
+_WINDOW: Final = 2**26  # bytes; one unread call, of 4 MiB, must not hold up the others
+_TURN: Final = 0.005  # seconds for one connection before others have their turn
+_PIECE: Final = 2**13  # bytes that are worked on in one go
 _FLUSH_TIMEOUT: Final = 0.2  # seconds that a closed connection may take to send what is left
 _LENGTH_BYTES: Final = 3  # with which a frame begins
 _GO_AWAY_HEADER: Final = b"\x00\x00\x08\x07\x00" + bytes(4)  # 8 bytes, type 7, of stream 0
@@ -50,6 +56,7 @@ class Connection(H2Protocol):
         self.has_begun = False
         self._is_full = False
         self._unread_answers = 0
+        self._rest = b""
         self.listener.connections.add(self)
         if self.listener.is_frozen:
             self.transport.pause_reading()
@@ -71,6 +78,9 @@ class Connection(H2Protocol):
         # What comes after a GOAWAY is passed over in silence, as by a Go server.
         if self._last_call is None or event.stream_id <= self._last_call:
             self.processor.process_request_received(event)
+            call = self.processor.streams[event.stream_id]
+            give_credit = partial(self.connection.ack, event.stream_id)
+            call.buffer = ReceiveBuffer(give_credit)  # type: ignore[assignment]
 
     def _take_reset(self, event: StreamReset) -> None:
         call = self.processor.streams.get(event.stream_id)
@@ -88,6 +98,34 @@ class Connection(H2Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client; whatever is wrong with them ends this connection only."""
+        if self._rest:
+            self._rest += data
+        else:
+            self._take_turn(data)
+
+    def _take_turn(self, data: bytes) -> None:
+        """Work on bytes for a moment, and leave the rest for when others have had their turn.
+
+        A single read may hold tens of thousands of frames, which takes most of a second.
+        """
+        until = time.monotonic() + _TURN
+        for begin in range(0, len(data), _PIECE):
+            if begin and time.monotonic() > until and not self.transport.is_closing():
+                self._rest = data[begin:]
+                self.transport.pause_reading()
+                asyncio.get_running_loop().call_soon(self._go_on)
+                return
+            self._feed(data[begin : begin + _PIECE])
+
+    def _go_on(self) -> None:
+        if self.listener.is_frozen and not self.transport.is_closing():
+            return
+        rest, self._rest = self._rest, b""
+        self._take_turn(rest)
+        if not self._rest:
+            self.transport.resume_reading()
+
+    def _feed(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
         before = self.transport.get_write_buffer_size()
@@ -133,7 +171,7 @@ class Connection(H2Protocol):
             self._begin()
         elif not self._is_full:
             self.connection.resume_writing()
-        self.transport.resume_reading()
+        self._go_on()
 
     def pause_writing(self) -> None:
         """Hold back calls while the client does not read."""
@@ -150,7 +188,7 @@ class Connection(H2Protocol):
         """End the calls of this connection."""
         if self.has_begun:
             super().connection_lost(exc)
-        self.listener.connections.discard(self)
+        self.listener.forget(self)
         self.closed.set()
 
     def shut_down(self) -> None:
@@ -237,6 +275,22 @@ class Listener(Server):
         connection = Connection(plain.handler, plain.config, plain.h2_config)
         connection.listener = self
         return connection
+
+    def forget(self, connection: Connection) -> None:
+        """Let go of a connection that is over, with all that its calls had not read."""
+        self.connections.discard(connection)
+        handler = cast("Handler", connection.handler)
+        ending = set(handler._cancelled)  # noqa: SLF001 - no public way
+
+        def ended(task: asyncio.Task[None]) -> None:
+            ending.discard(task)
+            if not ending:  # grpclib would keep it until others have come
+                self._handlers.discard(handler)
+
+        if not ending:
+            self._handlers.discard(handler)
+        for task in tuple(ending):
+            task.add_done_callback(ended)
 
     def freeze(self) -> None:
         """Leave all connections, and those to come, open and silent."""

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -28,6 +29,7 @@ from h2.exceptions import H2Error
 from liftbridge_aio.errors import NotLiftbridge
 from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.wire.framing import PREFIX_BYTES
+from liftbridge_aio.wire.receive_buffer import ReceiveBuffer
 from liftbridge_aio.wire.rpc import Rpc
 
 from .receiver import Receiver
@@ -97,6 +99,10 @@ class Exchange:
             await self._call.__aenter__()
             try:
                 await self._call.send_request()
+                raw = self._call._stream  # noqa: SLF001 - pinned by a test
+                assert raw.id is not None  # noqa: S101 - the headers are sent
+                give_credit = partial(raw.connection.ack, raw.id)
+                raw.buffer = ReceiveBuffer(give_credit)  # type: ignore[assignment]
             except BaseException:
                 self.leave()
                 raise
@@ -194,7 +200,8 @@ class Exchange:
             text = "the server sent a compressed message, which was not agreed upon"
             raise CallFailure(Code.INTERNAL, text)
         if length > self._max_receive_bytes:
-            text = f"a message of {length} bytes exceeds max_receive_bytes"
+            most = self._max_receive_bytes
+            text = f"a message of {length} bytes exceeds max_receive_bytes, here {most}"
             raise CallFailure(Code.RESOURCE_EXHAUSTED, text)
 
     def _hand_over(self, receiver: Receiver, messages: list[bytes]) -> CallFailure | None:

@@ -13,7 +13,6 @@ from grpclib.protocol import H2Protocol
 from h2.config import H2Configuration
 from h2.events import (
     AlternativeServiceAvailable,
-    DataReceived,
     InformationalResponseReceived,
     SettingsAcknowledged,
     UnknownFrameReceived,
@@ -99,12 +98,6 @@ class BrokerProtocol(H2Protocol):
         # RFC 9113 wants unknown frames (section 5.5) and informational answers (8.1) passed over;
         # grpclib would break the connection.
         self.processor.processors |= dict.fromkeys(_IGNORED_EVENTS, lambda _: None)
-        self.processor.processors[DataReceived] = self._process_data
-
-    def _process_data(self, event: DataReceived) -> None:
-        # grpclib would take an empty frame for the end of the stream.
-        if event.flow_controlled_length:
-            self.processor.process_data_received(event)
 
     @property
     def heard(self) -> bool:

@@ -88,7 +88,7 @@ def cut_off_headers() -> Iterator[bytes]:
 
 def unread_requests() -> Iterator[bytes]:
     """Much more than the one request that a Subscribe takes, on many calls."""
-    for number in numbers(16):
+    for number in numbers(100):
         yield subscribe(number, end=False)
         yield from [frame(0, 0, number, bytes(MAX_FRAME))] * 200
 
@@ -212,7 +212,7 @@ async def test_a_client_that_reads_no_answers_is_given_up(
         for one in listener.connections:  # so that little fits in the kernel
             raw = one.transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        await hostile.send(iter([frame(PING, 0, 0, bytes(8)) * 500] * 24))
+        await hostile.send(iter([frame(PING, 0, 0, bytes(8)) * 500] * 40))
         await eventually(lambda: broker.statistics().connections == 1, PATIENCE)
         assert await wire.publish("s", b"x")
 
