@@ -130,7 +130,8 @@ class ClientOptions:
     """Largest message that is sent, envelope and headers included. The servers' own limits are
     1 MiB too unless they are configured otherwise."""
     max_receive_bytes: int = 64 * _MIB
-    """Largest message that is accepted from a server."""
+    """Largest message that is accepted from a server. Whatever this is, metadata may have 4 MiB at
+    most, as in other clients of gRPC, and all other replies 256 KiB."""
 
     # Choices
     tls: TLS | None = None

@@ -7,6 +7,7 @@ answers with.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from grpclib.const import Status
@@ -14,16 +15,26 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
 
 from liftbridge_aio.wire import proto
-from liftbridge_aio.wire.broker_codec import encode_reply, parse_publish_request
+from liftbridge_aio.wire.broker_codec import (
+    encode_reply,
+    parse_publish_request,
+    parse_publish_to_subject_request,
+)
 from liftbridge_aio.wire.field_types import wrong_field
 from liftbridge_aio.wire.framing import PREFIX_BYTES
-from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
+from liftbridge_aio.wire.rpc import SLOWLY_READ_BYTES, ReplyT, RequestT, Rpc
 from liftbridge_aio.wire.strict import is_cut_off
 
 from .call import Call
 
 MAX_REQUEST_BYTES: Final = 4 * 2**20
-"""Largest request that is accepted: the default limit of Go's gRPC."""
+"""Largest publish that is accepted: the default limit of Go's gRPC."""
+
+_PARSERS: Final[Mapping[type, Callable[[bytes], object]]] = {
+    proto.PublishRequest: parse_publish_request,
+    proto.PublishToSubjectRequest: parse_publish_to_subject_request,
+}
+"""What reads requests that may be large; others may have `SLOWLY_READ_BYTES`."""
 
 
 class MessageCodec(CodecBase):
@@ -76,16 +87,18 @@ async def _read(call: Call, procedure: Rpc[RequestT, ReplyT]) -> RequestT | None
         if prefix[0]:
             text = "grpc: Decompressor is not installed for the request's encoding"
             raise GRPCError(Status.UNIMPLEMENTED, text)
-        if size > MAX_REQUEST_BYTES:
-            text = f"grpc: received message larger than max ({size} vs. {MAX_REQUEST_BYTES})"
+        most = MAX_REQUEST_BYTES if procedure.request in _PARSERS else SLOWLY_READ_BYTES
+        if size > most:
+            text = f"grpc: received message larger than max ({size} vs. {most})"
             raise GRPCError(Status.RESOURCE_EXHAUSTED, text)
         body = await data.recv_data(size)
     except AssertionError as error:  # grpclib's word for a stream that ended too early
         raise cut_off from error
     if len(body) < size:
         raise cut_off
-    if procedure.request is proto.PublishRequest:
-        usual = parse_publish_request(body)
+    parse = _PARSERS.get(procedure.request)
+    if parse is not None:
+        usual = parse(body)
         if isinstance(usual, procedure.request):
             return usual
     return _parse(procedure, body)
@@ -97,7 +110,7 @@ def _parse(procedure: Rpc[RequestT, ReplyT], body: bytes) -> RequestT:
         if procedure.streams_replies
         else "grpc: error unmarshalling request:"
     )
-    if is_cut_off(body):  # betterproto2 would take what is there
+    if len(body) > SLOWLY_READ_BYTES or is_cut_off(body):  # betterproto2 would take what is there
         raise GRPCError(Status.INTERNAL, f"{refusal} unexpected EOF")
     try:
         request = procedure.request.parse(body)

@@ -216,9 +216,8 @@ class Link:
             CallFailure: the link is down.
         """
         self._check_up()
-        return Exchange(
-            self._channel, rpc, max_receive_bytes=self._max_receive_bytes, timeout=timeout
-        )
+        limit = min(self._max_receive_bytes, rpc.max_reply_bytes)
+        return Exchange(self._channel, rpc, max_receive_bytes=limit, timeout=timeout)
 
     def stream(self, rpc: Rpc[Any, Any]) -> StreamExchange:
         """Prepare a call whose messages are delivered to a `Receiver`.

@@ -10,8 +10,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from . import proto
-from .hot_schema import PARSE_ERRORS, WireMessage, WirePublishRequest, WirePublishResponse
+from .hot_schema import (
+    PARSE_ERRORS,
+    WireMessage,
+    WirePublishRequest,
+    WirePublishResponse,
+    WirePublishToSubjectRequest,
+)
 from .metadata_codec import encode_metadata
+from .rpc import SLOWLY_READ_BYTES
 
 _POLICIES: Final = {int(policy): policy for policy in proto.AckPolicy}
 
@@ -22,25 +29,51 @@ def parse_publish_request(data: bytes) -> proto.PublishRequest | None:
     None does not mean that the bytes are wrong: only that they are not the shortest way to say what
     they say, or that there are fields or an ack policy that few publishers use.
     """
-    wire = WirePublishRequest()
-    try:
-        wire.ParseFromString(data)
-    except PARSE_ERRORS:
+    read = _read(WirePublishRequest(), data)
+    if read is None:
         return None
-    wire.DiscardUnknownFields()  # among them those of a wrong wire type
-    policy = _POLICIES.get(wire.ack_policy)
-    if policy is None or wire.ByteSize() != len(data):
-        return None
+    wire, policy = read
     return proto.PublishRequest(
         key=wire.key,
         value=wire.value,
         stream=wire.stream,
         partition=wire.partition,
         headers={header.name: header.content for header in wire.headers},
+        ack_inbox=wire.ack_inbox,
         correlation_id=wire.correlation_id,
         ack_policy=policy,
         expected_offset=wire.expected_offset,
     )
+
+
+def parse_publish_to_subject_request(data: bytes) -> proto.PublishToSubjectRequest | None:
+    """Do the same for a publish to a subject."""
+    read = _read(WirePublishToSubjectRequest(), data)
+    if read is None:
+        return None
+    wire, policy = read
+    return proto.PublishToSubjectRequest(
+        key=wire.key,
+        value=wire.value,
+        subject=wire.subject,
+        headers={header.name: header.content for header in wire.headers},
+        ack_inbox=wire.ack_inbox,
+        correlation_id=wire.correlation_id,
+        ack_policy=policy,
+    )
+
+
+def _read(wire: Any, data: bytes) -> tuple[Any, proto.AckPolicy] | None:
+    try:
+        wire.ParseFromString(data)
+    except PARSE_ERRORS:
+        return None
+    wire.DiscardUnknownFields()  # among them those of a wrong wire type
+    policy = _POLICIES.get(wire.ack_policy)
+    # What is large is not looked at more closely: the generated classes would take minutes.
+    if policy is None or (wire.ByteSize() != len(data) <= SLOWLY_READ_BYTES):
+        return None
+    return wire, policy
 
 
 def encode_reply(reply: Any) -> bytes:

@@ -93,9 +93,19 @@ _MESSAGES: Final = {
         "string stream = 3",
         "int32 partition = 4",
         "repeated Header headers = 5",
+        "string ack_inbox = 6",
         "string correlation_id = 7",
         "int32 ack_policy = 8",
         "int64 expected_offset = 9",
+    ),
+    "PublishToSubjectRequest": (
+        "bytes key = 1",
+        "bytes value = 2",
+        "string subject = 3",
+        "repeated Header headers = 4",
+        "string ack_inbox = 5",
+        "string correlation_id = 6",
+        "int32 ack_policy = 7",
     ),
     "Broker": (
         "string id = 1",
@@ -176,6 +186,7 @@ _CLASSES: Final = _build()
 
 WireMessage: Final[Any] = _CLASSES["Message"]
 WirePublishRequest: Final[Any] = _CLASSES["PublishRequest"]
+WirePublishToSubjectRequest: Final[Any] = _CLASSES["PublishToSubjectRequest"]
 WirePublishResponse: Final[Any] = _CLASSES["PublishResponse"]
 WireMetadata: Final[Any] = _CLASSES["FetchMetadataResponse"]
 

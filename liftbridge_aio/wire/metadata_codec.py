@@ -9,8 +9,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from liftbridge_aio.errors import MalformedData
+
 from . import proto
 from .hot_schema import PARSE_ERRORS, WireMetadata
+
+_CLOSER_LOOK_BYTES: Final = 2**16
+"""Up to this size, what is unusual goes through the generated classes. It is all the same there but
+for errors that are not known yet, and for bytes that no protobuf writes."""
 
 _STREAM_ERRORS: Final = {int(error): error for error in proto.StreamMetadataError}
 _GROUP_ERRORS: Final = {int(error): error for error in proto.ConsumerGroupMetadataError}
@@ -21,6 +27,9 @@ def parse_metadata(data: bytes) -> proto.FetchMetadataResponse | None:
 
     None does not mean that the bytes are wrong: only that they are not what would be written here,
     or that there are fields or errors of a newer server.
+
+    Raises:
+        MalformedData: much of it is nothing.
     """
     wire = WireMetadata()
     try:
@@ -28,7 +37,9 @@ def parse_metadata(data: bytes) -> proto.FetchMetadataResponse | None:
     except PARSE_ERRORS:
         return None
     wire.DiscardUnknownFields()  # among them those of a wrong wire type
-    if wire.SerializeToString() != data:
+    if len(data) > _CLOSER_LOOK_BYTES:
+        _check_names(wire)
+    elif wire.SerializeToString() != data:
         return None
     try:
         return proto.FetchMetadataResponse(
@@ -38,6 +49,18 @@ def parse_metadata(data: bytes) -> proto.FetchMetadataResponse | None:
         )
     except KeyError:  # an error that is not known
         return None
+
+
+def _check_names(wire: Any) -> None:
+    """Refuse what would be objects by the million: two bytes are enough for one without a name.
+
+    Raises:
+        MalformedData: something has no name.
+    """
+    brokers = all(broker.id for broker in wire.brokers)
+    streams = all(stream.name for stream in wire.stream_metadata)
+    if not (brokers and streams and all(group.group_id for group in wire.group_metadata)):
+        raise MalformedData("a broker, stream or group in the metadata has no name")
 
 
 def _broker(wire: Any) -> proto.Broker:

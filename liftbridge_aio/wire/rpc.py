@@ -15,6 +15,12 @@ from .field_types import wrong_field
 from .metadata_codec import parse_metadata
 from .strict import is_cut_off
 
+SLOWLY_READ_BYTES: Final = 2**18
+"""Most that is read through the generated classes: 512 KiB of nothing but fields that are not known
+take them seconds, twice as much four times as long, and the event loop stands still meanwhile."""
+_METADATA_BYTES: Final = 4 * 2**20
+"""As much as gRPC takes unless told otherwise: some twenty thousand partitions."""
+
 RequestT = TypeVar("RequestT", bound=betterproto2.Message)
 ReplyT = TypeVar("ReplyT", bound=betterproto2.Message)
 
@@ -31,6 +37,8 @@ class Rpc(Generic[RequestT, ReplyT]):
     service: str = "proto.API"
     quick: Callable[[bytes], ReplyT | None] | None = None
     """Reads a reply as servers write it; None where it needs a closer look."""
+    max_reply_bytes: int = SLOWLY_READ_BYTES
+    """Largest reply that is taken, unless replies are streamed."""
 
     @property
     def path(self) -> str:
@@ -45,6 +53,9 @@ class Rpc(Generic[RequestT, ReplyT]):
         """
         if self.quick is not None and (usual := self.quick(data)) is not None:
             return usual
+        if len(data) > SLOWLY_READ_BYTES:
+            text = f"the reply to {self.name} cannot be read: {len(data)} bytes make no sense"
+            raise MalformedData(text)
         if is_cut_off(data):  # betterproto2 would take what is there
             text = f"the reply to {self.name} cannot be read: it is cut off"
             raise MalformedData(text)
@@ -72,6 +83,7 @@ FETCH_METADATA: Final = Rpc(
     proto.FetchMetadataRequest,
     proto.FetchMetadataResponse,
     quick=parse_metadata,
+    max_reply_bytes=_METADATA_BYTES,
 )
 FETCH_PARTITION_METADATA: Final = Rpc(
     "FetchPartitionMetadata",

@@ -343,15 +343,15 @@ async def unread_call(
         await stream.cancel()
 
 
-async def test_a_refusal_does_not_repeat_a_name_of_megabytes(wire: Wire) -> None:
-    """A million characters in a header took minutes, in which nobody was served."""
+async def test_a_refusal_does_not_repeat_a_large_name(wire: Wire) -> None:
+    """Large text in a header took minutes, in which nobody was served."""
     await wire.call(rpc.CREATE_STREAM, proto.CreateStreamRequest(name="s", subject="s"))
     await wire.call(
         rpc.JOIN_CONSUMER_GROUP,
         proto.JoinConsumerGroupRequest(group_id="g", consumer_id="c", streams=["s"]),
     )
     request = proto.ReportConsumerGroupCoordinatorRequest(
-        group_id="g", consumer_id="c", coordinator="x" * 1_000_000
+        group_id="g", consumer_id="c", coordinator="x" * 250_000
     )
 
     async with asyncio.timeout(2):
