@@ -11,6 +11,7 @@ from .connection import DEFAULT_CONNECTION, AsJson, Connection, Partition
 from .messages import message_json
 from .output import readable, write_json, write_line
 from .running import CLIENT, in_event_loop
+from .unread_output import while_output_is_read
 
 
 @in_event_loop(*CLIENT)
@@ -49,6 +50,7 @@ async def subscribe(
     start_at = parse_start(start)
     stop_at = None if stop is None else parse_stop(stop)
     async with (
+        while_output_is_read(),
         connection.client() as client,
         client.subscribe(stream, partition=partition, start=start_at, stop=stop_at) as messages,
     ):

@@ -20,6 +20,7 @@ from .messages import Grep, GrepField, message_json, message_line
 from .output import json_line, write_lines
 from .partition_states import fetch_streams
 from .running import CLIENT, in_event_loop
+from .unread_output import while_output_is_read
 
 _AT_ONCE: Final = 4
 """Partitions whose last messages are looked for at a time, as these are held meanwhile."""
@@ -87,7 +88,7 @@ async def tail(
     wanted = None if grep is None else Grep.parse(grep, grep_in)
     partitions = tuple(dict.fromkeys(partition)) or None
     left = count
-    async with connection.client() as client:
+    async with while_output_is_read(), connection.client() as client:
         starts: StartAt | Mapping[int, StartAt]
         if isinstance(start, LastMessages):
             starts = await _starts(client, stream, partitions, start.count, resume=resume)
@@ -122,7 +123,7 @@ async def _starts(
     if partitions is None:
         [info] = await fetch_streams(client, [stream])
         partitions = tuple(sorted(info.partitions))
-    if resume:  # the leader of a paused partition does not tell where it ends
+    if resume:  # nothing can be read of a paused partition
         await client.resume_stream(stream, partitions)
 
     turn = asyncio.Semaphore(_AT_ONCE)

@@ -66,6 +66,22 @@ def test_an_endless_subscribe_ends_by_ctrl_c(start: Start, run: Run, stream: str
     assert end(reader) == (130, "", "")
 
 
+@pytest.mark.parametrize("command", [("subscribe", "--start"), ("tail", "--from")])
+def test_an_endless_reading_ends_when_nobody_reads_it(
+    start: Start, run: Run, stream: str, command: tuple[str, str]
+) -> None:
+    """As behind `| head`: no other message has to come for that."""
+    name, begin = command
+    run("publish", stream, "a", "--create")
+    reader = start(name, stream, begin, "earliest")
+    assert reader.stdout is not None
+    assert line(reader.stdout).endswith("\ta\n")
+    reader.stdout.close()
+    assert reader.wait(BOUND) == 141
+    assert reader.stderr is not None
+    assert reader.stderr.read() == ""
+
+
 def test_publishing_from_a_silent_stdin_ends_by_ctrl_c(start: Start, run: Run, stream: str) -> None:
     run("streams", "create", stream)
     publisher = start("publish", stream, "-")
