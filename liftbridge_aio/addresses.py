@@ -15,8 +15,8 @@ _ADDRESS: Final = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_NOT_IN_A_NAME: Final = re.compile(r"[\s\x00-\x1f\x7f:/@\[\]%?=&]")
-_SURELY_NO_SECRET: Final = re.compile(r"[^\s:%?=&]*(:[0-9]{0,5})?")
+_NOT_IN_A_NAME: Final = re.compile(r"[\s\x00-\x1f\x7f:/@\[\]%?=&,;]")
+_SURELY_NO_SECRET: Final = re.compile(r"[^\s:%?=&;]*(:[0-9]{0,5})?")
 _LONGEST_NAME: Final = 253
 _LONGEST_LABEL: Final = 63
 

@@ -93,8 +93,10 @@ class Client(ClientGroups, ClientValues, ClientPublishing, ClientReading, Client
         servers = split_servers(environ.get("LIFTBRIDGE_SERVERS", ""))
         if not servers:
             raise InvalidRequest("set LIFTBRIDGE_SERVERS, for example to 127.0.0.1:9292")
-        secure = bool(parse_servers(servers).secure)
-        return cls(*servers, options=options or ClientOptions.from_env(environ, secure=secure))
+        if options is None:
+            found = parse_servers(servers)
+            options = ClientOptions.from_env(found.over(environ), secure=bool(found.secure))
+        return cls(*servers, options=options)
 
     def __repr__(self) -> str:
         """Show where it leads and how it is."""

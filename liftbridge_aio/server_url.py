@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import unquote
 
 from .addresses import format_address, parse_address
 from .errors import InvalidRequest
-from .tls import TLS
+from .tls import TLS, tls_variable
 
 _PLAIN: Final = "liftbridge"
 _SECURE: Final = "liftbridge+tls"
@@ -27,6 +27,10 @@ class Servers:
     """Whether to speak TLS; None: nothing was said."""
     tls_values: tuple[tuple[str, str], ...] = ()
     """What was said of `TLS`, as pairs of field and value."""
+
+    def over(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Put what was said of TLS into variables, in the place of what they say of the same."""
+        return {**environ, **{tls_variable(name): value for name, value in self.tls_values}}
 
     def tls(self, otherwise: TLS | None) -> TLS | None:
         """Say how to speak TLS, what was said here before what was said elsewhere.
@@ -91,7 +95,9 @@ def _parse_url(url: str) -> Servers:
     if "/" in hosts:
         text = f"a URL of servers has no path; write {_EXAMPLE}"
         raise InvalidRequest(text)
-    addresses = tuple(_address(part) for part in hosts.split(",") if part.strip())
+    # A zone of IPv6 stands behind %25 in a URL (RFC 6874).
+    parts = (part.replace("%25", "%") for part in hosts.split(",") if part.strip())
+    addresses = tuple(map(_address, parts))
     if not addresses:
         text = f"the URL names no server; write {_EXAMPLE}"
         raise InvalidRequest(text)

@@ -95,12 +95,21 @@ class TLS:
             raise InvalidRequest(text)
         names = (*_PATHS, "key_password", "server_name")
         values: dict[str, Any] = {
-            name: value for name in names if (value := environ.get(f"{_PREFIX}_{name.upper()}"))
+            name: environ[tls_variable(name)] for name in names if tls_variable(name) in environ
         }
+        empty = [tls_variable(name) for name, value in values.items() if not value]
+        if empty:  # who sets it wants TLS, which must not be left out in silence
+            text = f"{empty[0]} is empty; unset it, or say what it is to be"
+            raise InvalidRequest(text)
         wanted = secure or bool(values.keys() - {"key_password"})
         if not (_SWITCH[switch] if switch else wanted):
             return None
         return cls(**values)
+
+
+def tls_variable(name: str) -> str:
+    """Name the variable that says a field of `TLS`."""
+    return f"{_PREFIX}_{name.upper()}"
 
 
 class NoPassword(Exception):
@@ -148,8 +157,8 @@ def _problem_of_ssl(error: ssl.SSLError, *, authorities: bool, key_apart: bool) 
     if error.reason in {"BAD_DECRYPT", "BAD_PASSWORD_READ"}:
         return "the private key cannot be opened with this key_password"
     if not key_apart:
-        problem = "it is no PEM file with a certificate and its private key; give key, if that is"
-        return f"{problem} in another file{said}"
+        problem = "it is no PEM file with a certificate and its private key, or that is opened by"
+        return f"{problem} another key_password; give key, if it is in another file{said}"
     # With some versions a wrong password, too, is no more than this.
     return f"it is no PEM file of that kind, or is opened by another password{said}"
 

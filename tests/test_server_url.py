@@ -108,6 +108,27 @@ def test_what_stands_in_a_variable_is_addresses_or_one_url() -> None:
     assert repr(client) == "<Client liftbridge+tls://a:9292,b:9292 new>"
 
 
+@pytest.mark.parametrize("in_url", ["cert", "key"])
+def test_a_certificate_and_its_key_may_be_said_in_two_places(in_url: str) -> None:
+    in_variable = "key" if in_url == "cert" else "cert"
+    variables = {
+        "LIFTBRIDGE_SERVERS": f"liftbridge+tls://a?{in_url}={in_url}.pem",
+        f"LIFTBRIDGE_TLS_{in_variable.upper()}": f"{in_variable}.pem",
+        f"LIFTBRIDGE_TLS_{in_url.upper()}": "not.pem",  # the URL goes first
+    }
+    assert Client.from_env(variables).options.tls == TLS(cert="cert.pem", key="key.pem")
+
+
+def test_a_zone_of_ipv6_in_a_url() -> None:
+    assert parse_servers(["liftbridge://[fe80::1%25eth0]:1"]).addresses == ("[fe80::1%eth0]:1",)
+
+
+@pytest.mark.parametrize("text", ["a,b:1", "a;b", "a;b:1"])
+def test_one_address_is_not_several(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="is no address"):
+        Client(text)
+
+
 def test_a_path_is_taken_to_the_letter() -> None:
     url = "liftbridge+tls://a?ca=/c++/ca%3B%2B.pem&cert=a=b"
     assert parse_servers([url]).tls(None) == TLS(ca="/c++/ca;+.pem", cert="a=b")

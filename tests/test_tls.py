@@ -33,6 +33,12 @@ def test_variables_switch_tls_on_and_off() -> None:
         TLS.from_env({"LIFTBRIDGE_TLS": "perhaps"})
 
 
+@pytest.mark.parametrize("name", ["CA", "CERT", "KEY", "KEY_PASSWORD", "SERVER_NAME"])
+def test_an_empty_variable_does_not_switch_tls_off_in_silence(name: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"LIFTBRIDGE_TLS_{name} is empty"):
+        TLS.from_env({f"LIFTBRIDGE_TLS_{name}": ""})
+
+
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -12,7 +13,7 @@ from liftbridge_aio.client import Client
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.options import ClientOptions, seconds
 from liftbridge_aio.server_url import Servers, parse_servers, split_servers
-from liftbridge_aio.tls import TLS
+from liftbridge_aio.tls import TLS, tls_variable
 
 from .arguments import DURATION_HELP, BadArgument, parse_duration
 
@@ -120,10 +121,13 @@ class Connection:
             for name in ("ca", "cert", "key", "server_name")
             if (value := getattr(self, f"tls_{name}")) is not None
         }
-        options = ClientOptions.from_env(secure=bool(servers.secure or self.tls or flags))
+        said = {tls_variable(name): str(value) for name, value in flags.items()}
+        options = ClientOptions.from_env(
+            servers.over({**os.environ, **said}), secure=bool(servers.secure or self.tls or flags)
+        )
         tls = options.tls
-        if self.tls or flags:
-            tls = replace(tls or TLS(), **flags)
+        if tls is None and (self.tls or flags):  # LIFTBRIDGE_TLS=0 is only for where nobody asks
+            tls = TLS(**{**flags, **dict(servers.tls_values)})
         options = replace(options, tls=servers.tls(tls))
         if self.timeout is None:
             return options

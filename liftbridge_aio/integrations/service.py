@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -38,8 +39,10 @@ async def running_service(
         LiftbridgeError: no server was ready in time, or the settings make no sense.
     """
     if servers:
-        secure = bool(parse_servers(servers).secure)
-        client = Client(*servers, options=options or ClientOptions.from_env(secure=secure))
+        if options is None:
+            found = parse_servers(servers)
+            options = ClientOptions.from_env(found.over(os.environ), secure=bool(found.secure))
+        client = Client(*servers, options=options)
     else:
         client = Client.from_env(options=options)
     service = Service(client)

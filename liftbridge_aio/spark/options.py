@@ -158,6 +158,9 @@ def _client_settings(options: Mapping[str, str]) -> dict[str, str]:
 
 def _checked_setting(name: str, field: str, text: str) -> str:
     if field in _TLS_FIELDS:  # which make sense together only
+        if not text.strip():
+            problem = f"{name} is empty; leave it out, or say what it is to be"
+            raise InvalidOption(problem)
         return text
     if field in _OBJECT_FIELDS:
         problem = f"{name} cannot be written as text"

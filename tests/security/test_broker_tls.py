@@ -60,7 +60,7 @@ def test_another_kind_of_tls_is_refused() -> None:
 async def test_files_that_cannot_be_used_are_named(certificates: Certificates) -> None:
     pair, locked = certificates.server, certificates.locked(certificates.server)
     for tls, text in (
-        (BrokerTLS(cert=pair.cert), "give key, if that is in another file"),
+        (BrokerTLS(cert=pair.cert), "give key, if it is in another file"),
         (BrokerTLS(cert=pair.cert, key=locked), "is encrypted; give its key_password"),
         (BrokerTLS(cert=pair.cert, key="none.pem"), "none.pem cannot be used for TLS: No such"),
         (

@@ -161,11 +161,14 @@ async def test_files_that_cannot_be_used(
     empty.touch()
     locked = certificates.locked(admin)
     ca, cert = certificates.ca, admin.cert
+    both = tmp_path / "both.pem"
+    both.write_bytes(cert.read_bytes() + locked.read_bytes())
     for tls, text in (
         (TLS(ca=tmp_path / "missing.pem"), "missing.pem' cannot be used: No such file"),
         (TLS(ca=empty), "empty.pem' cannot be used: it is no PEM file"),
         (TLS(ca=ca, cert=cert, key=empty), "cannot be used: it is no PEM file"),
-        (TLS(ca=ca, cert=cert), "with a certificate and its private key; give key, if that is in"),
+        (TLS(ca=ca, cert=cert), "with a certificate and its private key, or that is"),
+        (TLS(ca=ca, cert=both, key_password=PASSWORD[1:]), "opened by another key_password"),
         (TLS(ca=ca, cert=cert, key=certificates.server.key), "not that of the certificate"),
         (TLS(ca=ca, cert=cert, key=locked), "is encrypted; give its key_password"),
         (TLS(ca=ca, cert=cert, key=locked, key_password=PASSWORD[1:]), "password"),

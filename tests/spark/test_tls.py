@@ -144,6 +144,7 @@ def test_what_opens_the_key_comes_from_the_environment(monkeypatch: pytest.Monke
         ({"servers": "a:1", "liftbridge.tlsKeyPassword": "hush"}, "LIFTBRIDGE_TLS_KEY_PASSWORD"),
         ({"servers": "a:1", "liftbridge.tlsKey": "me-key.pem"}, "liftbridge.tls"),
         ({"servers": "a:1", "liftbridge.tls": "perhaps"}, "0 or 1"),
+        ({"servers": "a:1", "liftbridge.tlsCa": ""}, "liftbridge.tlsca is empty"),
         ({"servers": URL, "liftbridge.tls": "false"}, "contradict"),
         ({"servers": "liftbridge://a", "liftbridge.tlsCa": "ca.pem"}, "contradict"),
         ({"servers": "liftbridge://a", "liftbridge.tls": "true"}, "contradict"),
