@@ -328,6 +328,10 @@ func consume(ctx context.Context, client lift.Client, args []string) error {
 	}
 	// An offset counts as consumed once its handler has returned, which nothing tells.
 	for stored := int64(-1); stored != last.Offset(); {
+		select {
+		case <-messages: // once more, where the epoch of the group has changed meanwhile
+		default:
+		}
 		if err := consumer.Checkpoint(ctx); err != nil {
 			return err
 		}
