@@ -34,7 +34,7 @@ _MAX_CALLS: Final = 10_000  # at once on one connection; h2 allows 100, a Go ser
 _MAX_ANSWERS: Final = 2**17  # bytes of answers to frames that a client may leave unread
 _WINDOW: Final = 2**26  # bytes; one unread call, of 4 MiB, must not hold up the others
 _TURN: Final = 0.005  # seconds for one connection before others have their turn
-_PIECE: Final = 2**13  # bytes that are worked on in one go
+_LEAST, _MOST = 2**12, 2**16  # bytes that are worked on in one go
 _FLUSH_TIMEOUT: Final = 0.2  # seconds that a closed connection may take to send what is left
 _LENGTH_BYTES: Final = 3  # with which a frame begins
 _GO_AWAY_HEADER: Final = b"\x00\x00\x08\x07\x00" + bytes(4)  # 8 bytes, type 7, of stream 0
@@ -57,6 +57,7 @@ class Connection(H2Protocol):
         self._is_full = False
         self._unread_answers = 0
         self._rest = b""
+        self._piece = _MOST
         self.listener.connections.add(self)
         if self.listener.is_frozen:
             self.transport.pause_reading()
@@ -108,14 +109,21 @@ class Connection(H2Protocol):
 
         A single read may hold tens of thousands of frames, which takes most of a second.
         """
-        until = time.monotonic() + _TURN
-        for begin in range(0, len(data), _PIECE):
-            if begin and time.monotonic() > until and not self.transport.is_closing():
-                self._rest = data[begin:]
+        began = time.monotonic()
+        done = 0
+        while done < len(data):
+            took = time.monotonic() - began
+            if done and took > _TURN and not self.transport.is_closing():
+                self._rest = data[done:]
                 self.transport.pause_reading()
                 asyncio.get_running_loop().call_soon(self._go_on)
-                return
-            self._feed(data[begin : begin + _PIECE])
+                break
+            piece = data[done : done + self._piece]
+            self._feed(piece)
+            done += len(piece)
+        # Frames of a byte take a hundred times as long as large ones.
+        is_slow = time.monotonic() - began > _TURN
+        self._piece = max(self._piece // 2, _LEAST) if is_slow else min(self._piece * 2, _MOST)
 
     def _go_on(self) -> None:
         if self.listener.is_frozen and not self.transport.is_closing():

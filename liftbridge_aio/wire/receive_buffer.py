@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
+
+_WORTH_GIVING: Final = 2**14
+"""Bytes of credit, a frame of the usual size; for less there is more to come."""
 
 
 class ReceiveBuffer:
@@ -58,9 +62,11 @@ class ReceiveBuffer:
                 return b""
             text = f"{size - len(data)} of {size} bytes are missing"
             raise AssertionError(text)
-        taken = bytes(data[:size])
+        taken = bytes(data if size == len(data) else data[:size])
         del data[:size]
-        self._give_back(len(data))
+        kept = len(data)
+        if not kept or self._taken_up - kept >= _WORTH_GIVING:
+            self._give_back(kept)
         return taken
 
     def unacked_size(self) -> int:

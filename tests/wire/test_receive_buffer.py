@@ -70,10 +70,14 @@ async def read_all(buffer: ReceiveBuffer, sizes: list[int]) -> bytes:
 
 async def test_what_is_unread_holds_the_peer_back() -> None:
     credit = Credit()
-    credit.buffer.add(bytes(100), 100)
-    assert await credit.buffer.read(5) == bytes(5)
-    assert credit.given == 5
-    assert credit.buffer.unacked_size() == 95
+    credit.buffer.add(bytes(50_000), 50_000)
+    await credit.buffer.read(20_000)
+    assert credit.given == 20_000
+    await credit.buffer.read(5)  # is not worth a word
+    assert credit.given == 20_000
+    await credit.buffer.read(29_995)
+    assert credit.given == 50_000
+    assert credit.buffer.unacked_size() == 0
 
 
 async def test_a_message_may_be_larger_than_what_the_peer_may_send_at_once() -> None:
