@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 import pytest
 
-from cluster.support import BOUND, EARLIEST, soon
+from cluster.support import BOUND, EARLIEST, Nodes, soon
 from contract.group_members import take
 from liftbridge_aio import ALL_PARTITIONS, Client, NotFound, StartAt, StreamReset
 from liftbridge_aio.integrations.event_stream import EventStream, Write
@@ -26,13 +26,14 @@ NEWEST = STORED - 1
 
 
 @pytest.fixture
-async def leader(cluster: Cluster, stream_name: str) -> str:
+async def leader(cluster: Cluster, nodes: Nodes, stream_name: str) -> str:
     """The node that leads a stream of `STORED` messages."""
     async with Client(*cluster.addresses.values()) as client:
         await client.create_stream(stream_name)
         await client.publish_many(stream_name, [b"%d" % number for number in range(STORED)])
-        info = (await client.fetch_metadata([stream_name])).streams[stream_name].partitions[0]
-    return info.leader
+    for node_id in nodes.ids:
+        await nodes.view(node_id, stream_name)  # which waits until it has heard of it
+    return (await nodes.roles(stream_name)).leader
 
 
 @pytest.fixture
