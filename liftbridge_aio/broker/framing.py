@@ -110,7 +110,10 @@ def _parse(procedure: Rpc[RequestT, ReplyT], body: bytes) -> RequestT:
         if procedure.streams_replies
         else "grpc: error unmarshalling request:"
     )
-    if len(body) > SLOWLY_READ_BYTES or is_cut_off(body):  # betterproto2 would take what is there
+    if len(body) > SLOWLY_READ_BYTES:  # one that its parser did not take
+        text = f"{refusal} proto: cannot parse invalid wire-format data"
+        raise GRPCError(Status.INTERNAL, text)
+    if is_cut_off(body):  # betterproto2 would take what is there
         raise GRPCError(Status.INTERNAL, f"{refusal} unexpected EOF")
     try:
         request = procedure.request.parse(body)

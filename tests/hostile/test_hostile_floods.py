@@ -170,20 +170,6 @@ async def attacker(broker: EmbeddedBroker) -> AsyncIterator[Attacker]:
         writer.transport.abort()
 
 
-@pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedBroker]:
-    async with EmbeddedBroker() as running:
-        yield running
-
-
-@pytest.fixture
-async def wire(broker: EmbeddedBroker) -> AsyncIterator[Wire]:
-    connection = Wire(broker.host, broker.port)
-    await connection.create("s")
-    yield connection
-    connection.close()
-
-
 @pytest.mark.parametrize("name", FLOODS)
 async def test_a_flood(broker: EmbeddedBroker, wire: Wire, name: str) -> None:
     problems: list[object] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Final
 
 import pytest
@@ -13,7 +12,6 @@ from grpclib.const import Status
 from contract.raw import Wire
 from hostile.hostile_server import STREAM, HostileServer
 from liftbridge_aio import Client, ClientOptions, LiftbridgeError, MessageTooLarge, ServerError
-from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.wire import proto, rpc
 from liftbridge_aio.wire.metadata_codec import encode_metadata
 
@@ -103,15 +101,6 @@ async def test_metadata_of_thousands_of_partitions_is_taken() -> None:
 
 
 # The broker
-
-
-@pytest.fixture
-async def wire() -> AsyncIterator[Wire]:
-    async with EmbeddedBroker() as broker:
-        connection = Wire(broker.host, broker.port)
-        await connection.create("s")
-        yield connection
-        connection.close()
 
 
 async def test_a_question_of_megabytes_is_refused(wire: Wire) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
 from typing import Final
 
 import pytest
@@ -29,20 +28,6 @@ SMALL: Final = {
     "padding alone": frame(DATA, PADDED, CALL, b"\0"),
     "single bytes": frame(DATA, 0, CALL, b"\0"),
 }
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedBroker]:
-    async with EmbeddedBroker() as running:
-        yield running
-
-
-@pytest.fixture
-async def wire(broker: EmbeddedBroker) -> AsyncIterator[Wire]:
-    connection = Wire(broker.host, broker.port)
-    await connection.create("s")
-    yield connection
-    connection.close()
 
 
 @pytest.mark.parametrize("small", SMALL.values(), ids=list(SMALL))
