@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ import nox
 from nox.command import CommandFailed
 
 nox.options.reuse_existing_virtualenvs = True
-nox.options.sessions = ["tests", "lint", "types", "contracts"]
+nox.options.sessions = ["lint", "types", "contracts", "unit", "tests"]
 
 ROOT: Final = Path(__file__).resolve().parent
 PROTOS: Final = ROOT / "protos"
@@ -31,6 +32,16 @@ SPARK_TESTS: Final = {
     "connect": (ON_EVERY_SPARK,),
 }
 """What `spark_matrix` runs, by the kind of Spark."""
+UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
+LONG: Final = ("tests/cancellation", "tests/chaos", "tests/cluster", "tests/matrix")
+"""What `tests_long` runs and `tests` does not: clusters under faults, and every state there is."""
+ON_OLDEST: Final = (
+    *("tests/contract", "tests/faults", "tests/unit/groups"),
+    *("-k", "not v1.9.0 and not plain"),
+)
+"""What `oldest` runs: tests of the client on embedded brokers and the usual path of messages."""
+TOOLS: Final = ("go", "gofmt", "java", "javac", "node", "npm", "npx")
+"""What `bare` does without."""
 GENERATED: Final = ("proto/__init__.py", "health/__init__.py", "message_pool.py")
 
 
@@ -74,23 +85,115 @@ def pipeline(session: nox.Session) -> None:
 
 
 @nox.session
+def unit(session: nox.Session) -> None:
+    """Run the tests that need no server, with few examples each; arguments go to pytest."""
+    session.install(".[spark]", *group("test"))
+    session.run("pytest", "-n", "2", *UNIT, *session.posargs)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests, the real server and Spark included; arguments go to pytest."""
+    """Run the tests, on real servers and Spark too, in some minutes; arguments go to pytest."""
+    session.install(".[spark]", *group("test"), *group("coverage"), *go(), *java())
+    if session.posargs:
+        session.run("pytest", *session.posargs)
+        return
+    # Tests wait for servers more than they compute, so there may be more of them than processors.
+    # One process has the one Spark session; in the others run tests that start their own.
+    covered = ("-n", "4", "--dist", "worksteal", "--cov", "--cov-report=", *UNIT, "tests/contract")
+    elsewhere = [f"--ignore={each}" for each in (*LONG, "tests/unit", "tests/contract")]
+    _run_each(
+        session,
+        ("pytest", *covered),
+        ("coverage", "report", "--skip-covered", "--skip-empty", "--sort=cover"),
+        ("pytest", "-n", "4", "--dist", "loadgroup", *elsewhere),
+    )
+
+
+@nox.session
+def tests_long(session: nox.Session) -> None:
+    """Run the tests that take long, unit tests with many examples too; arguments go to pytest."""
     session.install(".[spark]", *group("test"), *go(), *java())
     if session.posargs:
         session.run("pytest", *session.posargs)
         return
-    failed = False
-    # One process has the one Spark session; in the other run tests that start their own.
-    with_spark = ["-n", "2", "--dist", "loadgroup", "-m", "spark"]
-    # Tests wait for servers more than they compute, so there may be more of them than processors.
-    for arguments in (with_spark, ["-n", "3", "--dist", "worksteal", "-m", "not spark"]):
+    _run_each(
+        session,
+        ("pytest", "-n", "4", "--dist", "loadgroup", *LONG),
+        ("pytest", "-n", "2", "-m", "hypothesis", "tests/unit"),
+    )
+
+
+def _run_each(session: nox.Session, *commands: tuple[str, ...]) -> None:
+    """Run all commands, and fail when one of them did."""
+    failed = []
+    for command in commands:
         try:
-            session.run("pytest", *arguments)
+            session.run(*command)
         except CommandFailed:
-            failed = True
+            failed.append(" ".join(command))
     if failed:
-        session.error("tests failed, see above")
+        session.error(f"failed, see above: {'; '.join(failed)}")
+
+
+@nox.session(python=["3.12", "3.13", "3.14"])
+def versions(session: nox.Session) -> None:
+    """Run unit and contract tests on the other versions of Python; arguments go to pytest."""
+    session.install(".[spark]", *group("test"), *go())
+    session.run("pytest", *(session.posargs or ("-n", "3", *UNIT, "tests/contract")))
+
+
+@nox.session(reuse_venv=False)
+def wheel(session: nox.Session) -> None:
+    """Build the wheel, install it alone and use what is installed: client, broker, commands."""
+    folder = Path(session.create_tmp()) / "wheel"
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), ".")
+    [built] = folder.glob("*.whl")
+    session.install(str(built))
+    with session.chdir(folder):  # where there is no liftbridge_aio beside what is installed
+        session.run("python", "-I", str(ROOT / "tests" / "support" / "installed_wheel.py"))
+        session.run("liftbridge-aio", "demo", silent=True)
+
+
+@nox.session
+def oldest(session: nox.Session) -> None:
+    """Run tests of the client on its oldest dependencies, beside packages that programs have."""
+    dependencies = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
+    pinned = [re.sub(r">=([\d.]+).*", r"==\1", each) for each in dependencies]
+    session.install(".", *pinned, *group("client-test"), *group("neighbours"), *go())
+    session.run("pytest", *(session.posargs or ("-n", "3", *ON_OLDEST)))
+
+
+@nox.session(venv_backend="none")
+def bare(session: nox.Session) -> None:
+    """Run the README's commands for the demo and the tests where Go, Java and Node are missing."""
+    with tempfile.TemporaryDirectory() as scratch:  # outside this repository and its settings
+        folder = Path(scratch)
+        session.run("git", "clone", "--quiet", str(ROOT), str(folder / "clone"), external=True)
+        path = [
+            _without_tools(Path(each), folder / str(n)) for n, each in enumerate(_search_path())
+        ]
+        environment = {"PATH": os.pathsep.join(map(str, path)), "JAVA_HOME": None, "GOROOT": None}
+        readme = (ROOT / "README.md").read_text()
+        with session.chdir(folder / "clone"):
+            for command in re.findall(r"^```console\n(.+)\n```$", readme, re.MULTILINE)[:2]:
+                session.run("sh", "-c", command, external=True, env=environment)
+
+
+def _search_path() -> list[str]:
+    return [each for each in os.environ["PATH"].split(os.pathsep) if Path(each).is_dir()]
+
+
+def _without_tools(commands: Path, copy: Path) -> Path:
+    """Return a folder of the same commands without Go, Java and Node."""
+    if not any((commands / tool).exists() for tool in TOOLS):
+        return commands
+    copy.mkdir(parents=True)
+    for command in commands.iterdir():
+        if command.name not in TOOLS:
+            (copy / command.name).symlink_to(command)
+    return copy
 
 
 @nox.session
@@ -116,6 +219,13 @@ def chaos(session: nox.Session) -> None:
     """Break a real cluster under load, again and again; `--help` lists the arguments."""
     session.install(".", *group("test"), *go())
     session.run("python", "-m", "chaos", *session.posargs, env={"PYTHONPATH": "tests"})
+
+
+@nox.session
+def matrix_of_states(session: nox.Session) -> None:
+    """Try everything that users do in every state of a partition; arguments go to pytest."""
+    session.install(".[spark]", *group("test"), *go(), *java())
+    session.run("pytest", "tests/matrix", *session.posargs, env={"LIFTBRIDGE_MATRIX": "all"})
 
 
 @nox.session

@@ -11,14 +11,15 @@ from struct import Struct
 from typing import Final
 
 from liftbridge_aio import AckPolicy
-from liftbridge_aio.net.data_lane import DataLane
+from liftbridge_aio.net.core.data_lane import DataLane
 from liftbridge_aio.wire import proto
 from liftbridge_aio.wire.codec import (
     decode_message,
     decode_messages,
     decode_publish_responses,
-    encode_publish_request,
+    frame_publish_fast,
     message_place,
+    publish_head,
 )
 
 AT_A_TIME: Final = 100
@@ -27,6 +28,7 @@ CORRELATION_ID: Final = "000000000000000000001f"
 ACK_INBOX: Final = "liftbridge-default.ack.789eb3f37a35321aac24cf"
 NOW: Final = 1_795_255_411_398_231_509
 VALUE: Final = b"x" * 250
+_PUBLISH_HEAD: Final = publish_head(STREAM, 0, AckPolicy.LEADER)
 FIRST: Final = 100_000
 """The first offset: from here on, as many follow as are equally long."""
 
@@ -72,16 +74,7 @@ def publish_response(offset: int) -> bytes:
 
 def encode() -> bytes:
     """One message to publish."""
-    return encode_publish_request(
-        STREAM,
-        0,
-        VALUE,
-        key=None,
-        headers=None,
-        ack_policy=AckPolicy.LEADER,
-        correlation_id=CORRELATION_ID,
-        expected_offset=None,
-    )
+    return frame_publish_fast(_PUBLISH_HEAD, VALUE, None, None, None, CORRELATION_ID)
 
 
 def frame(kind: int, flags: int, payload: bytes) -> bytes:
@@ -109,7 +102,7 @@ class Splitting:
             raise AssertionError("the lane did not take what it should")
         stream.messages = []
         lane.touched.clear()
-        stream.drained(self._size)
+        stream.consumed(self._size)
         lane.credit()
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from liftbridge_aio import LiftbridgeError
-from servers.build import ServerUnavailable
-from servers.cluster import ClusterNotHealthy
-from servers.nats import NatsDidNotStart
-from servers.node import ServerDidNotStart
+from support.servers.build import ServerUnavailable
+from support.servers.cluster import ClusterNotHealthy
+from support.servers.nats import NatsDidNotStart
+from support.servers.node import ServerDidNotStart
 
 from . import codec, goals, memory, over_nats
 from .cases import Case, Kind, cases_of

@@ -17,7 +17,7 @@ class ImportFailed(Exception):
 
 IMPORTS: Final = {
     "the front door": "from liftbridge_aio import Client",
-    "and what connecting imports": "import liftbridge_aio.client_parts",
+    "and what connecting imports": "import liftbridge_aio._client.parts",
     "grpclib alone": "import grpclib.client",
     "the command line": "import liftbridge_aio.cli",
     "the embedded broker": "import liftbridge_aio.broker",

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from servers.build import build_server
-from servers.node import LiftbridgeNode
+from support.servers.build import build_server
+from support.servers.node import LiftbridgeNode
 
 from .cases import Case, Choice, Kind, cases_of
 from .own_programs import module

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from servers.build import ServerUnavailable, find_go
+from support.servers.build import ServerUnavailable, find_go
 
 from .serving import EMBEDDED, REAL, server_version
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from liftbridge_aio import Client
-from servers.build import build_nats, build_server, pinned_version
-from servers.cluster import LiftbridgeCluster
-from servers.node import LiftbridgeNode
-from servers.ports import free_ports
-from servers.process import ServerProcess
+from support.servers.build import build_nats, build_server, pinned_version
+from support.servers.cluster import LiftbridgeCluster
+from support.servers.node import LiftbridgeNode
+from support.servers.ports import free_ports
+from support.servers.process import ServerProcess
 
 from .own_programs import environment, module
 

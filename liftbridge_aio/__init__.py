@@ -7,12 +7,55 @@
             print(message.value)
 
 `liftbridge_aio.broker.EmbeddedBroker` is a server to try it on.
+
+- `__main__`: `python -m liftbridge_aio`: the command line of the package.
+- `activity_events`: Events of the servers' activity stream: operations on streams and groups, as
+  values.
+- `compression`: Compressed values: a header of the message names the encoding.
+- `errors`: Everything this package raises, as one tree.
+- `interceptors`: Interceptors: code that runs around every publish and around the processing of
+  every message.
+- `model`: The values of the public API: messages, acks, positions, metadata.
+- `options`: Options of the client, of streams and of single calls: frozen and checked when they
+  are made.
+- `partitioner`: The partitioners that come with the package; any `model.Partitioner` will do.
+- `pytest_plugin`: The pytest plugin: brokers, clusters and clients as fixtures, in the event loop
+  of the test.
+- `retry`: Backoff and retry settings, and the wait before the next attempt.
+- `serializers`: How values become bytes and bytes values: the protocol, and the serialisers that
+  come with it.
+- `telemetry`: Events of the client: the hook that receives them, and frozen records.
+- `tls`: The TLS option: which servers the client trusts, and how it authenticates itself.
+- `values`: Encodes and decodes typed values, and handles messages that cannot be decoded.
+- `_admin/`: Calls that administer streams and cursors.
+- `_client/`: The client, assembled from the packages below.
+- `_core/`: Pure helpers that every part of the package may use.
+- `_publish/`: Everything between publish() and an ack.
+- `_subscribe/`: Everything between a Subscribe call and `async for`.
+- `broker/`: A Liftbridge server inside your process: real gRPC on real ports, alone or as a
+  cluster.
+- `cli/`: The command line: one file per noun, put together here.
+- `groups/`: Consumer groups: members share the partitions of streams and go on where others
+  stopped.
+- `integrations/`: Web services on Liftbridge: FastAPI, Starlette and aiohttp, each in the module
+  of its name.
+- `nats/`: Publishing straight over NATS, past the Liftbridge API, and what is needed around it.
+- `net/`: The transport: connections, calls, metadata. The only client package that imports
+  grpclib.
+- `spark/`: The data source `liftbridge` of Spark, through PySpark.
+- `testing/`: What users test their own services with.
+- `wire/`: Bytes only: generated messages, the table of procedures, the codec of hot messages,
+  envelopes.
 """
 
+from ._core import early_interrupt as _early_interrupt  # noqa: F401 - before all that takes time
+
+# isort: split
+import importlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from .client import Client, ClientStatistics
+from ._client.client import Client, ClientStatistics
 from .errors import (
     AckTimeout,
     ActivityUnavailable,
@@ -64,6 +107,7 @@ from .errors import (
     UsageError,
     WrongType,
 )
+from .interceptors import Interceptor
 from .model import (
     ALL_PARTITIONS,
     Ack,
@@ -75,24 +119,28 @@ from .model import (
     GroupInfo,
     Message,
     Metadata,
+    OutgoingMessage,
     Partitioner,
     PartitionInfo,
     Record,
     StartAt,
     StopAt,
     StreamInfo,
+    StreamPartition,
 )
 from .options import ClientOptions, Duration, StreamOptions
 from .partitioner import by_key, round_robin
 from .retry import Backoff, Retry
-from .telemetry import Hook
+from .telemetry import ConnectionStatistics, Hook, SubscriptionStatistics
 from .tls import TLS
 
 if TYPE_CHECKING:
-    from .groups import ConsumerGroup, GroupState, StreamPartition
-    from .merged_subscription import MergedSubscription
-    from .raw_message import RawMessage
-    from .subscription import Subscription
+    from ._publish.publisher import PublisherStatistics
+    from ._subscribe.merged_subscription import MergedSubscription
+    from ._subscribe.seekable_reader import ReadStatistics
+    from ._subscribe.subscription import Subscription
+    from .groups import ConsumerGroup, GroupState
+    from .wire.raw_message import RawMessage
 
 __all__ = [
     "ALL_PARTITIONS",
@@ -113,6 +161,7 @@ __all__ = [
     "ConcurrentRead",
     "ConnectTimeout",
     "ConnectionFailed",
+    "ConnectionStatistics",
     "ConsumerGroup",
     "CursorsUnavailable",
     "DuplicateCorrelationId",
@@ -125,6 +174,7 @@ __all__ = [
     "GroupState",
     "Hook",
     "IncorrectOffset",
+    "Interceptor",
     "InvalidRequest",
     "LiftbridgeError",
     "MalformedData",
@@ -138,6 +188,7 @@ __all__ = [
     "NotGroupMember",
     "NotLiftbridge",
     "NotPartitionLeader",
+    "OutgoingMessage",
     "PartitionInfo",
     "PartitionNotFound",
     "PartitionPaused",
@@ -151,7 +202,9 @@ __all__ = [
     "PublishOutcomeUnknown",
     "PublishRefused",
     "PublishTimeout",
+    "PublisherStatistics",
     "RawMessage",
+    "ReadStatistics",
     "Record",
     "RequestTimeout",
     "Retry",
@@ -170,6 +223,7 @@ __all__ = [
     "Subscription",
     "SubscriptionError",
     "SubscriptionLost",
+    "SubscriptionStatistics",
     "TLSFailed",
     "UndecodableMessage",
     "UnsupportedByServer",
@@ -183,22 +237,20 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
-    # These import the network and protobuf, so they are imported when somebody asks for them.
-    if name == "Subscription":
-        from .subscription import Subscription  # noqa: PLC0415 - see above
+    module = _LATE.get(name)
+    if module is None:
+        text = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(text)
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
-        return Subscription
-    if name == "MergedSubscription":
-        from .merged_subscription import MergedSubscription  # noqa: PLC0415 - see above
 
-        return MergedSubscription
-    if name == "RawMessage":
-        from .raw_message import RawMessage  # noqa: PLC0415 - see above
-
-        return RawMessage
-    if name in {"ConsumerGroup", "GroupState", "StreamPartition"}:
-        from . import groups  # noqa: PLC0415 - see above
-
-        return getattr(groups, name)
-    text = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(text)
+_LATE = {
+    "ConsumerGroup": "groups",
+    "GroupState": "groups",
+    "MergedSubscription": "_subscribe.merged_subscription",
+    "PublisherStatistics": "_publish.publisher",
+    "RawMessage": "wire.raw_message",
+    "ReadStatistics": "_subscribe.seekable_reader",
+    "Subscription": "_subscribe.subscription",
+}
+"""What imports the network or protobuf, so it is imported when somebody asks for it."""

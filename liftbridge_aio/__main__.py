@@ -1,23 +1,23 @@
 """`python -m liftbridge_aio`: the command line of the package."""
 
 import sys
-from typing import Final
 
-_INTERRUPTED: Final = 130  # as `cli.ExitCode`, which may not be there yet
+from ._core.early_interrupt import INTERRUPTED, raise_when_interrupted
 
 
 def main() -> int:
-    """Run the command line and return its exit code; Ctrl-C is quiet from here on.
+    """Run the command line and return its exit code; Ctrl-C is quiet.
 
-    Before that, while the interpreter starts and imports the package, Ctrl-C is Python's own
-    business: a traceback and death by the signal, which shells show as 130 too.
+    It is so from the moment when Python imports the package; before that, while the interpreter
+    starts, the signal ends the process, which shells show as 130 too.
     """
     try:
         from .cli import main as run  # noqa: PLC0415 (Ctrl-C may come while this is imported)
 
+        raise_when_interrupted()
         code = run()
     except KeyboardInterrupt:
-        code = _INTERRUPTED
+        code = INTERRUPTED
     # Where Ctrl-C struck in code made from text, as dataclasses make some while they are imported,
     # CPython would end the process by the signal although it was handled; this has it forget that.
     exec("")  # noqa: S102

@@ -1,8 +1,8 @@
-"""What servers tell of streams and groups in their activity stream, as values.
+"""Events of the servers' activity stream: operations on streams and groups, as values.
 
-`id` is the number of the operation in the cluster: it rises strictly, and the epoch of a group is
-the id of the operation that led to it. Servers tell of an operation at least once; the client
-leaves repeats out.
+`id` is the number of the operation in the cluster: it is strictly increasing, and the epoch of a
+group is the id of the operation that led to it. Servers publish each event at least once; the
+client drops repeats.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .model import datetime_from_ns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
-    """What all events have."""
+    """The fields of every event."""
 
     id: int
     """The number of the operation in the cluster."""
     offset: int
-    """Where it stands in the activity stream."""
+    """Its offset in the activity stream."""
     timestamp: int
-    """When it was stored there, in Unix nanoseconds; an operation may be told late."""
+    """When it was stored there, in Unix nanoseconds; this may be long after the operation."""
 
     @property
     def time(self) -> datetime:
@@ -33,7 +33,7 @@ class _Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StreamEvent(_Event):
-    """What all events of streams have."""
+    """The fields of every event of a stream."""
 
     stream: str
 
@@ -93,17 +93,17 @@ class LeaveGroupEvent(_Event):
     group: str
     consumer: str
     expired: bool
-    """It did not leave: it was expelled because it was silent for too long."""
+    """True if it did not leave: it was expelled because it sent no heartbeats for too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownEvent(_Event):
-    """Something that this client cannot read: of a newer server, or no event at all."""
+    """An event that this client cannot decode: of a newer server, or not an event at all."""
 
     operation: int | None
-    """The number of the kind of operation; None where it is no event at all, whose id is 0."""
+    """The number of the operation's kind; None, with id 0, if it is not an event at all."""
     data: bytes
-    """What is stored."""
+    """The stored bytes."""
 
 
 ActivityEvent: TypeAlias = (
@@ -116,4 +116,4 @@ ActivityEvent: TypeAlias = (
     | LeaveGroupEvent
     | UnknownEvent
 )
-"""One of them; `match` tells which."""
+"""Any event; tell them apart with `match`."""

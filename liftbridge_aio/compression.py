@@ -18,7 +18,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
-from .arguments import INT64_MAX, check_whole_number
+from ._core.arguments import INT64_MAX, check_whole_number
 from .errors import MalformedData
 
 if TYPE_CHECKING:

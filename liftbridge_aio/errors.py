@@ -6,52 +6,52 @@
     │   ├── MessageTooLarge               larger than client or server allow
     │   ├── StreamReserved                an internal stream that nobody may create or delete
     │   └── DuplicateCorrelationId        the same id is already in flight
-    ├── MalformedData (ValueError)        bytes that are not what they should be
-    │   └── UndecodableMessage            a value that is not what its reader expects
-    ├── UsageError (RuntimeError)         the right call at the wrong time
+    ├── MalformedData (ValueError)        bytes that are not in the expected format
+    │   └── UndecodableMessage            a value that its reader cannot decode
+    ├── UsageError (RuntimeError)         a valid call at the wrong time
     │   ├── ClientClosed                  the client is closed or was never connected
     │   └── ConcurrentRead                two readers on one subscription
-    ├── ConnectionFailed                  no server could be reached, or the link was lost
+    ├── ConnectionFailed                  no server could be reached, or the connection was lost
     │   ├── ConnectTimeout (TimeoutError) no server could be reached in time
     │   ├── NotLiftbridge                 something else answers at that address
-    │   └── TLSFailed                     TLS could not be agreed upon
-    │       ├── ServerNotTrusted          the server does not prove that it is the right one
-    │       └── ClientNotTrusted          the server wants a certificate, or another one
+    │   └── TLSFailed                     the TLS handshake failed
+    │       ├── ServerNotTrusted          the server's certificate was not accepted
+    │       └── ClientNotTrusted          the server requires a certificate, or another one
     ├── RequestTimeout (TimeoutError)     a call took longer than its timeout
-    ├── ServerError                       an answer of the server that has no type of its own
-    │   ├── NoMetadataLeader              the cluster is choosing its metadata leader
-    │   ├── NotPartitionLeader            asked a broker that does not lead the partition
+    ├── ServerError                       an error of the server without a class of its own
+    │   ├── NoMetadataLeader              the cluster is electing its metadata leader
+    │   ├── NotPartitionLeader            the called broker does not lead the partition
     │   ├── CursorsUnavailable            the server keeps no cursors, or failed to store one
     │   ├── ActivityUnavailable           the servers keep no activity stream
     │   ├── EncryptionFailed              the server has no usable encryption key
     │   ├── PermissionDenied              the server's policy forbids the call
-    │   └── UnsupportedByServer           the server is too old for what was asked
-    ├── StreamExists                      created before
+    │   └── UnsupportedByServer           the server is too old for this call
+    ├── StreamExists                      a stream of this name exists
     ├── NotFound
     │   ├── StreamNotFound
     │   ├── PartitionNotFound
-    │   └── StreamDeleted                 while somebody was reading it
+    │   └── StreamDeleted                 deleted while it was read
     ├── PartitionReadonly                 publishing to a read-only partition
     ├── PartitionPaused                   reading a paused partition
     ├── PublishError
     │   ├── PublishOutcomeUnknown         it may be stored or not
     │   │   └── AckTimeout (TimeoutError) no ack in time
     │   ├── PublishNotSent                certainly not stored
-    │   │   └── PublishTimeout (TimeoutError)  no room or no link in time
+    │   │   └── PublishTimeout (TimeoutError)  no room or no connection in time
     │   ├── IncorrectOffset               the expected offset was not the next one
     │   ├── PublishRefused                any other refusal by the server
     │   └── PublishManyFailed             some of many; has the outcome of each
     ├── SubscriptionError
     │   ├── SubscriptionLost (TimeoutError)  could not be resumed in time
-    │   ├── StreamReset                   the log was truncated or created anew
+    │   ├── StreamReset                   the log was truncated or created again
     │   └── PartitionTaken                another member of the consumer group reads it
     └── GroupError                        of consumer groups
-        ├── AlreadyMember                 somebody with this id is in the group
+        ├── AlreadyMember                 a member with this id is in the group
         ├── NotGroupMember                this member is out of the group, or may be
-        └── NoCommittedPosition           nothing says where to begin
+        └── NoCommittedPosition           no position to start from
 
-Each names what is known of the stream, partition and offset, and says what to do. Exceptions that
-are made here carry the cause as `__cause__`.
+Each names the stream, partition and offset as far as they are known, and says what to do. The
+original exception is the `__cause__`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LiftbridgeError(Exception):
     """Root of the tree: catch this to catch everything that this package raises."""
 
     hint: str = ""
-    """What to do about it; part of the text."""
+    """What to do; part of the text."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class LiftbridgeError(Exception):
         partition: int | None = None,
         offset: int | None = None,
     ) -> None:
-        """Keep the message and where it happened."""
+        """Store the message and the stream, partition and offset."""
         super().__init__(message)
         self.message = message
         self.stream = stream
@@ -104,13 +104,13 @@ class LiftbridgeError(Exception):
         return f"{text}: {self.hint}" if self.hint else text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Survive pickling, attributes included."""
+        """Support pickling, attributes included."""
         return _rebuild, (type(self), self.__dict__.copy())
 
     def at(
         self, stream: str | None = None, partition: int | None = None, offset: int | None = None
     ) -> Self:
-        """Fill in what is not known yet of the place, and return the same exception."""
+        """Set stream, partition and offset if they are not set, and return the same exception."""
         if self.stream is None:
             self.stream = stream
         if self.partition is None:
@@ -128,7 +128,7 @@ def _rebuild(cls: type[LiftbridgeError], state: dict[str, Any]) -> LiftbridgeErr
 
 
 class InvalidRequest(LiftbridgeError, ValueError):
-    """The request makes no sense; nothing was sent, or the server refused it as invalid."""
+    """The request is invalid; nothing was sent, or the server refused it."""
 
 
 class WrongType(InvalidRequest, TypeError):
@@ -148,28 +148,28 @@ class StreamReserved(InvalidRequest):
 
 
 class DuplicateCorrelationId(InvalidRequest):
-    """A publish with this correlation id has not been settled yet."""
+    """A publish with this correlation id is in flight."""
 
     hint = "leave the id out, or make it unique among the publishes in flight"
 
 
 class MalformedData(LiftbridgeError, ValueError):
-    """Bytes that are no envelope, frame or message of the expected kind."""
+    """Bytes that are not a valid envelope, frame or message of the expected kind."""
 
 
 class UndecodableMessage(MalformedData):
-    """The value of a message is not what its reader expects; the cause says why.
+    """The value of a message cannot be decoded by its reader; `__cause__` says why.
 
-    Only this message is affected: the next step of the reading returns the one after it.
+    Only this message is affected: the next read returns the one after it.
     """
 
-    hint = "read on after it, or let on_undecodable= skip such messages or hand them over raw"
+    hint = "read on after it, or set on_undecodable= to skip such messages or deliver them raw"
     received: Message | None = None
     """The message as it is on the log."""
 
 
 class UsageError(LiftbridgeError, RuntimeError):
-    """The call is right, the moment is not."""
+    """The call is valid, but not at this time."""
 
 
 class ClientClosed(UsageError):
@@ -185,11 +185,11 @@ class ConcurrentRead(UsageError):
 
 
 class ConnectionFailed(LiftbridgeError):
-    """No server could be reached, or the connection broke in the middle of the call."""
+    """No server could be reached, or the connection broke during the call."""
 
     hint = "check the addresses and that the servers run"
     reached_server: bool = False
-    """Whether a request was sent, so that the server may have acted on it."""
+    """True if a request was sent, so that the server may have acted on it."""
 
 
 class ConnectTimeout(ConnectionFailed, TimeoutError):
@@ -197,22 +197,25 @@ class ConnectTimeout(ConnectionFailed, TimeoutError):
 
 
 class NotLiftbridge(ConnectionFailed):
-    """Something that does not speak gRPC over HTTP/2 answers at this address."""
+    """The server at this address is not a Liftbridge server."""
 
-    hint = "is this the port of the Liftbridge API (9292 by default), and is TLS set up alike?"
+    hint = (
+        "check that this is the port of the Liftbridge API (9292 by default), that client and"
+        " server agree on TLS, and that proxies in between forward gRPC"
+    )
 
 
 class TLSFailed(ConnectionFailed):
-    """TLS could not be agreed upon; nothing was sent, and no other try will mend it.
+    """The TLS handshake failed; nothing was sent, and a retry will not help.
 
-    One side speaks TLS and the other does not, or a file of the client's cannot be used.
+    One side uses TLS and the other does not, or a file of the client cannot be used.
     """
 
     hint = "switch TLS on here if the servers have it, and off if not; check the files of TLS(...)"
 
 
 class ServerNotTrusted(TLSFailed):
-    """The server's certificate does not prove that it is the right server; nothing was sent."""
+    """The server's certificate was not accepted; nothing was sent."""
 
     hint = (
         "check that this is the right server, that ca has the authority that signed its "
@@ -221,7 +224,7 @@ class ServerNotTrusted(TLSFailed):
 
 
 class ClientNotTrusted(TLSFailed):
-    """The server wants a certificate of the client, or another one; nothing was acted upon."""
+    """The server requires a client certificate, or another one; no request was processed."""
 
     hint = (
         "give TLS(cert=..., key=...) of an authority in the server's tls.client.auth.ca, "
@@ -230,24 +233,24 @@ class ClientNotTrusted(TLSFailed):
 
 
 class RequestTimeout(LiftbridgeError, TimeoutError):
-    """The call took longer than its timeout; whether the server acted on it is not known."""
+    """The call took longer than its timeout; the server may have acted on it or not."""
 
 
 class ServerError(LiftbridgeError):
-    """An answer of the server that has no type of its own."""
+    """An error of the server without a class of its own."""
 
     code: str = "UNKNOWN"
     """Name of the gRPC status code."""
 
 
 class NoMetadataLeader(ServerError):
-    """The cluster is just choosing its metadata leader."""
+    """The cluster is electing its metadata leader."""
 
     hint = "try again in a moment"
 
 
 class NotPartitionLeader(ServerError):
-    """The broker that was asked does not lead the partition, even by fresh metadata."""
+    """The called broker does not lead the partition, though fresh metadata says so."""
 
     hint = "try again in a moment; a new leader may just be taking over"
 
@@ -274,9 +277,9 @@ class EncryptionFailed(ServerError):
 
 
 class PermissionDenied(ServerError):
-    """The server's policy does not let this client do that; it is not tried again.
+    """The server's policy forbids this call to the client; it is not retried.
 
-    Of a publish it does not say that the message is not stored: v1.9.0 stores what it denies.
+    A denied publish may be stored all the same: v1.9.0 stores what it denies.
     """
 
     hint = (
@@ -286,7 +289,7 @@ class PermissionDenied(ServerError):
 
 
 class UnsupportedByServer(ServerError):
-    """The server is too old for what was asked."""
+    """The server is too old for this call."""
 
 
 class StreamExists(LiftbridgeError):
@@ -296,7 +299,7 @@ class StreamExists(LiftbridgeError):
 
 
 class NotFound(LiftbridgeError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""
 
 
 class StreamNotFound(NotFound):
@@ -322,7 +325,7 @@ class PartitionReadonly(LiftbridgeError):
 class PartitionPaused(LiftbridgeError):
     """The partition is paused and cannot be read."""
 
-    hint = "publish to it, call resume_stream, or subscribe with resume=True"
+    hint = "publish to it, call resume_stream, or read with resume=True"
 
 
 class PublishError(LiftbridgeError):
@@ -332,7 +335,7 @@ class PublishError(LiftbridgeError):
 
 
 class PublishOutcomeUnknown(PublishError):
-    """Written, but not answered: the message may be stored or not."""
+    """The message was sent but not acked: it may be stored or not."""
 
     hint = (
         "look for it before you send it again, use expected_offset with retry=, "
@@ -351,13 +354,13 @@ class PublishNotSent(PublishError):
 
 
 class PublishTimeout(PublishNotSent, TimeoutError):
-    """No room in the window, or no link to a server, within the timeout."""
+    """No room in the in-flight window, or no connection to a server, within the timeout."""
 
 
 class IncorrectOffset(PublishError):
     """The partition's next offset was not the expected one; the message was not stored."""
 
-    hint = "somebody else published first: read on and decide again"
+    hint = "another publish came first, or the offset is not reached yet: read on and decide again"
 
 
 class PublishRefused(PublishError):
@@ -378,7 +381,7 @@ class PublishManyFailed(PublishError):
 
 
 class SubscriptionError(LiftbridgeError):
-    """A subscription that ended otherwise than it should."""
+    """A subscription ended with an error."""
 
 
 class SubscriptionLost(SubscriptionError, TimeoutError):
@@ -391,28 +394,28 @@ class SubscriptionLost(SubscriptionError, TimeoutError):
 
     @property
     def last_offset(self) -> int | None:
-        """The last offset that was delivered; None where there was none."""
+        """The last offset that was delivered; None if there was none."""
         return self.offset
 
 
 class StreamReset(SubscriptionError):
-    """The log is not the one that was being read: it was truncated, or created anew.
+    """The log is no longer the one that was read: it was truncated, or created again.
 
-    `offset` is the first offset at which the difference showed.
+    `offset` is the first offset at which the logs differ.
     """
 
     hint = "decide where to go on; offsets seen so far mean nothing in the new log"
 
 
 class PartitionTaken(SubscriptionError):
-    """The subscription of a member of a consumer group gave way to another member's.
+    """Another member of the consumer group has taken over the partition.
 
-    The group deals with it; users see it as the reason in `PartitionBlocked` events.
+    The group handles this; users see it as the error in `PartitionBlocked` events.
     """
 
 
 class GroupError(LiftbridgeError):
-    """A member of a consumer group cannot go on, or not yet."""
+    """A member of a consumer group cannot continue, or not yet."""
 
 
 class AlreadyMember(GroupError):
@@ -427,10 +430,10 @@ class AlreadyMember(GroupError):
 class NotGroupMember(GroupError):
     """This member is not in the group, or cannot be sure that it is, so it may not commit."""
 
-    hint = "it joins again by itself; what was not committed is read again by whoever is next"
+    hint = "it rejoins automatically; uncommitted messages are delivered again to the next owner"
 
 
 class NoCommittedPosition(GroupError):
-    """The group has committed nothing for this partition, and start=None says that it must have."""
+    """The group has no committed position for this partition, and start=None requires one."""
 
     hint = "set the cursor, or pass start="

@@ -1,4 +1,4 @@
-"""Light values that travel through the whole package.
+"""The values of the public API: messages, acks, positions, metadata.
 
 `Message` and `Ack` are made once per message, so they are plain slotted dataclasses: a frozen one
 costs several times as much to make. Treat them as read-only all the same. Everything else here is
@@ -13,25 +13,31 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
-from .addresses import format_address
-from .arguments import INT64_MAX, check_type, check_whole_number
-from .errors import InvalidRequest
+from ._core.addresses import format_address
+from ._core.arguments import INT64_MAX, check_type, check_whole_number
+from .errors import InvalidRequest, WrongType
+
+if TYPE_CHECKING:
+    from .options import Duration
+    from .retry import Retry
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+ANY_STREAM: Final = "*"
+"""Any stream, where `expected` streams are named; no stream can have this name."""
 CURSORS_STREAM: Final = "__cursors"
-"""The internal stream in which servers keep cursors."""
+"""The internal stream in which servers store cursors."""
 
 ACTIVITY_STREAM: Final = "__activity"
-"""The internal stream in which servers tell what happens to streams and groups."""
+"""The internal stream to which servers write events of streams and groups."""
 
 RESERVED_STREAMS: Final = frozenset({CURSORS_STREAM, ACTIVITY_STREAM})
 """Streams that only the server creates and deletes."""
 
 RESERVED_HEADERS: Final = frozenset({"subject", "reply"})
-"""Names of headers that the server writes into every message, over the publisher's own (W5)."""
+"""Names of headers that the server sets in every message, replacing the publisher's."""
 
 UNCHECKED_OFFSET: Final = -1
 """What the wire calls "no expected offset"."""
@@ -46,7 +52,7 @@ def ns_from_datetime(moment: datetime) -> int:
     """Turn an aware `datetime` into Unix nanoseconds, without a float in between.
 
     Raises:
-        InvalidRequest: `moment` has no time zone, so nobody can know which instant is meant.
+        InvalidRequest: `moment` has no time zone, so the instant is not known.
     """
     if moment.tzinfo is None or moment.utcoffset() is None:
         text = f"{moment!r} has no time zone; use an aware datetime, for example with tzinfo=UTC"
@@ -80,7 +86,7 @@ class AckError(enum.IntEnum):
 
 
 class _Unread:
-    """What a value from the wire keeps until somebody asks for a field that is not read yet."""
+    """Holds the encoded form of a value until a field that is not decoded yet is accessed."""
 
     __slots__ = ("_read", "_unread")
 
@@ -92,15 +98,16 @@ class _Unread:
 class Message(_Unread):
     """A message read from a partition.
 
-    `headers` holds the publisher's headers and two that the server adds to every message,
-    `subject` and `reply`; a publisher's own headers of these names are overwritten (W5).
+    `headers` holds the publisher's headers, so `publish(other, m.value, key=m.key,
+    headers=m.headers)` forwards a message as it is. The headers `subject` and `reply`, which the
+    server writes into every message over the publisher's own, are `subject` and `reply_subject`.
     """
 
     stream: str
     partition: int
     offset: int
     key: bytes
-    """Empty where the publisher gave none: the wire does not tell the two apart."""
+    """Empty if the publisher gave none: the wire format cannot tell the two apart."""
     value: bytes
     timestamp: int
     """When the leader received it, in Unix nanoseconds."""
@@ -108,6 +115,7 @@ class Message(_Unread):
     subject: str = ""
     """The NATS subject on which it arrived."""
     reply_subject: str = ""
+    """The NATS reply subject that came with it; empty for most messages."""
 
     @property
     def time(self) -> datetime:
@@ -187,7 +195,7 @@ class Ack(_Unread):
     """When the ack was sent, in Unix nanoseconds; 0 where the server did not say."""
     ack_error: AckError = AckError.OK
     """Anything but OK is a refusal. The client turns those into exceptions; look at it yourself
-    only on an ack that you decoded with `liftbridge_aio.wire.envelope` (W7)."""
+    only on an ack that you decoded with `liftbridge_aio.wire.envelope`."""
 
     @property
     def reception_time(self) -> datetime:
@@ -268,6 +276,30 @@ class Record:
     partition: int | None = None
 
 
+@dataclass(slots=True)
+class OutgoingMessage:
+    """A message to publish, with the arguments of `Client.publish`; see there for their meaning.
+
+    One is made by each publish. Interceptors may change its fields before they send it on.
+    """
+
+    stream: str
+    value: bytes
+    key: bytes | None = None
+    headers: Mapping[str, bytes] | None = None
+    """Read-only: to add one, assign a new mapping, because this one may be the publisher's."""
+    partition: int | None = None
+    """None where the partitioner or the key is to choose it."""
+    partitioner: Partitioner | None = None
+    ack_policy: AckPolicy = AckPolicy.LEADER
+    ack_timeout: Duration | None = None
+    expected_offset: int | None = None
+    correlation_id: str | None = None
+    """None where one is to be made."""
+    retry: Retry | None = None
+    timeout: Duration | None = None
+
+
 class StartPosition(enum.IntEnum):
     """Where a subscription begins; the numbers are the wire's."""
 
@@ -326,7 +358,7 @@ class StartAt:
 
     @classmethod
     def ago(cls, delta: timedelta) -> Self:
-        """The first message not older than `delta`, counted back from the start of the reading.
+        """The first message not older than `delta`, counted back from the time of the subscribe.
 
         Raises:
             InvalidRequest: `delta` is negative.
@@ -339,13 +371,13 @@ class StartAt:
 
 
 class AllPartitions(enum.Enum):
-    """Stands for the partitions of a stream, however many there are."""
+    """The type of `ALL_PARTITIONS`."""
 
     ALL_PARTITIONS = "all partitions"
 
 
 ALL_PARTITIONS: Final = AllPartitions.ALL_PARTITIONS
-"""Reads all partitions of a stream, where a call takes a partition to read."""
+"""All partitions of a stream, as the partition to read."""
 
 
 class StopPosition(enum.IntEnum):
@@ -367,7 +399,7 @@ class StopAt:
 
     @classmethod
     def offset(cls, offset: int) -> Self:
-        """Deliver up to and including `offset`; waits for it where it does not exist yet.
+        """Deliver up to and including `offset`; waits for it if it does not exist yet.
 
         Raises:
             InvalidRequest: the offset is negative, or larger than the wire can carry.
@@ -399,18 +431,31 @@ def _checked_offset(offset: int) -> int:
 
 def _instant(moment: datetime | int) -> int:
     timestamp = ns_from_datetime(moment) if isinstance(moment, datetime) else moment
-    check_type(timestamp, int, "a time is an aware datetime or Unix nanoseconds")
+    if isinstance(timestamp, bool) or not isinstance(timestamp, int):
+        text = f"a time is an aware datetime or Unix nanoseconds, not {moment!r}"
+        raise WrongType(text)
     if not 0 <= timestamp <= INT64_MAX:
         text = f"a log holds times from 1970 to 2262, as Unix nanoseconds, not {moment!r}"
         raise InvalidRequest(text)
     return timestamp
 
 
+class StreamPartition(NamedTuple):
+    """A partition of a stream; equal to, and sorted like, the plain tuple."""
+
+    stream: str
+    partition: int
+
+    def __str__(self) -> str:
+        """Return `stream/partition`."""
+        return f"{self.stream}/{self.partition}"
+
+
 class EndReason(enum.Enum):
     """Why a subscription ended in an orderly way."""
 
     STOP_REACHED = "stop reached"
-    """The stop position was delivered, or lies before the start."""
+    """The stop position was delivered, or the first stored message lies behind it already."""
     READONLY = "end of readonly partition"
     """The partition is read-only and everything in it was delivered."""
     EMPTY = "stream is empty"
@@ -445,7 +490,7 @@ class EventTimestamps:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """State of a partition. Offsets are true only when asked of the leader."""
+    """State of a partition. Offsets are exact only if the leader was asked."""
 
     id: int
     leader: str
@@ -453,12 +498,12 @@ class PartitionInfo:
     replicas: tuple[str, ...] = ()
     isr: tuple[str, ...] = ()
     high_watermark: int = -1
-    """Offset of the newest committed message, -1 where there is none."""
+    """Offset of the newest committed message, -1 if there is none."""
     newest_offset: int = -1
-    """Offset of the newest stored message, -1 where there is none."""
+    """Offset of the newest stored message, -1 if there is none."""
     paused: bool = False
-    """v1.9.0 servers keep this up in FetchMetadata after a partition was resumed; what
-    `Client.fetch_partition_metadata` says is right."""
+    """In `Client.metadata`, v1.9.0 servers leave this True after a partition was resumed;
+    `Client.fetch_partition_metadata` returns the right value."""
     readonly: bool = False
     messages_received: EventTimestamps = EventTimestamps()
     pause: EventTimestamps = EventTimestamps()
@@ -483,7 +528,7 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A consumer group as the metadata names it."""
+    """A consumer group in the metadata."""
 
     id: str
     coordinator: str
@@ -493,26 +538,26 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """An immutable snapshot of what is known of the cluster."""
+    """An immutable snapshot of the metadata of the cluster."""
 
     last_updated: datetime | None = None
-    """When a server was last asked; None before the first answer."""
+    """When the last answer of a server came; None before the first."""
     brokers: Mapping[str, BrokerInfo] = field(default_factory=lambda: MappingProxyType({}))
     streams: Mapping[str, StreamInfo] = field(default_factory=lambda: MappingProxyType({}))
     groups: Mapping[str, GroupInfo] = field(default_factory=lambda: MappingProxyType({}))
 
     def partition_count(self, stream: str) -> int | None:
-        """Number of partitions of `stream`; None where the stream is not known."""
+        """Return the number of partitions of `stream`; None if the stream is not known."""
         info = self.streams.get(stream)
         return None if info is None else len(info.partitions)
 
     def partition(self, stream: str, partition: int) -> PartitionInfo | None:
-        """What is known of one partition; None where it is not known."""
+        """Return the metadata of one partition; None if it is not known."""
         info = self.streams.get(stream)
         return None if info is None else info.partitions.get(partition)
 
     def leader(self, stream: str, partition: int) -> BrokerInfo | None:
-        """The broker that leads a partition; None where it or its address is not known."""
+        """Return the broker that leads a partition; None if it or its address is not known."""
         info = self.partition(stream, partition)
         return None if info is None else self.brokers.get(info.leader)
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import enum
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, Self
 
-from .arguments import check_callable, check_type, check_whole_number
+from ._core.arguments import check_callable, check_flags, check_type, check_whole_number
 from .errors import InvalidRequest, WrongType
+from .interceptors import Interceptor, checked_interceptors
 from .model import Partitioner
 from .retry import DEFAULT_BACKOFF, Backoff
-from .telemetry import NO_HOOK, Hook
+from .telemetry import NO_HOOK, Hook, hooks_of
 from .tls import TLS
 
 Duration = float | timedelta
@@ -31,7 +32,7 @@ _LONGEST: Final = float(_INT64_MAX // 10**9)  # seconds that fit in int64 nanose
 
 
 class Unset(enum.Enum):
-    """Marks an argument that was left out where None has a meaning of its own."""
+    """Marks an omitted argument where None has a meaning of its own."""
 
     UNSET = "unset"
 
@@ -47,7 +48,7 @@ def seconds(duration: Duration, name: str = "duration") -> float:
         InvalidRequest: it is negative or "not a number".
         WrongType: it is neither a number nor a timedelta.
     """
-    if not isinstance(duration, int | float | timedelta):
+    if isinstance(duration, bool) or not isinstance(duration, int | float | timedelta):
         raise _wrong_type(name, "a number of seconds or a timedelta", duration)
     value = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
     if math.isnan(value) or value < 0:
@@ -101,31 +102,32 @@ class ClientOptions:
     ack_timeout: Duration = 5.0
     """Seconds from writing a message to its ack; then `AckTimeout`."""
     publish_timeout: Duration = 30.0
-    """Seconds that a publish may wait for room in the window and for a link."""
+    """Seconds that a publish may wait for room in the in-flight window and for a connection."""
     resubscribe_timeout: Duration | None = 30.0
-    """Seconds to try to resume a broken subscription; None tries for ever."""
+    """Seconds for which a broken subscription is retried; None: for ever."""
     close_timeout: Duration = 5.0
-    """Seconds that `aclose` waits for acks before it fails what is left."""
+    """Seconds that `aclose` waits for acks before it fails the remaining publishes."""
 
     # Retries and health
     backoff: Backoff = DEFAULT_BACKOFF
-    """Waits between tries of connecting, resubscribing and retrying calls."""
+    """Delays between attempts to connect, to resubscribe, and of calls."""
     not_found_timeout: Duration = 5.0
-    """Seconds for which "not found" is retried on a first publish or subscribe: right after a
-    stream is created, some brokers do not know it yet."""
+    """Seconds for which a server must answer "not found" until a stream counts as gone. Right after
+    a stream is created some brokers do not know it yet, and a single server knows none for about
+    two seconds after a start; a broken connection restarts the time."""
     health_interval: Duration = 10.0
-    """Seconds of silence on a link after which its server is asked for a sign of life."""
+    """Seconds without received data after which a connection gets a health check."""
     health_timeout: Duration = 4.0
-    """Seconds to wait for that sign; then the link counts as lost."""
+    """Seconds to wait for the answer to a health check; then the connection is closed as lost."""
 
     # Limits
     max_in_flight: int = 16_384
-    """Messages that may be unsettled at once over the whole client; more wait."""
+    """Messages in flight at once over the whole client; further publishes wait."""
     max_in_flight_bytes: int = 64 * _MIB
     """The same limit in bytes."""
     max_buffered_bytes: int = 64 * _MIB
-    """Bytes that all subscriptions of the client together may hold unread; the flow-control
-    windows shrink as subscriptions are added."""
+    """Bytes of unread messages that all subscriptions together may buffer; the flow-control windows
+    shrink as subscriptions are added."""
     max_message_bytes: int = _MIB
     """Largest message that is sent, envelope and headers included. The servers' own limits are
     1 MiB too unless they are configured otherwise."""
@@ -135,15 +137,18 @@ class ClientOptions:
 
     # Choices
     tls: TLS | None = None
-    """Speak TLS, and how; None: plain connections. A URL `liftbridge+tls://` of the client's
-    servers says the same."""
+    """TLS settings; None: plain connections. A URL `liftbridge+tls://` enables TLS, too."""
     data_lane: bool = True
-    """Take messages past grpclib and h2, which costs a tenth of the time. False, or a version of
-    grpclib of another shape than those known, takes the plain path: all calls through grpclib."""
+    """Read messages past grpclib and h2, which takes a tenth of the time. False, or a version of
+    grpclib with other internals than those known, uses the plain path: all calls through grpclib.
+    """
     partitioner: Partitioner | None = None
-    """Chooses the partition where a publish names none; None: by key, else partition 0."""
-    hook: Hook = NO_HOOK
-    """Is told what happens; see `liftbridge_aio.telemetry`."""
+    """Chooses the partition if a publish names none; None: by key, else partition 0."""
+    hook: Hook | Sequence[Hook] = NO_HOOK
+    """Receives events; one hook or several. See `liftbridge_aio.telemetry`."""
+    interceptors: Sequence[Interceptor] = ()
+    """Run around every publish and every processing of a message; the first is the outermost. See
+    `liftbridge_aio.interceptors`."""
     address_map: Callable[[str], str] | None = None
     """Turns the `host:port` that a broker advertises into the one to connect to, for brokers
     behind port mappings or in containers. Seeds are used as they are."""
@@ -152,7 +157,7 @@ class ClientOptions:
         """Check every field.
 
         Raises:
-            InvalidRequest: a value makes no sense.
+            InvalidRequest: a value is invalid.
             WrongType: a value has the wrong type.
         """
         _positive(
@@ -173,7 +178,11 @@ class ClientOptions:
         check_type(self.backoff, Backoff, "backoff is a Backoff")
         if self.tls is not None:
             check_type(self.tls, TLS, "tls is a TLS, or None")
-        check_type(self.data_lane, bool, "data_lane is True or False")
+        check_flags(data_lane=self.data_lane)
+        hooks = hooks_of(self.hook)
+        if isinstance(self.hook, Sequence):
+            object.__setattr__(self, "hook", hooks)  # a list may change
+        object.__setattr__(self, "interceptors", checked_interceptors(self.interceptors))
         for name in ("partitioner", "address_map"):
             if getattr(self, name) is not None:
                 check_callable(getattr(self, name), name)
@@ -187,11 +196,11 @@ class ClientOptions:
         tries for ever; `data_lane` is 0 or 1.
 
         Args:
-            environ: where to look; None means the process's environment.
-            secure: whether something else asks for TLS, see `TLS.from_env`.
+            environ: the variables; None means the process's environment.
+            secure: True if TLS is required anyway, see `TLS.from_env`.
 
         Raises:
-            InvalidRequest: a value is no number, or makes no sense.
+            InvalidRequest: a value is not a number, or is invalid.
         """
         environ = os.environ if environ is None else environ
         values: dict[str, Any] = {"tls": TLS.from_env(environ, secure=secure)}
@@ -210,7 +219,9 @@ class ClientOptions:
 
 
 _SWITCH: Final = {"0": False, "false": False, "1": True, "true": True}
-_NOT_FROM_ENV: Final = frozenset({"backoff", "partitioner", "hook", "address_map", "tls"})
+_NOT_FROM_ENV: Final = frozenset(
+    {"backoff", "partitioner", "hook", "interceptors", "address_map", "tls"}
+)
 
 
 def _from_text(name: str, text: str) -> float | int | None:
@@ -236,31 +247,31 @@ class StreamOptions:
     retention_max_age: Duration | None = None
     """Seconds after which segments are deleted; 0: never."""
     cleaner_interval: Duration | None = None
-    """Seconds between looks for segments to roll, delete or compact."""
+    """Seconds between runs of the cleaner, which rolls, deletes and compacts segments."""
     segment_max_bytes: int | None = None
     """Bytes of one segment file."""
     segment_max_age: Duration | None = None
     """Seconds after which a new segment is begun; 0: only by size."""
     compact_max_goroutines: int | None = None
-    """How parallel the server compacts; of use only with `compact_enabled`."""
+    """Concurrency of compaction on the server; only used with `compact_enabled`."""
     compact_enabled: bool | None = None
     """Keep only the newest message of each key."""
     auto_pause_time: Duration | None = None
     """Seconds without messages after which a partition is paused; 0: never."""
     auto_pause_disable_if_subscribers: bool | None = None
-    """Do not pause a partition while somebody reads it."""
+    """Do not pause a partition while it has subscribers."""
     min_isr: int | None = None
-    """In-sync replicas without which nothing is committed."""
+    """In-sync replicas that are required to commit a message."""
     optimistic_concurrency_control: bool | None = None
     """Check `expected_offset` of publishes; ack policy NONE is refused then."""
     encryption: bool | None = None
     """Encrypt values at rest; needs `LIFTBRIDGE_ENCRYPTION_KEY` on the servers."""
 
     def __post_init__(self) -> None:
-        """Check every field, above all what would crash a server (W30).
+        """Check every field, in particular values that would crash a server.
 
         Raises:
-            InvalidRequest: a value makes no sense.
+            InvalidRequest: a value is invalid.
             WrongType: a value has the wrong type.
         """
         for low, high, names in (
@@ -272,6 +283,14 @@ class StreamOptions:
         for name in ("retention_max_age", "segment_max_age", "auto_pause_time"):
             self._check_milliseconds(name, zero=True)
         self._check_milliseconds("cleaner_interval", zero=False)
+        for name in (
+            "compact_enabled",
+            "auto_pause_disable_if_subscribers",
+            "optimistic_concurrency_control",
+            "encryption",
+        ):
+            if getattr(self, name) is not None:
+                check_flags(**{name: getattr(self, name)})
 
     def _check_milliseconds(self, name: str, *, zero: bool) -> None:
         value = getattr(self, name)
@@ -279,8 +298,8 @@ class StreamOptions:
             return
         length = seconds(value, name)
         # The wire has milliseconds, and 0 there means "no limit": half a millisecond must not
-        # silently turn into that. The server counts in int64 nanoseconds without looking: what is
-        # longer comes out negative, and a negative cleaner_interval crashes it (W30).
+        # silently turn into that. The server counts in int64 nanoseconds without checks: longer
+        # durations overflow to negative ones, and a negative cleaner_interval crashes it.
         if length > _LONGEST or (length == 0 and not zero) or 0 < length < 0.001:
             least = "0, or at least a millisecond" if zero else "at least a millisecond"
             text = f"{name} must be {least}, and at most {_LONGEST:.0f} seconds, not {value!r}"

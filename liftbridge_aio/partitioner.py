@@ -1,18 +1,60 @@
 """The partitioners that come with the package; any `model.Partitioner` will do.
 
-Both take the number of partitions with every message, as it is at least 1 and never changes while
-a stream lives (W15).
+A partitioner gets the number of partitions, at least 1, with every message; it never changes while
+a stream exists.
 """
 
 from __future__ import annotations
 
+import inspect
 import zlib
+from typing import Any
 
+from ._core.arguments import about, check_callable, check_integer
+from .errors import InvalidRequest, LiftbridgeError, WrongType
 from .model import Partitioner
 
 
+def choose_partition(
+    partitioner: Partitioner, stream: str, key: bytes | None, value: bytes, count: int
+) -> int:
+    """Return the partition that a partitioner chooses.
+
+    Raises:
+        WrongType: it cannot be called with these arguments, or does not return a
+            number, as coroutine functions do not.
+        InvalidRequest: it raised an exception, which is the cause, or there is no such partition.
+    """
+    with about(stream):
+        check_callable(partitioner, "a partitioner")
+        try:
+            chosen: Any = partitioner(stream, key, value, count)
+        except LiftbridgeError:
+            raise
+        except Exception as error:
+            raise _failed(partitioner, error) from error
+        if inspect.iscoroutine(chosen):
+            chosen.close()  # else Python would warn that it was never awaited
+        check_integer(chosen, "what a partitioner returns")
+        if not 0 <= chosen < count:
+            text = f"the partitioner chose partition {chosen} of {count}"
+            raise InvalidRequest(text)
+    partition: int = chosen
+    return partition
+
+
+def _failed(partitioner: Partitioner, error: Exception) -> InvalidRequest:
+    try:
+        inspect.signature(partitioner).bind("", None, b"", 1)
+    except (TypeError, ValueError):  # ValueError: what is written in C may have no signature
+        if isinstance(error, TypeError):
+            text = "a partitioner is called with the stream, the key, the value and the number of"
+            return WrongType(f"{text} partitions, which {partitioner!r} does not take: {error}")
+    return InvalidRequest(f"the partitioner {partitioner!r} failed: {error!r}")
+
+
 def by_key(stream: str, key: bytes | None, value: bytes, partition_count: int) -> int:  # noqa: ARG001 - the Partitioner protocol
-    """Choose by the CRC-32 of the key, so that equal keys stay together and in order (W13).
+    """Choose by the CRC-32 of the key, so that equal keys stay together and in order.
 
     The same as the Go client's PartitionByKey. No key is the same as an empty one: partition 0.
     """
@@ -20,11 +62,11 @@ def by_key(stream: str, key: bytes | None, value: bytes, partition_count: int) -
 
 
 def round_robin(*, start: int = 0) -> Partitioner:
-    """Make a partitioner that takes one partition after the other, for each stream by itself.
+    """Return a partitioner that cycles through the partitions of each stream.
 
     Args:
-        start: where each stream begins. Give short-lived publishers different ones, or the first
-            partitions get more than the others.
+        start: the first partition. Give short-lived publishers different ones, or the first
+            partitions get more messages than the others.
     """
     counters: dict[str, int] = {}
 

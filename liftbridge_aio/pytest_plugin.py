@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, Self,
 import pytest
 
 if TYPE_CHECKING:
+    from ._client.client import Client
     from .broker import EmbeddedBroker, EmbeddedCluster
-    from .client import Client
 
 _T = TypeVar("_T")
 _Resource = TypeVar("_Resource", bound=AbstractAsyncContextManager[Any])
@@ -189,7 +189,7 @@ def _is_live(item: pytest.Item) -> bool:
 
 def _live_addresses(config: pytest.Config) -> list[str]:
     """The first of option, variable and setting that says something: addresses, or one URL."""
-    from .server_url import split_servers  # noqa: PLC0415 - see above
+    from ._core.server_url import split_servers  # noqa: PLC0415 - see above
 
     found = (
         config.getoption("--liftbridge-address")
@@ -213,7 +213,7 @@ def _refuse_sync(loop: _Loop, fixture: str) -> None:
 
 
 def _made_client(item: pytest.Item, addresses: Sequence[str]) -> Client:
-    from .client import Client  # noqa: PLC0415 - imports the network when it connects
+    from ._client.client import Client  # noqa: PLC0415 - imports the network when it connects
     from .options import ClientOptions  # noqa: PLC0415
 
     return Client(*addresses, options=_made(ClientOptions, item, "liftbridge_client"))
@@ -370,7 +370,7 @@ async def _liftbridge_anyio_loop() -> asyncio.AbstractEventLoop:
 
 
 def _has_pytest_asyncio(config: pytest.Config) -> bool:
-    """Whether it takes part, by whatever name it was loaded: it has added its option."""
+    """Return True if the plugin is active under any name: then its option exists."""
     return hasattr(config.option, "asyncio_mode")
 
 

@@ -1,4 +1,4 @@
-"""How long to wait before the next try: pure arithmetic, no clock, no randomness of its own."""
+"""Backoff and retry settings, and the wait before the next attempt. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from ._core.arguments import check_integer, check_number, check_type
 from .errors import InvalidRequest
 
 
@@ -22,20 +23,23 @@ class Backoff:
     factor: float = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse what would wait for ever or not at all.
+        """Check the fields.
 
         Raises:
-            InvalidRequest: the numbers do not fit together.
+            InvalidRequest: the numbers are out of range or inconsistent.
+            WrongType: one of them is not a number.
         """
+        for name in ("initial", "maximum", "factor"):
+            check_number(getattr(self, name), name)
         if not (0 < self.initial <= self.maximum < math.inf and self.factor >= 1):
             text = f"need 0 < initial <= maximum < infinity and factor >= 1, not {self!r}"
             raise InvalidRequest(text)
 
     def delay(self, attempt: int, fraction: float) -> float:
-        """Seconds to wait before try `attempt + 1`.
+        """Return the seconds to wait before attempt `attempt + 1`.
 
         Args:
-            attempt: how many tries failed before this wait, from 0.
+            attempt: the number of attempts that failed before this wait, from 0.
             fraction: a random number in [0, 1).
         """
         try:
@@ -45,29 +49,50 @@ class Backoff:
         return ceiling * fraction
 
 
+_LAST_TRY: Final = 0.25
+"""Seconds reserved for the last attempt of a call, so that it can be answered in time."""
+
+
+def wait_before_try(delay: float, left: float) -> float | None:
+    """Return the seconds to wait before the next attempt; None if no attempt is left.
+
+    If too little time is left for the whole delay, the wait is shortened for one last attempt.
+
+    Args:
+        delay: seconds of the backoff.
+        left: seconds that are left for the call.
+    """
+    if delay < left:
+        return delay
+    return left - _LAST_TRY if left > _LAST_TRY else None
+
+
 DEFAULT_BACKOFF: Final = Backoff()
 """50 ms to 2 s, full jitter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Asks a publish to be sent again when its outcome is unknown.
+    """Makes a publish be retried when its outcome is unknown.
 
     **A message that is sent again may be stored twice**, unless `expected_offset` is given on a
-    stream with optimistic concurrency control: then the log refuses the repeat, the client reads
-    back what stands at that offset and compares.
+    stream with optimistic concurrency control: then the log refuses the repeat, and the client
+    reads the message at that offset back and compares it.
     """
 
     attempts: int = 5
-    """Tries in all, the first one included."""
+    """Attempts in all, the first one included."""
     backoff: Backoff = DEFAULT_BACKOFF
 
     def __post_init__(self) -> None:
-        """Refuse less than one try.
+        """Check the fields.
 
         Raises:
             InvalidRequest: `attempts` is less than 1.
+            WrongType: `attempts` is not a whole number, or `backoff` not a `Backoff`.
         """
+        check_integer(self.attempts, "attempts")
+        check_type(self.backoff, Backoff, "backoff is a Backoff")
         if self.attempts < 1:
-            text = f"attempts counts the first try too, so it is at least 1, not {self.attempts}"
+            text = f"attempts includes the first one, so it must be at least 1, not {self.attempts}"
             raise InvalidRequest(text)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
 
-from .arguments import check_bytes
+from ._core.arguments import check_bytes
 from .errors import InvalidRequest
 
 T = TypeVar("T")

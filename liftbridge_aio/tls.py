@@ -1,4 +1,4 @@
-"""How servers prove who they are to a client, and the client to them: the TLS option."""
+"""The TLS option: which servers the client trusts, and how it authenticates itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from .addresses import is_host_name
+from ._core.addresses import is_host_name
 from .errors import InvalidRequest, WrongType
 
 if TYPE_CHECKING:
@@ -29,39 +29,39 @@ class TLS:
     """
 
     ca: str | os.PathLike[str] | None = None
-    """File with the certificates of the authorities that may vouch for servers, and no others;
-    None: those of the system."""
+    """File with the certificates of the only authorities that are trusted to sign servers'
+    certificates; None: those of the system."""
     cert: str | os.PathLike[str] | None = None
-    """File with the certificate that this client shows, those that lead to its authority behind
-    it; None: the client shows none."""
+    """File with the certificate of this client, followed by the intermediate ones; None: the client
+    presents none."""
     key: str | os.PathLike[str] | None = None
     """File with the private key of `cert`; None: it is in the same file."""
     key_password: str | None = field(default=None, repr=False)
-    """Opens the private key, if it is encrypted."""
+    """Decrypts the private key, if it is encrypted."""
     server_name: str | None = None
-    """The name that the servers' certificates must be for, where it is not the host of their
-    address. It holds for all servers of the cluster."""
+    """The name in the servers' certificates, if it is not the host of their address. It applies to
+    all servers of the cluster."""
     context: ssl.SSLContext | None = None
-    """Used instead of all files. The client sets what it offers by ALPN to `h2`, on this very
-    object, so do not share it with clients of other protocols; everything else is left as it is,
-    and whether it checks servers is your affair."""
+    """Used instead of all files. The client sets its ALPN protocols to `h2`, on this very object,
+    so do not share it with clients of other protocols; everything else is left unchanged, including
+    if and how it verifies servers."""
 
     def __post_init__(self) -> None:
         """Check every field; no file is opened.
 
         Raises:
-            InvalidRequest: a value makes no sense, or two that exclude each other.
+            InvalidRequest: a value is invalid, or two exclude each other.
             WrongType: a value has the wrong type.
         """
-        # No value stands in these texts: it may be a secret in the wrong place.
+        # These texts contain no values: one may be a secret in the wrong place.
         for name in _PATHS:
             check_path(getattr(self, name), name)
         for name in ("key_password", "server_name"):
             check_string(getattr(self, name), name)
         if self.server_name is not None and not _can_be_shown(self.server_name):
-            raise InvalidRequest("server_name is a name; leave it out to take the server's host")
+            raise InvalidRequest("server_name must be a name; by default it is the server's host")
         if self.key is not None and self.cert is None:
-            raise InvalidRequest("key is of no use without cert, the file of its certificate")
+            raise InvalidRequest("key requires cert, the file of its certificate")
         if self.context is not None:
             _check_context(self.context)
             if any(getattr(self, name) is not None for name in (*_PATHS, "key_password")):
@@ -79,14 +79,14 @@ class TLS:
 
         Args:
             environ: where to look; None means the process's environment.
-            secure: whether something else, a URL for one, asks for TLS: a password alone is
-                returned then, too.
+            secure: True if TLS is required anyway, by a URL for example: then a password alone
+                is returned, too.
 
         Returns:
-            None where nothing switches it on.
+            The options; None if nothing switches TLS on.
 
         Raises:
-            InvalidRequest: a variable makes no sense.
+            InvalidRequest: a variable is invalid.
         """
         environ = os.environ if environ is None else environ
         switch = environ.get(_PREFIX, "").strip().lower()
@@ -98,8 +98,8 @@ class TLS:
             name: environ[tls_variable(name)] for name in names if tls_variable(name) in environ
         }
         empty = [tls_variable(name) for name, value in values.items() if not value]
-        if empty:  # who sets it wants TLS, which must not be left out in silence
-            text = f"{empty[0]} is empty; unset it, or say what it is to be"
+        if empty:  # it was meant to switch TLS on, which must not be ignored silently
+            text = f"{empty[0]} is empty; unset it, or set a value"
             raise InvalidRequest(text)
         wanted = secure or bool(values.keys() - {"key_password"})
         if not (_SWITCH[switch] if switch else wanted):
@@ -108,16 +108,16 @@ class TLS:
 
 
 def tls_variable(name: str) -> str:
-    """Name the variable that says a field of `TLS`."""
+    """Return the environment variable for a field of `TLS`."""
     return f"{_PREFIX}_{name.upper()}"
 
 
 class NoPassword(Exception):
-    """OpenSSL asks for a password that nobody has given."""
+    """OpenSSL asks for a password, and none was given."""
 
 
 def ask_for(password: str | None) -> Callable[[], str]:
-    """Make what OpenSSL asks for the password of a key; without it, it asks at the terminal."""
+    """Return the password callback of a key; without one OpenSSL prompts at the terminal."""
 
     def answer() -> str:
         if password is None:
@@ -128,12 +128,12 @@ def ask_for(password: str | None) -> Callable[[], str]:
 
 
 def file_problem(error: Exception, *, authorities: bool = False, key_apart: bool = True) -> str:
-    """Say what is wrong with files that OpenSSL could not use, and no secret.
+    """Return what is wrong with files that OpenSSL could not use, without any secret.
 
     Args:
-        error: what loading them raised.
-        authorities: whether the file is one of authorities, and not a certificate with its key.
-        key_apart: whether the key was said to be in a file of its own.
+        error: raised by loading them.
+        authorities: True for a file of authorities, False for a certificate with its key.
+        key_apart: True if the key was given as a file of its own.
     """
     import ssl  # noqa: PLC0415 - see below
 
@@ -144,7 +144,7 @@ def file_problem(error: Exception, *, authorities: bool = False, key_apart: bool
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     if authorities:
-        return "it has no certificates"
+        return "it contains no certificates"
     return "the password is none that a key can have"  # longer than OpenSSL takes
 
 
@@ -153,37 +153,37 @@ def _problem_of_ssl(error: ssl.SSLError, *, authorities: bool, key_apart: bool) 
     if authorities:
         return f"it is no PEM file of certificates{said}"
     if error.reason == "KEY_VALUES_MISMATCH":
-        return "the private key is not that of the certificate"
+        return "the private key does not belong to the certificate"
     if error.reason in {"BAD_DECRYPT", "BAD_PASSWORD_READ"}:
         return "the private key cannot be opened with this key_password"
     if not key_apart:
         problem = "it is no PEM file with a certificate and its private key, or that is opened by"
         return f"{problem} another key_password; give key, if it is in another file{said}"
-    # With some versions a wrong password, too, is no more than this.
+    # Some versions of OpenSSL give the same error for a wrong password.
     return f"it is no PEM file of that kind, or is opened by another password{said}"
 
 
 def check_string(value: object, name: str) -> None:
-    """Refuse what is neither a string nor None, and do not repeat it.
+    """Refuse a value that is neither a string nor None, without repeating it.
 
     Raises:
         WrongType: it is neither.
     """
     if value is not None and not isinstance(value, str):
-        text = f"{name} is a string, not {type(value).__name__}"
+        text = f"{name} must be a string, not {type(value).__name__}"
         raise WrongType(text)
 
 
 def _can_be_shown(name: str) -> bool:
-    """Whether certificates can be for this name, or this address."""
+    """Return True if a certificate can be for this name or address."""
     return is_host_name(name) or (":" in name and "\0" not in name)
 
 
 def check_path(value: object, name: str) -> None:
-    """Refuse what is no path, nor None, and do not repeat it.
+    """Refuse a value that is neither a path nor None, without repeating it.
 
     Raises:
-        InvalidRequest: it is no path, but perhaps what should stand in the file.
+        InvalidRequest: it is not a path, but perhaps the content of the file.
         WrongType: it is something else.
     """
     if value is None:
@@ -196,7 +196,7 @@ def check_path(value: object, name: str) -> None:
         text = f"{name} is the path of a PEM file, not one in bytes"
         raise WrongType(text)
     if not path or "-----BEGIN" in path:
-        text = f"{name} is the path of a PEM file, not what stands in it"
+        text = f"{name} is the path of a PEM file, not its content"
         raise InvalidRequest(text)
     if "\0" in path:
         text = f"{name} has a NUL in it, which no path has"
@@ -210,7 +210,7 @@ def _check_context(context: object) -> None:
         text = f"context is an ssl.SSLContext, not {type(context).__name__}"
         raise WrongType(text)
     if context.protocol is ssl.PROTOCOL_TLS_SERVER:
-        raise InvalidRequest("context is one for servers; ssl.create_default_context() is for us")
+        raise InvalidRequest("context is for servers; use ssl.create_default_context()")
     oldest = context.minimum_version
     if ssl.TLSVersion.SSLv3 <= oldest < ssl.TLSVersion.TLSv1_2:
         raise InvalidRequest("context allows versions before TLS 1.2, which HTTP/2 forbids")

@@ -1,4 +1,4 @@
-"""Messages as values of one type: written, read, and what becomes of those that cannot be read."""
+"""Encodes and decodes typed values, and handles messages that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from .telemetry import MessageSkipped
 T = TypeVar("T")
 
 DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 16 * 2**20
-"""Sixteen times what servers take as a message unless told otherwise."""
+"""Sixteen times the default maximum size of a message on servers."""
 
 _MOST_TEXT: Final = 200  # characters of somebody else's error in ours
 
 
 class Undecodable(enum.Enum):
-    """What becomes of a message whose value cannot be read."""
+    """What to do with a message whose value cannot be decoded."""
 
     RAISE = "raise"
-    """`UndecodableMessage` is raised in its place; the next step goes on after it."""
+    """Raise `UndecodableMessage` in its place; the next step continues after it."""
     SKIP = "skip"
-    """It is left out; a hook's `message_skipped` is told, and the reading counts it."""
+    """Skip it, call the hook's `message_skipped`, and count it in `left_out`."""
     RAW = "raw"
-    """It is handed over as `Undecoded`, with the error."""
+    """Deliver it as `Undecoded`, with the error."""
 
 
 @dataclass(slots=True)
@@ -45,25 +45,25 @@ class Decoded(Generic[T]):
 
     value: T
     message: Message
-    """As it is on the log: its own value is what the serialiser and the compression made."""
+    """The message on the log; its `value` is the encoded form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undecoded:
-    """A message whose value cannot be read, and why."""
+    """A message whose value cannot be decoded, with the error."""
 
     message: Message
     error: UndecodableMessage
 
 
 class ValueCodec(Generic[T]):
-    """Writes values into messages and reads them out again. Pure.
+    """Encodes values for messages and decodes them. Pure.
 
     Args:
         serializer: turns a value into bytes and back.
-        compression: how to compress these bytes, None: not at all. What is read need not have been
-            compressed this way.
-        max_decompressed_bytes: more than this is not decompressed.
+        compression: how to compress these bytes; None: no compression. Messages compressed in other
+            ways are decoded too.
+        max_decompressed_bytes: messages that decompress to more are refused.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class ValueCodec(Generic[T]):
         """Return the bytes of a value and the headers to send with them.
 
         Raises:
-            InvalidRequest: the value cannot be written, or a header has the name of ours.
-            MessageTooLarge: compressed it would be more than its readers decompress.
+            InvalidRequest: the value cannot be encoded, or a header has the reserved name.
+            MessageTooLarge: readers would refuse to decompress it.
         """
         if headers is not None and ENCODING_HEADER in headers:
             text = f"the header {ENCODING_HEADER!r} says how a value is compressed; leave it out"
@@ -126,10 +126,10 @@ class ValueCodec(Generic[T]):
         return data
 
     def decode(self, message: Message) -> T:
-        """Read the value of a message.
+        """Decode the value of a message.
 
         Raises:
-            UndecodableMessage: that is not possible; the cause says why.
+            UndecodableMessage: it cannot be decoded; see the cause.
         """
         try:
             return self._serializer.deserialize(self._decompressed(message))
@@ -147,7 +147,7 @@ class ValueCodec(Generic[T]):
             return message.value
         decompress = self._decompressors.get(encoding)
         if decompress is None:
-            text = f"nothing here reads the encoding {encoding[:_MOST_TEXT]!r}"
+            text = f"unknown encoding {encoding[:_MOST_TEXT]!r}"
             raise MalformedData(text)
         return decompress(message.value, self._max_decompressed_bytes)
 
@@ -161,13 +161,13 @@ def _short(error: Exception) -> str:
 def value_reader(
     codec: ValueCodec[T], on_undecodable: Undecodable, skipped: Callable[[MessageSkipped], None]
 ) -> Callable[[Message], Decoded[T] | Undecoded | None]:
-    """Return what makes values of messages, with a policy for those where that is impossible.
+    """Return a function that decodes messages, with a policy for undecodable ones.
 
     Args:
-        codec: reads the values.
-        on_undecodable: the policy. With RAISE and SKIP no `Undecoded` is returned, and None, for a
-            message to leave out, only with SKIP.
-        skipped: told of each message that is left out.
+        codec: decodes the values.
+        on_undecodable: the policy. The function returns `Undecoded` only with RAW, and None, for a
+            message to skip, only with SKIP.
+        skipped: called for each skipped message.
     """
 
     def read(message: Message) -> Decoded[T] | Undecoded | None:

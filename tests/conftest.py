@@ -12,9 +12,9 @@ from typing import Final, NoReturn
 import hypothesis
 import pytest
 
-from liftbridge_aio import client_parts
-from liftbridge_aio.net import pool
-from servers.build import (
+from liftbridge_aio._client import parts as client_parts
+from liftbridge_aio.net import connection_pool
+from support.servers.build import (
     ServerUnavailable,
     build_nats,
     build_server,
@@ -22,9 +22,9 @@ from servers.build import (
     pinned_version,
     server_path,
 )
-from servers.cluster import LiftbridgeCluster
-from servers.go_liftbridge import build_go_client, go_client_path
-from servers.node import (
+from support.servers.cluster import LiftbridgeCluster
+from support.servers.go_liftbridge import build_go_client, go_client_path
+from support.servers.node import (
     ENCRYPTION_KEY_VARIABLE,
     EmbeddedServer,
     LiftbridgeNode,
@@ -39,6 +39,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # A loaded machine may be slow; that is no failure of what is tested.
 hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)  # for `nox -s unit`
 hypothesis.settings.load_profile("patient")
 
 EMBEDDED: Final = "embedded"
@@ -90,7 +91,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the plain path on real servers, for time; `test_path_histories.py` has it.
 
-    The longest test comes first, as the others then fill the time beside it, and what needs the
+    What takes longest comes first, as the others then fill the time beside it, and what needs the
     cluster last: even an idle one takes a seventh of a processor core for as long as it runs.
     """
     left_out = [item for item in items if _is_plain_on_a_real_server(item)]
@@ -102,7 +103,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     )
 
 
-_TURNS: Final = {"chaos": 0, "cluster": 2}
+_TURNS: Final = {"chaos": 0, "spark": 0, "cluster": 2}
 """When the tests of a folder have their turn, where it is not the usual one, 1."""
 
 
@@ -118,7 +119,7 @@ def data_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     The plain path is taken as it would be with a grpclib of unknown shape, whatever the options.
     """
     path: str = getattr(request, "param", "lane")
-    for module in (client_parts, pool):
+    for module in (client_parts, connection_pool):
         monkeypatch.setattr(module, "data_lane_available", lambda: path == "lane")
     return path
 

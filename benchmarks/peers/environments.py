@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import ROOT
-from servers.build import ServerUnavailable, build
+from support.servers.build import ServerUnavailable, build
 
 HERE: Final = Path(__file__).resolve().parent
 FOLDER: Final = ROOT / "benchmarks" / ".environments"

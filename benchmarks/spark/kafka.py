@@ -21,8 +21,8 @@ from typing import Final
 
 from benchmarks.peers.environments import FOLDER
 from benchmarks.serving import processes_in
-from servers.ports import free_ports
-from servers.process import ServerProcess
+from support.servers.ports import free_ports
+from support.servers.process import ServerProcess
 
 NAME: Final = "kafka"
 BROKER: Final = ("org.apache.kafka:kafka_2.13:3.9.2",)

@@ -24,7 +24,7 @@ SETTINGS: Final = {
 
 def main(words: list[str]) -> None:
     """Serve until stdin ends."""
-    from liftbridge_aio.spark.local_session import local_session  # noqa: PLC0415 - optional
+    from liftbridge_aio.spark.session.local_session import local_session  # noqa: PLC0415 - optional
 
     from .jobs import JOBS  # noqa: PLC0415 - as above
     from .nothing import NothingDataSource  # noqa: PLC0415 - as above

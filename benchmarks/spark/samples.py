@@ -11,6 +11,7 @@ from benchmarks.summary import Spread, significant
 from benchmarks.table import rate, small, times, with_spread
 
 OURS: Final = "Spark, liftbridge"
+WITH_IDS: Final = "Spark, liftbridge, includeWriteId"
 CLIENT: Final = "our client alone"
 NOTHING: Final = "Spark, a source or sink that does nothing"
 KAFKA: Final = "Spark, kafka"

@@ -8,7 +8,7 @@ from typing import Final
 from benchmarks.cases import AckPolicy, Case, Kind
 
 from .contest import Bench, Contender
-from .samples import CLIENT, KAFKA, NOTHING, OURS, Comparison, Sample
+from .samples import CLIENT, KAFKA, NOTHING, OURS, WITH_IDS, Comparison, Sample
 
 WINDOW: Final = 16_384
 """Publishes that wait for their acks at a time: what the sink and the client do by themselves."""
@@ -33,9 +33,9 @@ def _contenders(bench: Bench, partitions: int) -> dict[str, Contender]:
         bench.forget(stream)
         return sample
 
-    def ours() -> Sample:
+    def ours(**more: str) -> Sample:
         stream = bench.new_stream(partitions)
-        options = bench.liftbridge(stream, ackPolicy="all", maxInFlight=WINDOW)
+        options = bench.liftbridge(stream, ackPolicy="all", maxInFlight=WINDOW, **more)
         sample = bench.on_spark(job | {"format": "liftbridge", "options": options})
         bench.expect(stream, partitions, bench.rows)
         bench.forget(stream)
@@ -44,6 +44,7 @@ def _contenders(bench: Bench, partitions: int) -> dict[str, Contender]:
     contenders: dict[str, Contender] = {
         CLIENT: alone,
         OURS: ours,
+        WITH_IDS: lambda: ours(includeWriteId="true"),
         NOTHING: lambda: bench.on_spark(job | {"format": "nothing", "options": {}}),
     }
     if bench.kafka is not None:

@@ -1,4 +1,4 @@
-"""How the broker refuses a request, in gRPC's terms but without gRPC."""
+"""How the broker refuses requests: gRPC's status codes, without gRPC."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Code(enum.IntEnum):
 
 
 class BrokerError(Exception):
-    """A refused request; code and text are those of a real server."""
+    """A refused request, with code and text of a real server."""
 
     def __init__(self, code: Code, text: str) -> None:
         super().__init__(f"{code.name}: {text}")
@@ -28,7 +28,7 @@ class BrokerError(Exception):
 
 
 class PublishCode(enum.IntEnum):
-    """`PublishAsyncError.Code` of the wire (W8)."""
+    """`PublishAsyncError.Code` of the protocol."""
 
     UNKNOWN = 0
     BAD_REQUEST = 1
@@ -56,5 +56,5 @@ class PublishRefused(Exception):
         self.text = text
 
     def as_status(self) -> BrokerError:
-        """Say the same as the status of a unary Publish, whose codes are coarser."""
+        """Return the corresponding status of a unary Publish, whose codes are coarser."""
         return BrokerError(_UNARY_CODES.get(self.code, Code.UNKNOWN), self.text)

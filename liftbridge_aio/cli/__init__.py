@@ -1,8 +1,45 @@
-"""The command line: one file per noun, put together here.
+"""The command line: one file per noun, assembled here.
 
-What a program may read goes to stdout, words for people go to stderr. Exit codes: 0 done, 1 it
-failed (one line on stderr says why), 2 wrong usage, 130 interrupted, 141 nobody reads the output.
-Commands import the client and the broker when they run, so that help is quick.
+Output for programs goes to stdout, messages for people go to stderr. Exit codes: 0 success, 1
+failure (one line on stderr says why), 2 wrong usage, 130 interrupted, 141 nobody reads the output.
+Commands import the client and the broker when they run, so that help is fast.
+
+- `arguments`: Parse arguments: positions, durations, headers.
+- `bench`: `liftbridge-aio bench`: measure how fast servers ack and deliver messages.
+- `bench_figures`: The figures of `liftbridge-aio bench`, with the keys of Liftbridge's bench
+  tools.
+- `broker`: `liftbridge-aio broker`: run the embedded broker.
+- `connection`: Flags that all commands for servers share, and the client that they configure.
+- `console`: What rich prints: tables, figures and checks. Imported only by commands that print
+  them.
+- `cursor`: `liftbridge-aio cursor`: positions that are stored in servers.
+- `demo`: `liftbridge-aio demo`: show that the client loses nothing when connections break.
+- `demo_checks`: Check what the demo acked and delivered.
+- `demo_scenario`: Run the demo: publish, tail, cut connections, and check the outcome.
+- `group_overview`: Find consumer groups in the internal streams of servers, and show them.
+- `group_positions`: Positions of consumer groups: fetch them with their lag, resolve and store new
+  ones.
+- `groups`: `liftbridge-aio groups`: show members and positions of consumer groups, and move
+  positions.
+- `internal_streams`: Read the internal streams of servers: ids of cursors, and members of consumer
+  groups.
+- `messages`: Format messages, and search them.
+- `metadata`: `liftbridge-aio metadata`: show brokers and streams, and ping each broker.
+- `output`: Write output: JSON, lines or tables to stdout, messages for people to stderr.
+- `partition_states`: Fetch the state of partitions from their leaders, also if some do not answer.
+- `partitions`: `liftbridge-aio partitions`: show single partitions of streams and change them.
+- `pipeline`: `liftbridge-aio pipeline`: run pipelines on Spark, which starts and ends with the
+  command.
+- `publish`: `liftbridge-aio publish`: publish messages from the command line or from stdin.
+- `running`: Run the coroutine of a command, and end it by a signal or when nobody reads its
+  output.
+- `stream_flags`: Options of a stream, as flags of `streams create`.
+- `streams`: `liftbridge-aio streams`: create, show, change and delete streams.
+- `subscribe`: `liftbridge-aio subscribe`: write the messages of a partition, one line each.
+- `tail`: `liftbridge-aio tail`: write the messages of all partitions of a stream, one line each.
+- `totals_checks`: Check the totals of the pipeline against the published sales.
+- `totals_scenario`: Run the pipeline of totals: publish sales, start Spark's query, read the
+  totals.
 """
 
 from __future__ import annotations
@@ -18,17 +55,17 @@ from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 from . import bench, cursor, groups, partitions, pipeline, streams
 from .arguments import BadArgument
 from .broker import broker
+from .connection import connection_behind_command
 from .demo import demo
-from .failures import failure_line
 from .metadata import metadata
-from .output import say
+from .output import failure_line, prepare_output, say
 from .publish import publish
 from .subscribe import subscribe
 from .tail import tail
 
 
 class ExitCode(IntEnum):
-    """What the process says when it ends; the last two as shells do, 128 plus the signal."""
+    """Exit codes of the process; the last two are 128 plus the signal, as in shells."""
 
     DONE = 0
     FAILED = 1
@@ -39,7 +76,7 @@ class ExitCode(IntEnum):
 
 app = App(
     name="liftbridge-aio",
-    help="Publish to, read from and look after Liftbridge; or try it on the embedded broker.",
+    help="Publish to, read from and administer Liftbridge; or try it on the embedded broker.",
     result_action="return_value",
     suppress_keyboard_interrupt=False,
 )
@@ -61,16 +98,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: the words after the program's name; None takes those of the process.
+        arguments: the words after the program's name; None: those of the process.
 
     Returns:
         The exit code.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        result = app(words, exit_on_error=False)
+        prepare_output()
+        result = app(connection_behind_command(app, words), exit_on_error=False)
         sys.stdout.flush()
-    except CycloptsError:  # cyclopts has said so itself
+    except CycloptsError:  # cyclopts has printed it
         return ExitCode.USAGE
     except (BadArgument, InvalidRequest) as error:
         _say_error(error)
@@ -79,6 +117,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         return ExitCode.BROKEN_PIPE
+    except SystemExit as end:  # rich raises it for a BrokenPipeError while cyclopts prints help
+        if isinstance(end.__context__, BrokenPipeError):
+            return ExitCode.BROKEN_PIPE
+        raise
     except (LiftbridgeError, OSError) as error:
         _say_error(error)
         return ExitCode.FAILED

@@ -1,4 +1,4 @@
-"""`liftbridge-aio bench`: how fast your own servers take messages and hand them out.
+"""`liftbridge-aio bench`: measure how fast servers ack and deliver messages.
 
 Flags and JSON keys are those of Liftbridge's own bench tools; durations are numbers here.
 """
@@ -14,21 +14,25 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import App, Parameter, validators
 
-from liftbridge_aio.client import Client
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.model import Ack, AckPolicy, StartAt
 
 from .arguments import DURATION_HELP, parse_duration, parse_start
 from .bench_figures import BenchFigures
-from .connection import DEFAULT_CONNECTION, AsJson, Connection
+from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integer
 from .output import say, write_json, write_table
 from .running import CLIENT, TABLES, in_event_loop
 
-app = App(name="bench", help="Measure your own servers: publish to them, or read from them.")
+app = App(
+    name="bench", help="Measure the throughput of your servers: publish to them, or read from them."
+)
 
 _OFFSET: Final = "offset:"
 
-Output = Annotated[Literal["text", "json"], Parameter(help="What is written; json is as --json.")]
+Output = Annotated[
+    Literal["text", "json"], Parameter(help="Output format; json is the same as --json.")
+]
 Stream = Annotated[str, Parameter(help="Name of the stream.")]
 _AT_LEAST_ONE: Final = validators.Number(gte=1)
 _AT_LEAST_NONE: Final = validators.Number(gte=0)
@@ -40,44 +44,46 @@ async def publish(
     *,
     stream: Stream = "bench-stream",
     messages: Annotated[
-        int, Parameter(validator=_AT_LEAST_ONE, help="Messages to publish.")
+        Integer, Parameter(validator=_AT_LEAST_ONE, help="Messages to publish.")
     ] = 100_000,
     message_size: Annotated[
-        int, Parameter(validator=_AT_LEAST_NONE, help="Bytes of each value.")
+        Integer, Parameter(validator=_AT_LEAST_NONE, help="Bytes of each value.")
     ] = 256,
     window: Annotated[
-        int,
+        Integer,
         Parameter(
             name=("--window", "--pub-batch"),
             validator=_AT_LEAST_ONE,
-            help="Messages that may wait for their acks at a time; 1: one after the other.",
+            help="Most unacknowledged messages; 1: each waits for the ack of the one before.",
         ),
     ] = 1,
     concurrent: Annotated[
-        int, Parameter(validator=_AT_LEAST_ONE, help="Publishers at once, each with its window.")
+        Integer,
+        Parameter(validator=_AT_LEAST_ONE, help="Concurrent publishers, each with its own window."),
     ] = 1,
     partitions: Annotated[
-        int, Parameter(validator=_AT_LEAST_ONE, help="Partitions to publish to, in turn.")
+        Integer,
+        Parameter(validator=_AT_LEAST_ONE, help="Number of partitions to publish to, in turn."),
     ] = 1,
     ack_policy: Annotated[
-        Literal["leader", "all", "none"], Parameter(help="When the server confirms.")
+        Literal["leader", "all", "none"], Parameter(help="When the server acks.")
     ] = "leader",
     create_stream: Annotated[
-        bool, Parameter(negative="", help="Create the stream if there is none.")
+        bool, Parameter(negative="", help="Create the stream if it does not exist.")
     ] = False,
     subject: Annotated[
-        str | None, Parameter(help="Subject of a stream that is created. Default: its name.")
+        str | None, Parameter(help="Subject of the created stream. Default: its name.")
     ] = None,
     delete_stream: Annotated[
-        bool, Parameter(negative="", help="Delete the stream at the end, whatever is in it.")
+        bool, Parameter(negative="", help="Delete the stream at the end, with all its messages.")
     ] = False,
     output: Output = "text",
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> int:
-    """Publish as fast as the servers confirm, and show the rate and how long acks took.
+    """Publish as fast as the servers ack, and show the rate and the latency of acks.
 
-    The exit code is 1 if a message failed. Latencies are in microseconds, `duration` in seconds.
+    The exit code is 1 if a publish failed. Latencies are in microseconds, `duration` in seconds.
 
     For example:
 
@@ -104,10 +110,12 @@ async def publish(
 async def consume(
     *,
     stream: Stream = "bench-stream",
-    partition: Annotated[int, Parameter(help="Partition to read.")] = 0,
+    partition: Annotated[Integer, Parameter(help="Partition to read.")] = 0,
     expected: Annotated[
-        int,
-        Parameter(validator=_AT_LEAST_NONE, help="End after so many messages; 0: only in time."),
+        Integer,
+        Parameter(
+            validator=_AT_LEAST_NONE, help="End after this many messages; 0: only by --duration."
+        ),
     ] = 0,
     duration: Annotated[str, Parameter(help=f"End after this time ({DURATION_HELP}).")] = "30s",
     start: Annotated[
@@ -119,11 +127,11 @@ async def consume(
     ] = "earliest",
     output: Output = "text",
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> int:
     """Read as fast as the servers deliver, and show the rate.
 
-    Time counts until the last message. The exit code is 1 if fewer came than expected.
+    The rate is measured until the last message. The exit code is 1 if fewer arrived than expected.
 
     For example:
 
@@ -136,13 +144,13 @@ async def consume(
         figures = await _read(client, stream, partition, start_at, expected, limit)
     _show(figures, f"Read from {stream}", as_json=as_json or output == "json")
     if figures.messages < expected:
-        say(f"error: {figures.messages:,} of {expected:,} messages came within {duration}")
+        say(f"error: {figures.messages:,} of {expected:,} messages arrived within {duration}")
         return 1
     return 0
 
 
 class _Publishing:
-    """Publishes a number of equal messages and takes the time of every ack."""
+    """Publishes a number of equal messages and measures the latency of every ack."""
 
     def __init__(self, stream: str, value: bytes, partitions: int, policy: AckPolicy) -> None:
         self._stream = stream
@@ -151,12 +159,12 @@ class _Publishing:
         self._policy = policy
         self._latencies: list[int] = []
         self._errors = 0
-        self._unsettled = 0
-        self._all_settled = asyncio.Event()
+        self._pending = 0
+        self._all_done = asyncio.Event()
         self.first_error: BaseException | None = None
 
     async def one_by_one(self, client: Client, messages: int) -> BenchFigures:
-        """Publish each message when the one before is acked; its time is that of the whole call."""
+        """Publish each message after the ack of the one before; measures the whole call."""
         start = time.perf_counter()
         for number in range(messages):
             began = time.perf_counter_ns()
@@ -174,11 +182,11 @@ class _Publishing:
         return self._figures(messages, time.perf_counter() - start)
 
     async def windowed(self, client: Client, messages: int) -> BenchFigures:
-        """Publish without waiting for each ack; the client keeps the window.
+        """Publish without waiting for each ack; the client limits the window.
 
-        The time of a message begins when it is on its way, and so leaves out the wait for room.
+        Latency is measured from when a message is queued, without the wait for the window.
         """
-        self._unsettled = messages
+        self._pending = messages
         start = time.perf_counter()
         for number in range(messages):
             future = await client.publish_async(
@@ -187,23 +195,23 @@ class _Publishing:
                 partition=number % self._partitions,
                 ack_policy=self._policy,
             )
-            future.add_done_callback(partial(self._settled, time.perf_counter_ns()))
+            future.add_done_callback(partial(self._ack_done, time.perf_counter_ns()))
         try:
             await client.flush()
         except LiftbridgeError as error:
             self.first_error = error
-        await self._all_settled.wait()
+        await self._all_done.wait()
         return self._figures(messages, time.perf_counter() - start)
 
-    def _settled(self, began: int, future: asyncio.Future[Ack | None]) -> None:
+    def _ack_done(self, began: int, future: asyncio.Future[Ack | None]) -> None:
         error = None if future.cancelled() else future.exception()
         if error is None:
             self._latencies.append(time.perf_counter_ns() - began)
         else:
             self._failed(error)
-        self._unsettled -= 1
-        if not self._unsettled:
-            self._all_settled.set()
+        self._pending -= 1
+        if not self._pending:
+            self._all_done.set()
 
     def _failed(self, error: BaseException) -> None:
         self._errors += 1
@@ -221,7 +229,7 @@ async def _read(
     messages = size = 0
     began = last = time.perf_counter()
     async with client.subscribe(stream, partition=partition, start=start) as reading:
-        try:  # only now: to say that there is no such stream takes its time
+        try:  # only now, as it takes a while to learn that a stream does not exist
             async with asyncio.timeout(limit) as end:
                 async for message in reading:
                     messages += 1

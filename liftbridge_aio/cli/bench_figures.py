@@ -1,4 +1,4 @@
-"""What `liftbridge-aio bench` measured, with the keys of Liftbridge's own bench tools. Pure."""
+"""The figures of `liftbridge-aio bench`, with the keys of Liftbridge's bench tools. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ class BenchFigures:
         size: Bytes of their values, together.
         seconds: From the first call to the last message or ack.
         errors: Publishes that failed.
-        latencies: Nanoseconds from each publish to its ack, in any order; empty where none was
-            taken.
+        latencies: Nanoseconds from each publish to its ack, in any order; empty if not measured.
     """
 
     messages: int
@@ -31,7 +30,7 @@ class BenchFigures:
     latencies: Sequence[int] = ()
 
     def as_json(self) -> dict[str, float | int]:
-        """Every figure by its key; `duration` in seconds, latencies in microseconds."""
+        """Return each figure by its key; `duration` in seconds, latencies in microseconds."""
         seconds = self.seconds
         rate = self.messages / seconds if seconds else 0.0
         throughput = self.size / seconds if seconds else 0.0
@@ -47,7 +46,7 @@ class BenchFigures:
         }
 
     def rows(self) -> list[tuple[str, str]]:
-        """The same for people."""
+        """Return names and values for a table."""
         figures = self.as_json()
         rows = [
             ("messages", f"{self.messages:,}"),

@@ -1,4 +1,4 @@
-"""`liftbridge-aio broker`: the embedded broker as a program of its own."""
+"""`liftbridge-aio broker`: run the embedded broker."""
 
 from __future__ import annotations
 
@@ -8,44 +8,45 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from liftbridge_aio.addresses import format_address
+from liftbridge_aio._core.addresses import format_address
 
 from .arguments import BadArgument
-from .connection import AsJson
+from .connection import AsJson, Integer
 from .output import say, write_json, write_line
-from .running import BROKER, in_event_loop
-from .stop_signals import stop_signals
+from .running import BROKER, in_event_loop, stop_signals
 
 
 @in_event_loop(*BROKER)
 async def broker(
     *,
-    host: Annotated[str, Parameter(help="Address to listen on and to tell clients.")] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="Port to listen on; 0 takes a free one.")] = 9292,
+    host: Annotated[
+        str, Parameter(help="Address to listen on and to advertise to clients.")
+    ] = "127.0.0.1",
+    port: Annotated[Integer, Parameter(help="Port to listen on; 0: any free port.")] = 9292,
     data_dir: Annotated[
         Path | None,
-        Parameter(help="Folder for all data; it outlives the broker. Without it: memory."),
+        Parameter(help="Folder for all data, which is kept. Default: memory."),
     ] = None,
-    activity: Annotated[bool, Parameter(help="Keep an activity stream, __activity.")] = False,
+    activity: Annotated[
+        bool, Parameter(help="Publish events to the activity stream, __activity.")
+    ] = False,
     tls_cert: Annotated[
         Path | None,
-        Parameter(help="Speak TLS: file with the broker's certificate."),
+        Parameter(help="Use TLS: file with the broker's certificate."),
     ] = None,
     tls_key: Annotated[
         Path | None,
-        Parameter(help="File with its private key. Default: it is in the same file."),
+        Parameter(help="File with its private key. Default: the same file."),
     ] = None,
     tls_client_ca: Annotated[
         Path | None,
-        Parameter(
-            help="Refuse clients without a certificate of these authorities, which are in a file."
-        ),
+        Parameter(help="Require certificates of clients, signed by the authorities in this file."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the embedded broker until Ctrl-C or SIGTERM.
 
-    Its address is written to stdout once it takes connections.
+    Its address is written to stdout when it accepts connections.
 
     For example:
 
@@ -54,10 +55,10 @@ async def broker(
         liftbridge-aio broker --data-dir ./log --activity
         liftbridge-aio broker --tls-cert server.pem --tls-key server-key.pem --tls-client-ca ca.pem
 
-    A password of the key is read from LIFTBRIDGE_TLS_KEY_PASSWORD.
+    The password of an encrypted key is read from LIFTBRIDGE_TLS_KEY_PASSWORD.
     """
     if tls_cert is None and (tls_key is not None or tls_client_ca is not None):
-        message = "--tls-key and --tls-client-ca go with --tls-cert"
+        message = "--tls-key and --tls-client-ca need --tls-cert"
         raise BadArgument(message)
     with stop_signals() as stop:
         # help must not wait for it
@@ -90,7 +91,7 @@ async def broker(
             else:
                 write_line(server.address)
             place = "memory" if data_dir is None else str(data_dir)
-            say(f"The embedded broker is ready. It keeps all data in {place}; Ctrl-C stops it.")
+            say(f"The embedded broker is ready. It stores all data in {place}; Ctrl-C stops it.")
             await stop.wait()
         finally:
             await server.stop()

@@ -1,18 +1,20 @@
-"""The arguments that commands talking to servers share, and the client they make."""
+"""Flags that all commands for servers share, and the client that they configure."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, get_origin
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter, Token
 
-from liftbridge_aio.client import Client
+from liftbridge_aio._client.client import Client
+from liftbridge_aio._core.server_url import Servers, parse_servers, split_servers
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.options import ClientOptions, seconds
-from liftbridge_aio.server_url import Servers, parse_servers, split_servers
 from liftbridge_aio.tls import TLS, tls_variable
 
 from .arguments import DURATION_HELP, BadArgument, parse_duration
@@ -20,70 +22,85 @@ from .arguments import DURATION_HELP, BadArgument, parse_duration
 AsJson = Annotated[
     bool, Parameter(name="--json", negative="", help="Write JSON to stdout, and nothing else.")
 ]
-Partition = Annotated[int, Parameter(help="Partition of the stream.")]
+
+
+def _integers(kind: Any, tokens: Sequence[Token]) -> int | tuple[int, ...]:
+    """Convert what was given for a flag or an argument; cyclopts would round 1.5 to 2."""
+    for token in tokens:
+        if not re.fullmatch(r"[+-]?\d+", token.value):
+            text = f"{token.value!r} is not an integer"
+            raise ValueError(text)
+    numbers = tuple(int(token.value) for token in tokens)
+    return numbers if get_origin(kind) is tuple else numbers[0]
+
+
+Integer = Annotated[int, Parameter(converter=_integers)]
+OptionalInteger = Annotated[int | None, Parameter(converter=_integers)]
+Integers = Annotated[tuple[int, ...], Parameter(converter=_integers)]
+Partition = Annotated[Integer, Parameter(help="Partition of the stream.")]
 StreamName = Annotated[str, Parameter(help="Name of the stream.")]
 ResumeAll = Annotated[
-    bool, Parameter(negative="", help="A publish to any partition resumes all of them.")
+    bool, Parameter(negative="", help="Let a publish to any partition resume all of them.")
 ]
 Off = Annotated[bool, Parameter(negative="", help="Make it writable again.")]
 
 
 @Parameter(name="*", group="Connection")
 @dataclass(frozen=True, kw_only=True)
-class Connection:
-    """Where the servers are and how long to wait for them."""
+class ConnectionFlags:
+    """The addresses of servers, TLS and timeouts."""
 
     servers: Annotated[
         str,
         Parameter(
             env_var="LIFTBRIDGE_SERVERS",
-            help="Addresses to start from: host:port,host:port,… or one URL, which may ask for TLS:"
+            help="Addresses of servers: host:port,host:port,… or a URL for TLS:"
             " liftbridge+tls://host:port,…?ca=ca.pem",
         ),
     ] = "127.0.0.1:9292"
     tls: Annotated[
         bool,
-        Parameter(negative="", help="Speak TLS (or LIFTBRIDGE_TLS=1); the flags below imply it."),
+        Parameter(negative="", help="Use TLS (or LIFTBRIDGE_TLS=1); the flags below imply it."),
     ] = False
     tls_ca: Annotated[
         Path | None,
         Parameter(
-            help="File with the authorities that vouch for servers (or LIFTBRIDGE_TLS_CA). Default:"
-            " the system's.",
+            help="File with the authorities to trust (or LIFTBRIDGE_TLS_CA). Default: the system's"
+            " authorities.",
         ),
     ] = None
     tls_cert: Annotated[
         Path | None,
-        Parameter(help="File with the certificate to show (or LIFTBRIDGE_TLS_CERT)."),
+        Parameter(help="File with the client's certificate (or LIFTBRIDGE_TLS_CERT)."),
     ] = None
     tls_key: Annotated[
         Path | None,
         Parameter(
-            help="File with its private key (or LIFTBRIDGE_TLS_KEY), of which a password is in"
-            " LIFTBRIDGE_TLS_KEY_PASSWORD. Default: it is in the same file.",
+            help="File with its private key (or LIFTBRIDGE_TLS_KEY). Default: the same file. The"
+            " password of an encrypted key is read from LIFTBRIDGE_TLS_KEY_PASSWORD.",
         ),
     ] = None
     tls_server_name: Annotated[
         str | None,
         Parameter(
-            help="Name that the servers' certificates are for (or LIFTBRIDGE_TLS_SERVER_NAME)."
-            " Default: the host of the address.",
+            help="Name in the servers' certificates (or LIFTBRIDGE_TLS_SERVER_NAME). Default: the"
+            " host of the address.",
         ),
     ] = None
     timeout: Annotated[
         str | None,
-        Parameter(help=f"How long one call may take ({DURATION_HELP}). Default: the client's."),
+        Parameter(help=f"Timeout of each call ({DURATION_HELP}). Default: the client's."),
     ] = None
 
     def client(self, *, max_in_flight: int | None = None, only: str | None = None) -> Client:
-        """Make a client that is not connected yet.
+        """Return a client that is not connected yet.
 
         Args:
-            max_in_flight: Publishes that may wait for their acks; None: the client's value.
-            only: the address of the only server to talk to, whatever it tells of others.
+            max_in_flight: most unacknowledged publishes; None: the client's default.
+            only: the address of the only server to connect to, whatever addresses it advertises.
 
         Raises:
-            BadArgument: an address or the timeout is none.
+            BadArgument: an address or the timeout is invalid.
         """
         servers = self._servers()
         try:
@@ -98,10 +115,10 @@ class Connection:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """`host:port` of each server.
+        """The `host:port` of each server.
 
         Raises:
-            BadArgument: one is none.
+            BadArgument: an address is invalid.
         """
         return self._servers().addresses
 
@@ -126,7 +143,7 @@ class Connection:
             servers.over({**os.environ, **said}), secure=bool(servers.secure or self.tls or flags)
         )
         tls = options.tls
-        if tls is None and (self.tls or flags):  # LIFTBRIDGE_TLS=0 is only for where nobody asks
+        if tls is None and (self.tls or flags):  # flags override LIFTBRIDGE_TLS=0
             tls = TLS(**{**flags, **dict(servers.tls_values)})
         options = replace(options, tls=servers.tls(tls))
         if self.timeout is None:
@@ -143,5 +160,37 @@ class Connection:
         )
 
 
-DEFAULT_CONNECTION: Final = Connection()
-"""What commands take where no flag is given."""
+DEFAULT_CONNECTION: Final = ConnectionFlags()
+"""The default flags."""
+
+_FLAGS: Final = {
+    f"--{field.name.replace('_', '-')}": not isinstance(field.default, bool)
+    for field in fields(ConnectionFlags)
+}
+"""The flags of `ConnectionFlags`; True for those that take a value."""
+
+
+def connection_behind_command(app: App, words: Sequence[str]) -> list[str]:
+    """Move flags of `ConnectionFlags` from before a command to after its name.
+
+    Args:
+        app: with the commands.
+        words: the command line.
+    """
+    flags: list[str] = []
+    command: list[str] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        name, equals, _ = word.partition("=")
+        count = 1
+        if name in _FLAGS:
+            count += _FLAGS[name] and not equals
+            flags += words[at : at + count]
+        elif word.startswith("-") or len(app.parse_commands([*command, word])[0]) == len(command):
+            break
+        else:
+            command.append(word)
+        at += count
+    is_whole = app.parse_commands(command)[1][-1].default_command is not None
+    return [*command, *(flags if is_whole else ()), *words[at:]]

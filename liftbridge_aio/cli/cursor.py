@@ -1,25 +1,34 @@
-"""`liftbridge-aio cursor`: positions that the servers keep."""
+"""`liftbridge-aio cursor`: positions that are stored in servers."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from liftbridge_aio.arguments import INT64_MAX, check_whole_number
-from liftbridge_aio.client import Client
+from liftbridge_aio._client.client import Client
+from liftbridge_aio._core.arguments import INT64_MAX, check_whole_number
 from liftbridge_aio.errors import PartitionNotFound
 
-from .connection import DEFAULT_CONNECTION, AsJson, Connection, Partition, StreamName
+from .connection import (
+    DEFAULT_CONNECTION,
+    AsJson,
+    ConnectionFlags,
+    Integer,
+    Partition,
+    StreamName,
+)
 from .internal_streams import CursorName, read_cursor_names
 from .output import say, shown, write_json, write_line, write_table
-from .partition_states import AT_ONCE, fetch_streams
+from .partition_states import fetch_streams
 from .running import CLIENT, TABLES, in_event_loop
 
-app = App(name=("cursor", "cursors"), help="Store, read and list positions that the servers keep.")
+app = App(
+    name=("cursor", "cursors"),
+    help="Store, read and list cursors: positions that are stored in servers.",
+)
 
-CursorId = Annotated[str, Parameter(help="Name of the cursor, for example of who reads.")]
+CursorId = Annotated[str, Parameter(help="Id of the cursor, for example the name of the reader.")]
 
 
 @app.command(name="set")
@@ -27,20 +36,22 @@ CursorId = Annotated[str, Parameter(help="Name of the cursor, for example of who
 async def set_cursor(
     cursor_id: CursorId,
     stream: StreamName,
-    offset: Annotated[int, Parameter(help="Offset to store: the last one dealt with.")],
+    offset: Annotated[
+        Integer, Parameter(help="Offset to store: that of the last processed message.")
+    ],
     /,
     *,
     partition: Partition = 0,
     force: Annotated[
-        bool, Parameter(negative="", help="Store it even if there is no such partition.")
+        bool, Parameter(negative="", help="Store it even if the partition does not exist.")
     ] = False,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Store a position in a partition.
+    """Store a cursor for a partition.
 
-    The partition must exist, unless --force is given: servers keep positions for any name. Servers
-    of 1.9.0 may forget a move backwards when they restart: they find the highest position then.
+    The partition must exist, unless --force is given: servers store cursors for any name. After a
+    restart, servers of version 1.9.0 return the highest position, so a move backwards may be lost.
 
     For example:
 
@@ -66,9 +77,9 @@ async def get_cursor(
     *,
     partition: Partition = 0,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Write the stored offset; nothing (null in JSON) where there is none.
+    """Write the stored offset; nothing (null in JSON) if there is none.
 
     For example:
 
@@ -87,15 +98,15 @@ async def get_cursor(
 @app.command(name="list")
 @in_event_loop(*CLIENT, *TABLES)
 async def list_cursors(
-    *streams: Annotated[str, Parameter(help="Only those of these streams.")],
-    cursor_id: Annotated[str | None, Parameter(help="Only those of this name.")] = None,
+    *streams: Annotated[str, Parameter(help="Only cursors in these streams.")],
+    cursor_id: Annotated[str | None, Parameter(help="Only cursors with this id.")] = None,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """List the stored cursors, those of consumer groups among them (`__group:` and the group's id).
+    """List the stored cursors, also those of consumer groups (`__group:` and the id of the group).
 
-    No call of the servers lists them: their names are read from the stream in which servers keep
-    them, and each is then asked for. Cursors of streams that were deleted are there still.
+    Servers have no call for this: the ids are read from the stream in which servers store cursors,
+    and each cursor is then fetched. Cursors in deleted streams are still listed.
 
     For example:
 
@@ -109,11 +120,20 @@ async def list_cursors(
             if (not streams or name.stream in streams) and cursor_id in {None, name.cursor_id}
         ]
         offsets = await _fetch(client, names)
+        there = (await client.fetch_metadata()).streams
     found = list(zip(names, offsets, strict=True))
     if as_json:
         write_json([_as_json(name, offset) for name, offset in found])
     else:
-        rows = [(*name, shown(offset)) for name, offset in found]
+        rows = [
+            (
+                name.cursor_id,
+                name.stream if name.stream in there else f"{name.stream} (deleted)",
+                name.partition,
+                shown(offset),
+            )
+            for name, offset in found
+        ]
         write_table("Cursors", ("Cursor", "Stream", "Partition", "Offset"), rows)
 
 
@@ -125,13 +145,9 @@ async def _check(client: Client, stream: str, partition: int) -> None:
 
 
 async def _fetch(client: Client, names: list[CursorName]) -> list[int | None]:
-    turn = asyncio.Semaphore(AT_ONCE)
+    from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
 
-    async def ask(name: CursorName) -> int | None:
-        async with turn:
-            return await client.fetch_cursor(*name)
-
-    return await asyncio.gather(*map(ask, names))
+    return await bounded_gather(names, lambda name: client.fetch_cursor(*name))
 
 
 def _as_json(name: CursorName, offset: int | None) -> dict[str, object]:

@@ -1,15 +1,13 @@
-"""`liftbridge-aio demo`: the client at work, and the proof that it loses nothing."""
+"""`liftbridge-aio demo`: show that the client loses nothing when connections break."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from .connection import AsJson
-from .findings import print_checks, print_figures
+from .connection import AsJson, Integer
 from .output import say, write_json
 from .running import DEMO, TABLES, in_event_loop
 
@@ -22,39 +20,34 @@ if TYPE_CHECKING:
 async def demo(
     *,
     messages: Annotated[
-        int, Parameter(validator=validators.Number(gte=100), help="Messages to publish.")
+        Integer, Parameter(validator=validators.Number(gte=100), help="Messages to publish.")
     ] = 5000,
     cuts: Annotated[
-        int,
+        Integer,
         Parameter(
             validator=validators.Number(gte=1, lte=50),
-            help="How often to cut the connection meanwhile.",
+            help="How often to cut the connections meanwhile.",
         ),
     ] = 5,
     as_json: AsJson = False,
 ) -> int:
-    """Show the client at work on the embedded broker, with a connection that keeps breaking.
+    """Run the client against the embedded broker, with connections that keep breaking.
 
     It publishes by key and tails all partitions while a proxy cuts every connection again and
-    again, and checks that nothing is lost or repeated. The exit code is 0 only if that held.
+    again, and checks that nothing is lost or repeated. The exit code is 0 only if so.
 
     For example:
 
         liftbridge-aio demo
         liftbridge-aio demo --messages 50000 --cuts 20 --json
     """
-    from .console import Console  # noqa: PLC0415 (help must not wait for it)
+    # help must not wait for these
+    from .console import Console, step_printer  # noqa: PLC0415
+    from .demo_scenario import Scenario  # noqa: PLC0415
 
     console = Console(stderr=as_json, emoji=False, highlight=False)
     console.print("[bold]liftbridge-aio demo[/]: an embedded broker and a connection that breaks")
-    started = time.perf_counter()
-
-    def tell(step: str) -> None:
-        console.print(f"[dim]{time.perf_counter() - started:6.2f} s[/]  {step}")
-
-    from .demo_scenario import Scenario  # noqa: PLC0415 (it imports client and broker)
-
-    report = await Scenario(messages, cuts, tell).run()
+    report = await Scenario(messages, cuts, step_printer(console)).run()
     if as_json:
         write_json(_as_json(report))
     else:
@@ -73,10 +66,12 @@ def _as_json(report: Report) -> dict[str, Any]:
 
 
 def _print_results(console: Console, report: Report) -> None:
+    from .console import print_checks, print_figures  # noqa: PLC0415 (help must not wait for it)
+
     figures = (
         ("published and acked", f"{report.acked:,}"),
         ("acks per second, breaks included", f"{report.publish_rate:,.0f}"),
-        ("unknown outcome (in flight when it broke)", f"{report.outcome_unknown:,}"),
+        ("unknown outcome (in flight when the connection broke)", f"{report.outcome_unknown:,}"),
         *(
             (f"delivered from partition {number}", f"{count:,}")
             for number, count in report.delivered.items()
@@ -84,13 +79,16 @@ def _print_results(console: Console, report: Report) -> None:
         ("deliveries per second, breaks included", f"{report.delivery_rate:,.0f}"),
         ("cuts of the connection", f"{report.cuts}"),
         ("subscriptions resumed", f"{report.resubscriptions}"),
-        ("longest break of one", f"{report.longest_break_seconds * 1000:,.0f} ms"),
+        (
+            "longest interruption of a subscription",
+            f"{report.longest_break_seconds * 1000:,.0f} ms",
+        ),
     )
     print_figures(console, figures)
     print_checks(console, report.checks)
     console.print(
-        "Unknown outcome: the connection broke between message and ack. The client says so instead"
-        " of guessing; publishing with expected_offset and retry= leaves no doubt."
+        "Unknown outcome: the connection broke before the ack. The client raises an error instead"
+        " of guessing; with expected_offset and retry= the outcome is known."
     )
     console.print()
     console.print("Next: `nox -s pipeline` runs a pipeline on Spark, from stream to stream.")

@@ -1,4 +1,4 @@
-"""What must hold after the demo, judged from what was acked and what was delivered. Pure."""
+"""Check what the demo acked and delivered. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from liftbridge_aio.model import Ack, Message
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One statement, and whether it held."""
+    """A statement, and if it held."""
 
     statement: str
     held: bool
@@ -19,7 +19,7 @@ class Check:
 
 
 def check_offsets(delivered: Mapping[int, Sequence[Message]]) -> Check:
-    """Every partition delivered the offsets 0 to n-1, each once and in order."""
+    """Check that each partition delivered the offsets 0 to n-1, each once and in order."""
     wrong = [
         partition
         for partition, messages in delivered.items()
@@ -34,7 +34,7 @@ def check_offsets(delivered: Mapping[int, Sequence[Message]]) -> Check:
 
 
 def check_acked(acked: Mapping[bytes, Ack], messages: Collection[Message]) -> Check:
-    """Each acked message was delivered once, at the offset and subject that the ack names."""
+    """Check that each acked message was delivered once, with offset and subject of its ack."""
     places: dict[bytes, list[tuple[str, int]]] = {}
     for message in messages:
         places.setdefault(message.value, []).append((message.subject, message.offset))
@@ -49,12 +49,12 @@ def check_acked(acked: Mapping[bytes, Ack], messages: Collection[Message]) -> Ch
 
 
 def check_unknown(unknown: Collection[bytes], messages: Collection[Message]) -> Check:
-    """Each message of unknown outcome was delivered at most once."""
+    """Check that each message with unknown outcome was delivered at most once."""
     seen = Counter(message.value for message in messages)
     stored = sum(seen[value] == 1 for value in unknown)
     repeated = sum(seen[value] > 1 for value in unknown)
     return Check(
-        "each message of unknown outcome was delivered at most once",
+        "each message with unknown outcome was delivered at most once",
         not repeated,
         f"{len(unknown):,} messages: {stored:,} were stored, {len(unknown) - stored:,} were not"
         if not repeated
@@ -63,7 +63,7 @@ def check_unknown(unknown: Collection[bytes], messages: Collection[Message]) -> 
 
 
 def check_order(published: Sequence[bytes], delivered: Mapping[int, Sequence[Message]]) -> Check:
-    """Each partition delivered in the order of publishing, and nothing that was not published."""
+    """Check that each partition delivered the published messages in order, and no others."""
     position = {value: number for number, value in enumerate(published)}
     strangers = 0
     disordered = []
@@ -74,33 +74,33 @@ def check_order(published: Sequence[bytes], delivered: Mapping[int, Sequence[Mes
             disordered.append(partition)
     held = not strangers and not disordered
     return Check(
-        "messages came in the order of publishing, and no others came",
+        "messages were delivered in the order of publishing, and no others",
         held,
-        "" if held else f"{strangers:,} strangers, out of order in partitions {disordered}",
+        "" if held else f"{strangers:,} unknown messages, out of order in partitions {disordered}",
     )
 
 
 def check_resumed(offset: int | None, expected: int, resumed: Sequence[int], end: int) -> Check:
-    """The cursor came back, and reading on from it gave every later offset and no other.
+    """Check that the cursor was stored, and that reading after it gave exactly the later offsets.
 
     Args:
-        offset: what the server gave back.
-        expected: what was stored.
-        resumed: the offsets that were read from there.
+        offset: of the fetched cursor.
+        expected: the offset that was stored.
+        resumed: the offsets that were read after it.
         end: the offset after the last one of the partition.
     """
     held = offset == expected and list(resumed) == list(range(expected + 1, end))
     return Check(
-        "the cursor was stored and reading went on right behind it",
+        "the cursor was stored, and reading resumed right after it",
         held,
-        f"at offset {expected:,}, {len(resumed):,} messages behind it"
+        f"at offset {expected:,}, {len(resumed):,} messages after it"
         if held
         else f"stored {expected}, got {offset}, then {len(resumed)} messages",
     )
 
 
 def check_exactly_once(published: Sequence[bytes], read: Sequence[bytes]) -> Check:
-    """With expected offsets and resending, the log holds what was published, each once."""
+    """Check that with expected offsets and retries, each message is stored once."""
     held = list(published) == list(read)
     return Check(
         "with expected_offset and retry=, every message is stored exactly once",

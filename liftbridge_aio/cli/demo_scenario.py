@@ -1,4 +1,4 @@
-"""What the demo does: publish, tail, lose the connection, and look whether all is well."""
+"""Run the demo: publish, tail, cut connections, and check the outcome."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.client import Client
 from liftbridge_aio.errors import PublishOutcomeUnknown
 from liftbridge_aio.model import Ack, Message, StartAt, StopAt
 from liftbridge_aio.options import ClientOptions, StreamOptions
@@ -17,7 +17,6 @@ from liftbridge_aio.retry import Retry
 from liftbridge_aio.telemetry import Hook, Resubscribed
 from liftbridge_aio.testing import FaultProxy
 
-from .abandoning import abandon
 from .demo_checks import (
     Check,
     check_acked,
@@ -27,8 +26,9 @@ from .demo_checks import (
     check_resumed,
     check_unknown,
 )
+from .running import discard
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 STREAM = "demo-orders"
 LEDGER = "demo-ledger"
@@ -37,12 +37,12 @@ PARTITIONS = 3
 KEYS = 100
 LEDGER_MESSAGES = 60
 IN_FLIGHT = 200
-"""Small, so that publishing is still going on when the connection is cut."""
+"""Small, so that publishing is not finished when the connection is cut."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What the demo did and found."""
+    """Figures and checks of a run."""
 
     messages: int
     partitions: int = PARTITIONS
@@ -58,29 +58,29 @@ class Report:
 
     @property
     def held(self) -> bool:
-        """Whether every check held."""
+        """True if every check held."""
         return bool(self.checks) and all(check.held for check in self.checks)
 
     @property
     def publish_rate(self) -> float:
-        """Acked messages per second, breaks included."""
+        """Acked messages per second, with interruptions."""
         return self.acked / self.publish_seconds if self.publish_seconds else 0.0
 
     @property
     def delivery_rate(self) -> float:
-        """Delivered messages per second, breaks included."""
+        """Delivered messages per second, with interruptions."""
         return sum(self.delivered.values()) / self.delivery_seconds if self.delivery_seconds else 0
 
 
 class Breaks(Hook):
-    """Counts how often and how long subscriptions were broken."""
+    """Counts how often and how long subscriptions were interrupted."""
 
     def __init__(self) -> None:
         self.count = 0
         self.longest = 0.0
 
     def resubscribed(self, event: Resubscribed) -> None:
-        """Take note of one."""
+        """Count an interruption."""
         self.count += 1
         self.longest = max(self.longest, event.seconds)
 
@@ -88,37 +88,37 @@ class Breaks(Hook):
 class Scenario:
     """One run of the demo."""
 
-    def __init__(self, messages: int, cuts: int, tell: Tell) -> None:
+    def __init__(self, messages: int, cuts: int, log: Log) -> None:
         """Prepare a run.
 
         Args:
             messages: how many to publish by key.
-            cuts: how often to cut the connection meanwhile.
-            tell: is called with a line about each step.
+            cuts: how often to cut the connections meanwhile.
+            log: called with a line about each step.
         """
         self._values = [b"order %06d" % number for number in range(messages)]
         self._cut_before = {round(messages * (cut + 1) / (cuts + 1)) for cut in range(cuts)}
-        self._tell = tell
+        self._log = log
         self._report = Report(messages)
         self._delivered: dict[int, list[Message]] = {number: [] for number in range(PARTITIONS)}
         self._acked: dict[bytes, Ack] = {}
         self._unknown: set[bytes] = set()
 
     async def run(self) -> Report:
-        """Do it all; cancelling ends broker, proxy and client.
+        """Run the demo; cancelling ends broker, proxy and client.
 
         Raises:
-            LiftbridgeError: something failed that must not fail here.
+            LiftbridgeError: a call failed that should not.
         """
         breaks = Breaks()
         async with EmbeddedBroker() as broker, FaultProxy(broker.address) as proxy:
-            self._tell(f"embedded broker on {broker.address}, behind a proxy on {proxy.address}")
+            self._log(f"embedded broker on {broker.address}, behind a proxy on {proxy.address}")
             options = ClientOptions(
                 max_in_flight=IN_FLIGHT, hook=breaks, address_map=lambda _: proxy.address
             )
             async with Client(proxy.address, options=options) as client:
                 await client.create_stream(STREAM, partitions=PARTITIONS)
-                self._tell(f"stream {STREAM} with {PARTITIONS} partitions created")
+                self._log(f"stream {STREAM} with {PARTITIONS} partitions created")
                 await self._publish_and_tail(client, proxy)
                 await self._resume_from_cursor(client)
                 await self._publish_exactly_once(client, proxy)
@@ -129,7 +129,7 @@ class Scenario:
     # --- publish and tail through cuts ---
 
     async def _publish_and_tail(self, client: Client, proxy: FaultProxy) -> None:
-        self._tell(f"publishing {self._report.messages:,} messages by key, tailing all partitions")
+        self._log(f"publishing {self._report.messages:,} messages by key, tailing all partitions")
         started = time.perf_counter()
         last = [b"last of partition %d" % number for number in range(PARTITIONS)]
         async with asyncio.TaskGroup() as tails:
@@ -149,7 +149,7 @@ class Scenario:
                 if number in self._cut_before:
                     await proxy.cut()
                     self._report.cuts += 1
-                    self._tell(f"cut the connection: {number:,} sent, {self._progress()}")
+                    self._log(f"cut the connection: {number:,} sent, {self._progress()}")
                 key = b"customer %d" % (number % KEYS)
                 pending.append((value, await client.publish_async(STREAM, value, key=key)))
                 while pending and pending[0][1].done():
@@ -157,13 +157,13 @@ class Scenario:
             while pending:
                 await self._settle(*pending.popleft())
         finally:
-            abandon(future for _, future in pending)
-        self._tell(f"all sent: {self._progress()}, {len(self._unknown):,} of unknown outcome")
+            discard(future for _, future in pending)
+        self._log(f"all sent: {self._progress()}, {len(self._unknown):,} with unknown outcome")
 
     async def _settle(self, value: bytes, future: asyncio.Future[Ack]) -> None:
         try:
             ack = await future
-        except PublishOutcomeUnknown:  # the connection broke between the message and its ack
+        except PublishOutcomeUnknown:  # the connection broke before the ack
             self._unknown.add(value)
         else:
             self._acked[value] = ack
@@ -202,7 +202,7 @@ class Scenario:
         half = end // 2
         await client.set_cursor(CURSOR, STREAM, partition, half)
         stored = await client.fetch_cursor(CURSOR, STREAM, partition)
-        self._tell(f"cursor stored at offset {half:,} of partition {partition}, read back, resumed")
+        self._log(f"cursor stored at offset {half:,} of partition {partition}, fetched, resumed")
         start = StartAt.earliest() if stored is None else StartAt.offset(stored + 1)
         resumed = [
             message.offset
@@ -220,7 +220,7 @@ class Scenario:
         await client.create_stream(
             LEDGER, options=StreamOptions(optimistic_concurrency_control=True)
         )
-        self._tell(
+        self._log(
             f"publishing {len(values)} with expected_offset and retry=, {len(cut_at)} more cuts"
         )
         for number, value in enumerate(values):

@@ -1,32 +1,37 @@
-"""`liftbridge-aio groups`: who is in consumer groups, how far they are, and moving them."""
+"""`liftbridge-aio groups`: show members and positions of consumer groups, and move positions."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from liftbridge_aio.client import Client
 from liftbridge_aio.errors import CursorsUnavailable, NotFound, PartitionNotFound
 from liftbridge_aio.model import Metadata
 
 from .arguments import BadArgument, parse_start
-from .connection import DEFAULT_CONNECTION, AsJson, Connection, Partition, StreamName
-from .group_members import GroupMembers
-from .group_moves import Move, refuse_if_in_use, refuse_impossible, store
+from .connection import (
+    DEFAULT_CONNECTION,
+    AsJson,
+    ConnectionFlags,
+    Integer,
+    Integers,
+    Partition,
+    StreamName,
+)
+from .group_overview import deleted, find_groups, position_shown, write_group
 from .group_positions import (
-    NOTHING_DONE,
     GroupPosition,
-    cursor_of,
+    Move,
+    fetch_position,
     fetch_positions,
     find_position,
-    groups_with_cursors,
+    refuse_if_in_use,
+    refuse_impossible,
+    store,
 )
-from .internal_streams import CursorName, read_cursor_names, read_group_members
-from .output import say, shown, write_json, write_table
+from .output import say, write_json, write_table
 from .partition_states import say_what_failed
 from .running import ACTIVITY, CLIENT, TABLES, in_event_loop
 
@@ -46,57 +51,27 @@ Streams = Annotated[
         name="--stream",
         negative="",
         show_default=False,
-        help="A stream of the group; may be repeated. Left out: all that are known to be its own.",
+        help="A stream of the group; may be repeated. Default: all its known streams.",
     ),
 ]
 Force = Annotated[
-    bool, Parameter(negative="", help="Do it although the group has members, or beyond the log.")
+    bool,
+    Parameter(
+        negative="", help="Store even if the group has members, or beyond the newest message."
+    ),
 ]
-DryRun = Annotated[bool, Parameter(negative="", help="Store nothing, only show what would be.")]
-
-
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """What the internal streams tell of groups; None where the servers do not keep one."""
-
-    cursors: Sequence[CursorName] | None
-    members: GroupMembers | None
-
-    @property
-    def groups(self) -> list[str]:
-        ids = set(groups_with_cursors(self.cursors or ()))
-        return sorted(ids.union(self.members.groups if self.members else ()))
-
-    def streams_of(self, group: str) -> set[str]:
-        cursors = self.cursors or ()
-        named = {name.stream for name in cursors if name.cursor_id == cursor_of(group)}
-        members = self.members.of(group).values() if self.members else ()
-        return named.union(*members)
-
-    def members_of(self, group: str) -> list[dict[str, Any]] | None:
-        if self.members is None:
-            return None
-        members = self.members.of(group).items()
-        return [{"id": member, "streams": list(streams)} for member, streams in sorted(members)]
-
-
-async def _look(client: Client) -> _Sources:
-    try:
-        cursors = await read_cursor_names(client)
-    except CursorsUnavailable:
-        cursors = None
-    return _Sources(cursors, await read_group_members(client))
+DryRun = Annotated[bool, Parameter(negative="", help="Store nothing, only show the changes.")]
 
 
 @app.command(name="list")
 @in_event_loop(*CLIENT, *ACTIVITY, *TABLES)
 async def list_groups(
-    *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
+    *, as_json: AsJson = False, connection: ConnectionFlags = DEFAULT_CONNECTION
 ) -> None:
-    """List the groups that have members, and those that have stored positions.
+    """List the groups that have members or stored positions.
 
-    No call of the servers tells them: they are found in the streams in which servers keep cursors
-    and, where that is switched on, activity. Members are known from the latter.
+    Servers have no call for this: groups are found in the streams in which servers store cursors
+    and, if enabled, activity. Members are known only with the activity stream.
 
     For example:
 
@@ -104,33 +79,22 @@ async def list_groups(
         liftbridge-aio groups list --json
     """
     async with connection.client() as client:
-        sources = await _look(client)
-        ids = sources.groups
-        if sources.members is None and sources.cursors is None:
+        known = await find_groups(client)
+        if known.members is None and known.cursors is None:
             message = (
-                "the servers keep neither cursors nor activity, from which groups could be known"
+                "the servers store neither cursors nor activity, in which groups could be found"
             )
             raise CursorsUnavailable(message)
-        metadata = await client.fetch_metadata(groups=ids)
-    if sources.members is None:
-        say("the servers keep no activity stream, so members are not known")
-    overviews = [_overview(group, metadata, sources) for group in ids]
+        metadata = await client.fetch_metadata(groups=known.ids)
+    if known.members is None:
+        say("the servers have no activity stream, so members are not known")
+    overviews = [known.overview(group, metadata) for group in known.ids]
     if as_json:
-        write_json(overviews)
+        write_json([overview.as_json() for overview in overviews])
         return
-    rows = [
-        (
-            overview["id"],
-            "yes" if overview["exists"] else "no",
-            shown(overview["coordinator"]) if overview["exists"] else "",
-            shown(overview["epoch"]) if overview["exists"] else "",
-            "?" if overview["members"] is None else len(overview["members"]),
-            ", ".join(overview["streams"]),
-        )
-        for overview in overviews
-    ]
     columns = ("Group", "Has members", "Coordinator", "Epoch", "Members", "Streams")
-    write_table("Consumer groups", columns, rows)
+    rows = [overview.row() for overview in overviews]
+    write_table("Consumer groups", columns, rows, spare=("Epoch", "Coordinator"))
 
 
 @app.command
@@ -139,14 +103,17 @@ async def show(
     *groups: Annotated[str, Parameter(help="Ids of groups.")],
     streams: Streams = (),
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> int:
     """Show groups: coordinator, epoch, members, and for each partition position and lag.
 
-    A position is the offset of the last message that the group is done with. The lag counts
-    offsets up to the newest committed message; below 0, the stream was created anew. Servers
-    forget a group when its last member leaves, but not its positions. Members are known where the
-    servers keep an activity stream.
+    The position is the offset of the last processed message. "before 0" (-1 in JSON): the group
+    begins at offset 0. "none": the start position of its members decides. The lag counts messages
+    after the position, or all if there is none, up to the newest committed one; below 0, the stream
+    was created again. Messages that were removed before the group read them are reported. A paused
+    partition is read after it is resumed: see `partitions resume`. Servers forget a group when its
+    last member leaves, but not its positions. Members are known only if the servers have an
+    activity stream.
 
     For example:
 
@@ -154,34 +121,36 @@ async def show(
         liftbridge-aio groups show billing audit --stream orders --json
     """
     if not groups:
-        message = "name at least one group; `groups list` finds them"
+        message = "name at least one group; `groups list` shows them"
         raise BadArgument(message)
     ids = list(dict.fromkeys(groups))
-    shown_groups = []
+    found = []
     states = []
     async with connection.client() as client:
-        sources = await _look(client)
+        known = await find_groups(client)
         metadata = await client.fetch_metadata(groups=ids)
         for group in ids:
             _check_streams(streams, metadata)
-            mine = set(streams) or sources.streams_of(group)
-            positions, asked = await fetch_positions(client, group, mine, metadata)
+            overview = known.overview(group, metadata)
+            positions, asked = await fetch_positions(
+                client, group, set(streams or overview.streams), metadata
+            )
             stored = any(position.position is not None for position in positions)
-            if group not in metadata.groups and not stored and not sources.streams_of(group):
+            if not overview.exists and not stored and not overview.streams:
                 message = f"no server knows a group {group!r}, and it has stored no position"
                 raise NotFound(message)
-            shown_groups.append((_overview(group, metadata, sources), positions))
+            found.append((overview, positions))
             states += asked
     if as_json:
         write_json(
             [
-                overview | {"positions": [position.as_json() for position in positions]}
-                for overview, positions in shown_groups
+                overview.as_json() | {"positions": [position.as_json() for position in positions]}
+                for overview, positions in found
             ]
         )
     else:
-        for overview, positions in shown_groups:
-            _write_group(overview, positions)
+        for overview, positions in found:
+            write_group(overview, positions)
     return say_what_failed(states)
 
 
@@ -190,20 +159,20 @@ async def show(
 async def set_position(
     group: GroupId,
     stream: StreamName,
-    offset: Annotated[int, Parameter(help="Offset of the last message that counts as done.")],
+    offset: Annotated[Integer, Parameter(help="Offset of the last processed message.")],
     /,
     *,
     partition: Partition = 0,
     force: Force = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Store the position of a group in one partition; its members go on behind it.
+    """Store the position of a group in one partition; its members continue after it.
 
-    Refused while the group has members, who would store over it, and beyond the newest message,
-    unless --force is given. Servers of 1.9.0 may forget a move backwards when they restart: they
-    find the highest position then.
+    Refused while the group has members, which would overwrite it, and beyond the newest message,
+    unless --force is given. After a restart, servers of version 1.9.0 return the highest position,
+    so a move backwards may be lost.
 
     For example:
 
@@ -214,13 +183,14 @@ async def set_position(
         _check_streams([stream], metadata)
         await refuse_if_in_use(client, metadata.groups.get(group), force=force)
         state = await client.fetch_partition_metadata(stream, partition)
-        position = await client.fetch_cursor(cursor_of(group), stream, partition)
-        before = GroupPosition(stream, partition, position, state.high_watermark)
+        position = await fetch_position(client, group, stream, partition)
+        ends = state.high_watermark, state.newest_offset
+        before = GroupPosition(stream, partition, position, *ends)
         moves = [Move(before, offset)]
-        refuse_impossible(moves, force=force)
+        refuse_impossible(group, moves, force=force)
         if not dry_run:
             await store(client, group, moves)
-    _tell(group, moves, dry_run=dry_run, as_json=as_json)
+    _report(group, moves, dry_run=dry_run, as_json=as_json)
 
 
 @app.command
@@ -233,61 +203,68 @@ async def reset(
         str,
         Parameter(
             allow_leading_hyphen=True,
-            help="Message to go on with: earliest, latest, new, an offset, a time "
+            help="Message to continue with: earliest, latest, new, an offset, a time "
             "(2026-11-21T09:00Z), or -5m for ago.",
         ),
     ],
     streams: Streams = (),
     partition: Annotated[
-        tuple[int, ...],
+        Integers,
         Parameter(
-            negative="", show_default=False, help="Only this partition of each; may be repeated."
+            negative="",
+            show_default=False,
+            help="Only this partition of each stream; may be repeated.",
         ),
     ] = (),
     force: Force = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Have a group go on elsewhere in its streams.
+    """Move a group to other positions in its streams.
 
-    Refused while the group has members, who would store over it, unless --force is given. It
-    cannot be put before offset 0, as a position is the last message done: for that, take another
-    group, whose members start at earliest. Servers of 1.9.0 may forget a move backwards when they
-    restart: they find the highest position then.
+    Refused while the group has members, which would overwrite them, unless --force is given. A
+    stored position cannot be moved before offset 0, as it is that of the last processed message:
+    use another group, whose members start at earliest. A group without a stored position gets a
+    note that it begins at offset 0, which overrides the start position of its members (Go clients
+    ignore the note). In a partition that retention has emptied, the group continues with the next
+    message. After a restart, servers of version 1.9.0 return the highest position, so a move
+    backwards may be lost.
 
     For example:
 
         liftbridge-aio groups reset billing --to -1h --dry-run
         liftbridge-aio groups reset billing --to new --stream orders
     """
+    from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
+
     start = parse_start(to)
     async with connection.client() as client:
         metadata = await client.fetch_metadata(groups=[group])
         _check_streams(streams, metadata)
         await refuse_if_in_use(client, metadata.groups.get(group), force=force)
-        mine = set(streams) or (await _look(client)).streams_of(group)
+        mine = set(streams) or (await find_groups(client)).streams_of(group)
         positions, _ = await fetch_positions(client, group, mine, metadata)
         _check_partitions(partition, positions)
         chosen = [one for one in positions if not partition or one.partition in partition]
         if not chosen:
-            message = f"no partition is known of group {group!r}; name its streams with --stream"
+            gone = deleted(mine, metadata)
+            why = f"its streams were deleted ({', '.join(gone)})" if gone else "none is known"
+            message = f"group {group!r} has no partition, {why}; name its streams with --stream"
             raise NotFound(message)
-        targets = await asyncio.gather(
-            *(find_position(client, one.stream, one.partition, start) for one in chosen)
-        )
+        targets = await bounded_gather(chosen, lambda one: find_position(client, one, start))
         moves = [
             Move(one, target)
             for one, target in zip(chosen, targets, strict=True)
-            if target != (NOTHING_DONE if one.position is None else one.position)
+            if target != one.position
         ]
-        refuse_impossible(moves, force=force)
+        refuse_impossible(group, moves, force=force)
         if not dry_run:
             await store(client, group, moves)
-    _tell(group, moves, dry_run=dry_run, as_json=as_json)
+    _report(group, moves, dry_run=dry_run, as_json=as_json)
 
 
-def _tell(group: str, moves: Sequence[Move], *, dry_run: bool, as_json: bool) -> None:
+def _report(group: str, moves: Sequence[Move], *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         write_json(
             [
@@ -303,12 +280,13 @@ def _tell(group: str, moves: Sequence[Move], *, dry_run: bool, as_json: bool) ->
             ]
         )
         return
-    would = "would be" if dry_run else "is"
+    verb = "would be" if dry_run else "is"
     for move in moves:
-        before = "none" if move.before.position is None else move.before.position
-        say(f"position of {group} in {move.place} {would} {move.after}, was {before}")
+        before, after = position_shown(move.before.position), position_shown(move.after)
+        emptied = ", as retention has emptied it" if move.before.is_emptied else ""
+        say(f"position of {group} in {move.place} {verb} {after}, was {before}{emptied}")
     if not moves:
-        say(f"group {group} is there already")
+        say(f"group {group} is at these positions already")
 
 
 def _check_streams(streams: Sequence[str], metadata: Metadata) -> None:
@@ -324,42 +302,3 @@ def _check_partitions(partitions: Sequence[int], positions: Sequence[GroupPositi
             names = ", ".join(dict.fromkeys(one.stream for one in positions))
             message = f"no stream of the group has this partition: {names}"
             raise PartitionNotFound(message, partition=number)
-
-
-def _overview(group: str, metadata: Metadata, sources: _Sources) -> dict[str, Any]:
-    info = metadata.groups.get(group)
-    broker = None if info is None else metadata.brokers.get(info.coordinator)
-    return {
-        "id": group,
-        "exists": info is not None,
-        "coordinator": None if info is None else info.coordinator,
-        "coordinator_address": None if broker is None else broker.address,
-        "epoch": None if info is None else info.epoch,
-        "members": [] if info is None else sources.members_of(group),
-        "streams": sorted(sources.streams_of(group)),
-    }
-
-
-def _write_group(overview: dict[str, Any], positions: Sequence[GroupPosition]) -> None:
-    title = f"Group {overview['id']}: "
-    if overview["exists"]:
-        address = overview["coordinator_address"] or "address not known"
-        title += f"coordinator {overview['coordinator']} ({address}), epoch {overview['epoch']}"
-        members = overview["members"]
-        if members is None:
-            title += ", members not known"
-        else:
-            title += f", members {', '.join(member['id'] for member in members) or 'none'}"
-    else:
-        title += "no members"
-    rows = [
-        (
-            position.stream,
-            position.partition,
-            "none" if position.position is None else position.position,
-            shown(position.high_watermark),
-            shown(position.lag),
-        )
-        for position in positions
-    ]
-    write_table(title, ("Stream", "Partition", "Position", "High watermark", "Lag"), rows)

@@ -1,4 +1,4 @@
-"""How messages are shown, and which of them are wanted. Pure."""
+"""Format messages, and search them. Pure."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
-from liftbridge_aio.model import RESERVED_HEADERS, Message
+from liftbridge_aio.model import Message
 
 from .arguments import BadArgument
 from .output import json_bytes, json_headers, readable
 
 GrepField: TypeAlias = Literal["value", "key", "headers"]
-"""What of a message is searched."""
+"""The part of a message that is searched."""
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """Give every field of a message; bytes that are no UTF-8 in base64."""
+    """Return every field of a message as JSON has it; bytes that are not UTF-8 in base64."""
     return {
         "stream": message.stream,
         "partition": message.partition,
@@ -33,11 +33,11 @@ def message_json(message: Message) -> dict[str, Any]:
 
 
 def message_line(message: Message, *, headers: bool) -> str:
-    """Show a message of any partition on one line, fields apart by tabs.
+    """Return a message as one line with fields separated by tabs.
 
     Args:
-        message: the message.
-        headers: whether its headers follow, without those that servers write.
+        message: of any partition.
+        headers: True to append its headers.
     """
     fields = [
         message.time.isoformat(timespec="milliseconds"),
@@ -47,33 +47,33 @@ def message_line(message: Message, *, headers: bool) -> str:
         readable(message.value),
     ]
     if headers:
-        fields += [readable(header) for header in _own_headers(message)]
+        fields += [readable(header) for header in _header_lines(message)]
     return "\t".join(fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Grep:
-    """A regular expression, and where in a message it is searched."""
+    """A regular expression, and the parts of a message to search."""
 
     pattern: re.Pattern[str]
     fields: Collection[GrepField]
 
     @classmethod
     def parse(cls, expression: str, fields: Collection[GrepField]) -> Self:
-        """Make one of what was typed.
+        """Compile a regular expression.
 
         Raises:
-            BadArgument: that is no regular expression.
+            BadArgument: it is invalid.
         """
         try:
             pattern = re.compile(expression)
         except re.error as error:
-            message = f"{expression!r} is no regular expression: {error}"
+            message = f"{expression!r} is not a regular expression: {error}"
             raise BadArgument(message) from None
         return cls(pattern, fields)
 
     def finds(self, message: Message) -> bool:
-        """Whether a message has it; a header is searched as `name=value`."""
+        """Return True if a message matches; a header is searched as `name=value`."""
         return any(
             self.pattern.search(data.decode("utf-8", "surrogateescape"))
             for data in self._searched(message)
@@ -85,10 +85,9 @@ class Grep:
         if "key" in self.fields:
             yield message.key
         if "headers" in self.fields:
-            yield from _own_headers(message)
+            yield from _header_lines(message)
 
 
-def _own_headers(message: Message) -> Iterator[bytes]:
+def _header_lines(message: Message) -> Iterator[bytes]:
     for name, value in message.headers.items():
-        if name not in RESERVED_HEADERS:
-            yield name.encode() + b"=" + value
+        yield name.encode() + b"=" + value

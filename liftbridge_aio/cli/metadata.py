@@ -1,4 +1,4 @@
-"""`liftbridge-aio metadata`: the cluster as the servers tell it, and whether they answer."""
+"""`liftbridge-aio metadata`: show brokers and streams, and ping each broker."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from cyclopts import Parameter
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.model import BrokerInfo, Metadata, PartitionInfo
 
-from .connection import DEFAULT_CONNECTION, AsJson, Connection
+from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags
 from .output import say, write_json, write_table
 from .running import CLIENT, TABLES, in_event_loop
 
 
 @dataclass(frozen=True, slots=True)
 class _Broker:
-    """A broker, and how it answered a ping sent from here to the address that it tells."""
+    """A broker, and the result of a ping to its advertised address."""
 
     id: str
     info: BrokerInfo | None
-    """None where partitions name it but the servers do not list it: they have not met it lately."""
+    """None if replicas name the broker, but the servers do not list it."""
     leads: int
     keeps: int
-    """Partitions; counted, because what servers say of the others is minutes old."""
+    """Numbers of partitions, counted as servers report numbers that are minutes old."""
     milliseconds: float | None = None
     error: str | None = None
 
-    def as_json(self, *, asked: bool) -> dict[str, Any]:
+    def as_json(self, *, pinged: bool) -> dict[str, Any]:
         info = self.info
         fields: dict[str, Any] = {
             "id": self.id,
@@ -41,28 +41,28 @@ class _Broker:
             "leader_count": self.leads,
             "partition_count": self.keeps,
         }
-        if asked:
+        if pinged:
             fields |= {"answers": self.error is None, "ping_milliseconds": self.milliseconds}
         return fields if self.error is None else fields | {"error": self.error}
 
-    def row(self, *, asked: bool) -> tuple[object, ...]:
+    def row(self, *, pinged: bool) -> tuple[object, ...]:
         address = "?" if self.info is None else self.info.address
         took = "no answer" if self.milliseconds is None else f"{self.milliseconds:.1f} ms"
-        return (self.id, address, self.leads, self.keeps, *((took,) if asked else ()))
+        return (self.id, address, self.leads, self.keeps, *((took,) if pinged else ()))
 
 
 @in_event_loop(*CLIENT, *TABLES)
 async def metadata(
     *,
-    ping: Annotated[bool, Parameter(help="Ask every broker for a sign of life.")] = True,
+    ping: Annotated[bool, Parameter(help="Ping every broker.")] = True,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> int:
     """Show the brokers of the cluster, what they lead, and how quickly each answers.
 
-    Each is asked at the address that it tells clients. The exit code is 1 if one does not answer.
-    With --json all streams and their partitions are written too; what only leaders know of these,
-    `partitions list` tells.
+    Each is pinged at its advertised address. The exit code is 1 if one does not answer. With --json
+    all streams and their partitions are written too, without the state that only leaders know: see
+    `partitions list`.
 
     For example:
 
@@ -73,12 +73,12 @@ async def metadata(
         known = await client.fetch_metadata()
     brokers = _brokers(known)
     if ping:
-        brokers = await asyncio.gather(*(_ask(connection, broker) for broker in brokers))
+        brokers = await asyncio.gather(*(_ping(connection, broker) for broker in brokers))
     if as_json:
-        write_json(_as_json(known, brokers, asked=ping))
+        write_json(_as_json(known, brokers, pinged=ping))
     else:
         columns = ("Broker", "Address", "Leads", "Keeps", *(("Answers in",) if ping else ()))
-        write_table(_summary(known), columns, [broker.row(asked=ping) for broker in brokers])
+        write_table(_summary(known), columns, [broker.row(pinged=ping) for broker in brokers])
     errors = [broker.error for broker in brokers if broker.error is not None]
     if errors:
         say(f"error: {len(errors)} of {len(brokers)} brokers do not answer, the first: {errors[0]}")
@@ -93,10 +93,10 @@ def _brokers(known: Metadata) -> list[_Broker]:
     return [_Broker(name, known.brokers.get(name), leads[name], keeps[name]) for name in names]
 
 
-async def _ask(connection: Connection, broker: _Broker) -> _Broker:
+async def _ping(connection: ConnectionFlags, broker: _Broker) -> _Broker:
     if broker.info is None:
         return replace(
-            broker, error=f"{broker.id} keeps partitions, but the servers do not list it"
+            broker, error=f"{broker.id} has replicas of partitions, but the servers do not list it"
         )
     try:
         async with connection.client(only=broker.info.address) as client:
@@ -122,9 +122,9 @@ def _summary(known: Metadata) -> str:
     )
 
 
-def _as_json(known: Metadata, brokers: Sequence[_Broker], *, asked: bool) -> dict[str, Any]:
+def _as_json(known: Metadata, brokers: Sequence[_Broker], *, pinged: bool) -> dict[str, Any]:
     return {
-        "brokers": [broker.as_json(asked=asked) for broker in brokers],
+        "brokers": [broker.as_json(pinged=pinged) for broker in brokers],
         "streams": [
             {
                 "name": stream.name,

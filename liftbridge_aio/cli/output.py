@@ -1,22 +1,36 @@
-"""How commands speak: JSON or plain lines on stdout, words for people on stderr."""
+"""Write output: JSON, lines or tables to stdout, messages for people to stderr."""
 
 from __future__ import annotations
 
 import base64
 import json
+import logging
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from io import TextIOWrapper
+from typing import Any, Final, TextIO
 
+from liftbridge_aio.errors import (
+    ClientNotTrusted,
+    LiftbridgeError,
+    PartitionPaused,
+    PartitionReadonly,
+    PublishOutcomeUnknown,
+    ServerNotTrusted,
+    StreamExists,
+    StreamNotFound,
+    SubscriptionLost,
+    TLSFailed,
+)
 from liftbridge_aio.model import datetime_from_ns
 
 _BYTES: Final = (*range(32), 127, *range(0x80, 0xA0))
 """Control characters of ASCII and Latin-1."""
 _SEPARATORS: Final = (0x2028, 0x2029)
 _DIRECTIONS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""What makes a terminal show text in another order than it has."""
+"""Characters that make a terminal show text in another order."""
 _INVISIBLE: Final = (0x200B, *range(0x2060, 0x2065), *range(0x206A, 0x2070), 0xFEFF)
-"""What takes no room and means nothing; joiners, which letters and emoji need, are left alone."""
+"""Invisible characters; joiners, which letters and emoji need, are not among them."""
 
 _CONTROL: Final = (
     {code: f"\\x{code:02x}" for code in _BYTES}
@@ -24,17 +38,85 @@ _CONTROL: Final = (
     | {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 )
 
+_CLOSED: Final = "stdout is closed; use >/dev/null to discard output"
 _WIDE: Final = 1000
-"""Columns of a table that goes to a file or a program: nothing is cut off there."""
+"""Width of a table for a file or a program, in which nothing is truncated."""
+
+
+_HINTS: Final[dict[type[LiftbridgeError], str]] = {
+    ServerNotTrusted: (
+        "check the address, that --tls-ca has the authority that signed the server's certificate, "
+        "the dates of both, and --tls-server-name if the certificate has another name than the "
+        "address"
+    ),
+    ClientNotTrusted: (
+        "give --tls-cert and --tls-key, signed by an authority in the server's tls.client.auth.ca, "
+        "and check their dates"
+    ),
+    TLSFailed: "give --tls only if the servers use TLS, and check the files",
+    StreamExists: "give --exist-ok to accept that",
+    StreamNotFound: "`streams list` shows the existing ones",
+    PartitionReadonly: "`partitions readonly` with --off makes it writable",
+    PartitionPaused: "publish to it, or use `partitions resume`; `tail` also takes --resume",
+    PublishOutcomeUnknown: (
+        "check if it is stored before you send it again, or use --expected-offset on streams with "
+        "optimistic concurrency control, which makes a repeat harmless"
+    ),
+}
+"""Advice that replaces that of the client, which is for Python programs."""
+
+
+def prepare_output() -> None:
+    """Configure stdout to escape what its encoding lacks, and show warnings of reading on stderr.
+
+    Raises:
+        OSError: stdout is closed.
+    """
+    output: TextIO | None = sys.stdout
+    if output is None:
+        raise OSError(_CLOSED)
+    if isinstance(output, TextIOWrapper):
+        output.reconfigure(errors="backslashreplace")
+    logging.getLogger("liftbridge_aio.subscription").addHandler(_WARNINGS)  # added once
+
+
+class _Warnings(logging.Handler):
+    """Write warnings about what is read to stderr, one line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one."""
+        say(f"warning: {one_line(record.getMessage())}")
+
+
+_WARNINGS: Final = _Warnings(logging.WARNING)
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal something."""
+    """Write a message for people to stderr."""
+    if sys.stderr is None:
+        return  # it is closed, and print would write to stdout
     print(text, file=sys.stderr, flush=True)  # noqa: T201 (this is where it is printed)
 
 
+def failure_line(error: Exception) -> str:
+    """Return one line that says what went wrong, and what to do."""
+    if isinstance(error, LiftbridgeError):
+        error.hint = _hint(error)
+    return one_line(" ".join(str(error).split())) or type(error).__name__
+
+
+def _hint(error: LiftbridgeError) -> str:
+    if isinstance(error, SubscriptionLost):
+        offset = error.last_offset
+        return "" if offset is None else f"continue at offset {offset + 1}"
+    for kind, hint in _HINTS.items():
+        if isinstance(error, kind):
+            return hint
+    return error.hint
+
+
 def write_line(text: str) -> None:
-    """Write a line to stdout at once: whoever reads it may be waiting for it.
+    """Write a line to stdout and flush it, as a reader may be waiting for it.
 
     Raises:
         BrokenPipeError: nobody reads any more.
@@ -52,8 +134,9 @@ def write_json(value: object) -> None:
 
 
 def json_line(value: object) -> str:
-    """Make one line of JSON of a value."""
-    return json.dumps(value, ensure_ascii=False)
+    """Return a value as one line of JSON, in ASCII unless stdout is UTF-8."""
+    encoding = sys.stdout.encoding or ""
+    return json.dumps(value, ensure_ascii=not encoding.lower().startswith("utf"))
 
 
 def write_lines(lines: Iterable[str]) -> None:
@@ -67,48 +150,72 @@ def write_lines(lines: Iterable[str]) -> None:
         write_line(text)
 
 
-def write_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
-    """Write a table to stdout.
+def write_table(
+    title: str,
+    columns: tuple[str, ...],
+    rows: Iterable[tuple[object, ...]],
+    spare: tuple[str, ...] = (),
+) -> None:
+    """Write a table to stdout; if it is too wide for the terminal, a line per cell instead.
+
+    Args:
+        title: of the table.
+        columns: the headings.
+        rows: the cells.
+        spare: headings of columns that a table that is too wide leaves out, in this order; a
+            message on stderr names them.
 
     Raises:
         BrokenPipeError: nobody reads any more.
     """
     from .console import Console, Table  # noqa: PLC0415 (help must not wait for it)
 
-    write_line(one_line(title))
-    table = Table()
-    for column in columns:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*(one_line(str(cell)) for cell in row))
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
     width = None if sys.stdout.isatty() else _WIDE
-    Console(markup=False, emoji=False, highlight=False, width=width).print(table)
+    console = Console(markup=False, emoji=False, highlight=False, width=width)
+    unbounded = console.options.update(width=_WIDE)
+    write_line(one_line(title))
+    for count in range(len(spare) + 1):
+        kept = [number for number, name in enumerate(columns) if name not in spare[:count]]
+        table = Table(*(columns[number] for number in kept))
+        for row in cells:
+            table.add_row(*(row[number] for number in kept))
+        if console.measure(table, options=unbounded).maximum <= console.width:
+            console.print(table)
+            if count:
+                left_out = ", ".join(spare[:count])
+                say(f"columns left out, as the terminal is too narrow: {left_out}; --json has all")
+            return
+    heading = max(map(len, columns))
+    for row in cells:
+        lines = (f"{name:{heading}}  {cell}" for name, cell in zip(columns, row, strict=True))
+        write_lines([*lines, ""])
 
 
 def shown(value: object) -> str:
-    """Show a value in a table; None is what nobody knows."""
+    """Return a value as tables show it; None is not known."""
     return "?" if value is None else str(value)
 
 
 def moment(timestamp: int | None) -> str:
-    """Show Unix nanoseconds as a time in UTC, to the second; nothing where there is none."""
+    """Return Unix nanoseconds as a time in UTC, to the second; nothing for None."""
     if timestamp is None:
         return ""
     return datetime_from_ns(timestamp).isoformat(timespec="seconds")
 
 
 def one_line(text: str) -> str:
-    """Escape control characters: a value must not break lines, steer the terminal or fool it."""
+    """Escape control characters, which could break lines or control the terminal."""
     return text.translate(_CONTROL)
 
 
 def readable(data: bytes) -> str:
-    """Show bytes on one line; what is no UTF-8 is escaped."""
+    """Return bytes as text on one line; what is not UTF-8 is escaped."""
     return one_line(data.decode("utf-8", "backslashreplace"))
 
 
 def json_bytes(name: str, data: bytes) -> dict[str, str]:
-    """Put bytes into JSON: as `name` where they are UTF-8, else as `name_base64`."""
+    """Return bytes as a field of JSON: `name` if they are UTF-8, else `name_base64`."""
     try:
         return {name: data.decode("utf-8")}
     except UnicodeDecodeError:
@@ -116,7 +223,7 @@ def json_bytes(name: str, data: bytes) -> dict[str, str]:
 
 
 def json_headers(headers: Mapping[str, bytes]) -> dict[str, Any]:
-    """Put headers into JSON; those that are no UTF-8 stand in `headers_base64`."""
+    """Return headers as fields of JSON; those that are not UTF-8 in `headers_base64`."""
     plain: dict[str, str] = {}
     encoded: dict[str, str] = {}
     for name, data in headers.items():

@@ -1,45 +1,40 @@
-"""The state of partitions as their leaders know it, also where a leader does not answer."""
+"""Fetch the state of partitions from their leaders, also if some do not answer."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
-from liftbridge_aio.client import Client
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import LiftbridgeError, StreamNotFound
 from liftbridge_aio.model import PartitionInfo, StreamInfo
 
-from .failures import failure_line
-from .output import say
-
-AT_ONCE: Final = 32
-"""Questions that servers are asked at a time."""
+from .output import failure_line, say
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What is known of one partition."""
+    """The state of a partition."""
 
     stream: str
     info: PartitionInfo
-    """What its leader says; where that says nothing, what the metadata says."""
+    """From its leader; if that does not answer, from the metadata."""
     error: LiftbridgeError | None = None
-    """Why the leader says nothing."""
+    """Why the leader did not answer."""
 
     @property
     def high_watermark(self) -> int | None:
-        """Offset of the newest committed message, -1 where there is none; None: not known."""
+        """Offset of the newest committed message, -1 if there is none; None: not known."""
         return None if self.error else self.info.high_watermark
 
     @property
     def newest_offset(self) -> int | None:
-        """Offset of the newest stored message, -1 where there is none; None: not known."""
+        """Offset of the newest stored message, -1 if there is none; None: not known."""
         return None if self.error else self.info.newest_offset
 
     def words(self) -> str:
-        """Say how it is."""
+        """Return the state as text."""
         words = [
             word
             for word, holds in (
@@ -52,7 +47,7 @@ class PartitionState:
         return ", ".join(words) or "open"
 
     def as_json(self) -> dict[str, Any]:
-        """Give every field."""
+        """Return every field as JSON has it."""
         fields = {
             "stream": self.stream,
             **asdict(self.info),
@@ -63,14 +58,14 @@ class PartitionState:
 
 
 async def fetch_streams(client: Client, names: Sequence[str] = ()) -> list[StreamInfo]:
-    """Ask for streams.
+    """Fetch streams.
 
     Args:
-        client: whom to ask.
-        names: which, in this order; none: all, by name.
+        client: connected.
+        names: of the streams, in this order; none: all, sorted.
 
     Raises:
-        StreamNotFound: there is no stream of one of these names.
+        StreamNotFound: one of them does not exist.
         LiftbridgeError: no server answered.
     """
     wanted = list(dict.fromkeys(names))
@@ -82,32 +77,29 @@ async def fetch_streams(client: Client, names: Sequence[str] = ()) -> list[Strea
 
 
 async def fetch_states(client: Client, streams: Iterable[StreamInfo]) -> list[PartitionState]:
-    """Ask the leaders of all partitions of these streams, many at a time."""
-    turn = asyncio.Semaphore(AT_ONCE)
+    """Fetch the states of all partitions of streams from their leaders, concurrently."""
+    from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
 
-    async def ask(stream: str, known: PartitionInfo) -> PartitionState:
-        async with turn:
-            try:
-                info = await client.fetch_partition_metadata(stream, known.id)
-            except LiftbridgeError as error:
-                return PartitionState(stream, known, error)
-            return PartitionState(stream, info)
+    async def fetch(partition: tuple[str, PartitionInfo]) -> PartitionState:
+        stream, known = partition
+        try:
+            info = await client.fetch_partition_metadata(stream, known.id)
+        except LiftbridgeError as error:
+            return PartitionState(stream, known, error)
+        return PartitionState(stream, info)
 
-    return await asyncio.gather(
-        *(
-            ask(stream.name, stream.partitions[number])
-            for stream in streams
-            for number in sorted(stream.partitions)
-        )
-    )
+    partitions = [
+        (stream.name, info) for stream in streams for _, info in sorted(stream.partitions.items())
+    ]
+    return await bounded_gather(partitions, fetch)
 
 
 def say_what_failed(states: Sequence[PartitionState]) -> int:
-    """Tell in one line which leaders did not answer, if any; return the exit code."""
+    """Report on one line how many leaders did not answer, if any; return the exit code."""
     failed = [state.error for state in states if state.error is not None]
     if failed:
         say(
-            f"error: {len(failed)} of {len(states)} partitions cannot be asked for their state, "
+            f"error: {len(failed)} of {len(states)} partitions have a leader that did not answer, "
             f"the first: {failure_line(failed[0])}"
         )
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""`liftbridge-aio partitions`: look at single partitions of streams and change them."""
+"""`liftbridge-aio partitions`: show single partitions of streams and change them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .arguments import BadArgument
 from .connection import (
     DEFAULT_CONNECTION,
     AsJson,
-    Connection,
+    ConnectionFlags,
+    Integer,
     Off,
     ResumeAll,
     StreamName,
@@ -21,7 +22,7 @@ from .running import CLIENT, TABLES, in_event_loop
 
 app = App(name="partitions", help="List, show, pause and resume single partitions of streams.")
 
-Partitions = Annotated[int, Parameter(help="Partitions of the stream.")]
+Partitions = Annotated[Integer, Parameter(help="Partitions of the stream.")]
 
 
 @app.command(name="list")
@@ -29,12 +30,12 @@ Partitions = Annotated[int, Parameter(help="Partitions of the stream.")]
 async def list_partitions(
     *streams: Annotated[str, Parameter(help="Streams; none: all of them.")],
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> int:
     """List partitions, as their leaders know them.
 
-    A paused partition tells no offsets, nor does one whose leader does not answer; then the exit
-    code is 1. Times are those that the leader has seen since it began to lead.
+    A paused partition has no offsets here, nor has one whose leader does not answer; then the exit
+    code is 1. Times are known since the leader was elected.
 
     For example:
 
@@ -64,7 +65,8 @@ async def list_partitions(
         )
         for state in states
     ]
-    write_table("Partitions", columns, rows)
+    spare = ("Replicas", "Latest message", "Newest", "In sync")
+    write_table("Partitions", columns, rows, spare)
     return say_what_failed(states)
 
 
@@ -72,13 +74,13 @@ async def list_partitions(
 @in_event_loop(*CLIENT, *TABLES)
 async def show(
     stream: StreamName,
-    partition: Annotated[int, Parameter(help="Partition of the stream.")],
+    partition: Annotated[Integer, Parameter(help="Partition of the stream.")],
     /,
     *,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Show everything that its leader tells of a partition.
+    """Show the whole state of a partition.
 
     For example:
 
@@ -118,9 +120,9 @@ async def pause(
     *partitions: Partitions,
     resume_all: ResumeAll = False,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Pause partitions until somebody publishes to them.
+    """Pause partitions until something is published to them.
 
     For example:
 
@@ -142,7 +144,7 @@ async def resume(
     /,
     *partitions: Partitions,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
     """Resume paused partitions, without publishing to them.
 
@@ -167,11 +169,11 @@ async def readonly(
     *partitions: Partitions,
     off: Off = False,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
     """Make partitions read-only, or writable again.
 
-    Who reads them ends when everything in them is read.
+    Subscriptions to read-only partitions end after the newest message.
 
     For example:
 
@@ -189,7 +191,7 @@ async def readonly(
 
 def _named(partitions: tuple[int, ...]) -> list[int]:
     if not partitions:
-        message = "name at least one partition; `streams` has the same command for all of them"
+        message = "name at least one partition; for all of them use the same command of `streams`"
         raise BadArgument(message)
     return list(dict.fromkeys(partitions))
 

@@ -1,4 +1,4 @@
-"""`liftbridge-aio pipeline`: pipelines on a Spark that starts and ends with the command."""
+"""`liftbridge-aio pipeline`: run pipelines on Spark, which starts and ends with the command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, fields
 from importlib.util import find_spec
@@ -20,35 +20,33 @@ from liftbridge_aio.options import ClientOptions
 from liftbridge_aio.tls import TLS
 
 from .arguments import DURATION_HELP, BadArgument, parse_duration
-from .connection import DEFAULT_CONNECTION, AsJson, Connection
-from .findings import print_checks, print_figures
+from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integer
 from .output import say, write_json, write_line, write_table
-from .running import CLIENT, TABLES, in_event_loop
-from .stop_signals import stop_signals
+from .running import CLIENT, TABLES, in_event_loop, stop_signals
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from liftbridge_aio.spark.archive import ArchivePlan
-    from liftbridge_aio.spark.process_warnings import WarningsInLog
-    from liftbridge_aio.spark.query_progress import ProgressCounter
-    from liftbridge_aio.spark.session_thread import SessionThread
+    from liftbridge_aio.spark.pipelines.archive import ArchivePlan
+    from liftbridge_aio.spark.session.process_warnings import WarningsInLog
+    from liftbridge_aio.spark.session.query_progress import ProgressCounter
+    from liftbridge_aio.spark.session.session_thread import SessionThread
 
     from .console import Console
     from .totals_scenario import TotalsReport
 
 app = App(
     name="pipeline",
-    help="Run pipelines on Spark, which is started and ended with them; look at what they wrote.",
+    help="Run pipelines on Spark, which starts and ends with them, and count what they wrote.",
 )
 
 _INTERRUPTED: Final = 130
-_LOOK_EVERY: Final = 0.3
-"""Seconds between two looks at a query."""
-_TELL_EVERY: Final = 10.0
+_CHECK_INTERVAL: Final = 0.3
+"""Seconds between two checks of a query."""
+_REPORT_INTERVAL: Final = 10.0
 _AT_LEAST_ONE: Final = validators.Number(gte=1)
 
-Master = Annotated[str, Parameter(help="Where tasks run, as Spark writes it.")]
+Master = Annotated[str, Parameter(help="Spark's master URL.")]
 
 
 @app.command
@@ -56,15 +54,15 @@ Master = Annotated[str, Parameter(help="Where tasks run, as Spark writes it.")]
 async def totals(
     *,
     events: Annotated[
-        int, Parameter(validator=validators.Number(gte=1000), help="Sales to publish.")
+        Integer, Parameter(validator=validators.Number(gte=1000), help="Sales to publish.")
     ] = 24_000,
-    limit: Annotated[str, Parameter(help=f"How long it may take ({DURATION_HELP}).")] = "150s",
+    limit: Annotated[str, Parameter(help=f"Timeout of the whole run ({DURATION_HELP}).")] = "150s",
     as_json: AsJson = False,
 ) -> int:
-    """Show a pipeline at work: sales into a stream, totals of time windows into another.
+    """Run an example pipeline: sales in one stream, totals of time windows in another.
 
-    A client publishes to the embedded broker, Spark adds up, a subscriber follows the totals while
-    it runs. The exit code is 0 only if the totals add up to what was published.
+    A client publishes to the embedded broker, Spark computes the totals, and a subscriber reads
+    them meanwhile. The exit code is 0 only if the totals match what was published.
 
     For example:
 
@@ -73,32 +71,25 @@ async def totals(
     _check_installed()
     seconds = parse_duration(limit)
     # help must not wait for these
-    from .console import Console  # noqa: PLC0415
+    from .console import Console, step_printer  # noqa: PLC0415
     from .totals_scenario import TotalsScenario  # noqa: PLC0415
 
     console = Console(stderr=as_json, emoji=False, highlight=False)
     console.print("[bold]liftbridge-aio pipeline totals[/]: an embedded broker and Spark")
     with _own_folder() as folder:
-        report = await TotalsScenario(events, folder, seconds, _teller(console)).run()
+        report = await TotalsScenario(events, folder, seconds, step_printer(console)).run()
     if as_json:
         write_json(asdict(report) | {"held": report.held})
     else:
         _print_results(console, report)
     if not report.held:
-        say("error: the totals do not add up")
+        say("error: the totals do not match what was published")
     return 0 if report.held else 1
 
 
-def _teller(console: Console) -> Callable[[str], None]:
-    started = time.perf_counter()
-
-    def tell(step: str) -> None:
-        console.print(f"[dim]{time.perf_counter() - started:6.2f} s[/]  {step}")
-
-    return tell
-
-
 def _print_results(console: Console, report: TotalsReport) -> None:
+    from .console import print_checks, print_figures  # noqa: PLC0415 (help must not wait for it)
+
     print_figures(
         console,
         (
@@ -120,21 +111,24 @@ async def archive(
     streams: Annotated[tuple[str, ...], Parameter(help="Streams to archive.")] = (),
     /,
     *,
-    to: Annotated[Path, Parameter(help="Folder of the archive, made if need be.")],
+    to: Annotated[Path, Parameter(help="Folder of the archive, created if missing.")],
     pattern: Annotated[
-        str | None, Parameter(help="Streams by a regular expression, instead of by name.")
+        str | None, Parameter(help="Regular expression for streams, instead of names.")
     ] = None,
     follow: Annotated[
-        bool, Parameter(negative="", help="Go on as messages come, instead of up to now.")
+        bool,
+        Parameter(
+            negative="", help="Continue with new messages, instead of ending at the newest one."
+        ),
     ] = False,
     every: Annotated[
-        str, Parameter(help=f"With --follow, time from batch to batch ({DURATION_HELP}).")
+        str, Parameter(help=f"With --follow, interval between batches ({DURATION_HELP}).")
     ] = "30s",
     start: Annotated[
         Literal["earliest", "latest"], Parameter(help="Where a new archive begins.")
     ] = "earliest",
     max_messages: Annotated[
-        int, Parameter(validator=_AT_LEAST_ONE, help="The most messages that one batch takes.")
+        Integer, Parameter(validator=_AT_LEAST_ONE, help="Most messages of a batch.")
     ] = 500_000,
     option: Annotated[
         tuple[str, ...],
@@ -147,13 +141,13 @@ async def archive(
     ] = (),
     master: Master = "local[*]",
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> int:
-    """Copy streams to Parquet files, up to now or continuously; the next run goes on from there.
+    """Copy streams to Parquet files, up to now or continuously; the next run continues from there.
 
-    Files lie in stream=…/date=…/batch=N/ (dates in UTC). A batch that was cut off is written anew
-    and replaces what there is of it, so that nothing is there twice. Ctrl-C and SIGTERM end it
-    cleanly after the batch under way is given up. With --follow that is the way to end it.
+    Files are in stream=…/date=…/batch=N/ (dates in UTC). A batch that was interrupted is written
+    again and replaces its files, so that nothing is stored twice. Ctrl-C and SIGTERM interrupt the
+    running batch and end the command cleanly; with --follow this is the way to end it.
 
     For example:
 
@@ -165,15 +159,15 @@ async def archive(
     trigger = f"{max(1, round(parse_duration(every) * 1000))} milliseconds" if follow else None
     with stop_signals() as stop, _own_folder() as folder:
         # help must not wait for these
-        from liftbridge_aio.spark.archive import sole_archive, start_archive  # noqa: PLC0415
-        from liftbridge_aio.spark.process_warnings import WarningsInLog  # noqa: PLC0415
-        from liftbridge_aio.spark.query_progress import ProgressCounter  # noqa: PLC0415
-        from liftbridge_aio.spark.session_thread import SessionThread  # noqa: PLC0415
+        from liftbridge_aio.spark.pipelines.archive import archive_lock, start_archive  # noqa: PLC0415
+        from liftbridge_aio.spark.session.process_warnings import WarningsInLog  # noqa: PLC0415
+        from liftbridge_aio.spark.session.query_progress import ProgressCounter  # noqa: PLC0415
+        from liftbridge_aio.spark.session.session_thread import SessionThread  # noqa: PLC0415
 
         _check(plan)
         counter = ProgressCounter()
-        warnings_told = WarningsInLog(folder / "spark.log")
-        with sole_archive(plan.folder):
+        spark_warnings = WarningsInLog(folder / "spark.log")
+        with archive_lock(plan.folder):
             say("starting Spark")
             async with SessionThread("archive", folder, master=master) as spark:
                 query = await spark.call(
@@ -181,9 +175,9 @@ async def archive(
                 )
                 say(f"archiving to {plan.folder}")
                 async with _stopped_at_the_end(spark, query):
-                    ended = await _attend(spark, query, counter, warnings_told, stop)
+                    ended = await _wait_for_end(spark, query, counter, spark_warnings, stop)
                 await spark.call(lambda _: counter.update(query))
-        _warn(warnings_told)
+        _warn(spark_warnings)
     done = counter.total
     if as_json:
         write_json(
@@ -201,14 +195,14 @@ async def repeats(
     /,
     *,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Count the rows that streams hold more than once, because Spark ran a batch or a task again.
+    """Count rows that streams store more than once, because Spark ran a batch or task again.
 
-    It knows rows by the headers that the sink gives them with its option includeWriteId; messages
-    without are counted apart. Name together what one query writes to: rows of a task that are
-    nowhere there, though later ones are, count as gaps. Streams are read from their beginning to
-    their end of now; Spark is not needed.
+    Rows are identified by the header that the sink writes with its option includeWriteId; messages
+    without it are counted separately. Name all streams that one query writes to: rows of a task
+    that are missing, though later ones are stored, count as gaps. Streams are read from start to
+    present end; Spark is not needed.
 
     For example:
 
@@ -236,18 +230,18 @@ def _archive_plan(
     start: str,
     max_messages: int,
     option: tuple[str, ...],
-    connection: Connection,
+    connection: ConnectionFlags,
 ) -> ArchivePlan:
-    from liftbridge_aio.spark.archive import ArchivePlan  # noqa: PLC0415 (help must not wait)
+    from liftbridge_aio.spark.pipelines.archive import ArchivePlan  # noqa: PLC0415 (help must not wait)
 
     if bool(streams) == bool(pattern):
-        message = "name the streams to archive, or a --pattern for their names"
+        message = "name the streams to archive, or give a --pattern for their names"
         raise BadArgument(message)
     options = _client_settings(connection.client().options)
     for pair in option:
         name, equals, value = pair.partition("=")
         if not name or not equals:
-            message = f"{pair!r} is no option; write name=value"
+            message = f"{pair!r} is not an option; write name=value"
             raise BadArgument(message)
         options[name] = value
     return ArchivePlan(
@@ -262,12 +256,12 @@ def _archive_plan(
 
 
 def _check(plan: ArchivePlan) -> None:
-    """Say what is wrong with a plan before Spark is started."""
-    from liftbridge_aio.spark.archive import check_plan  # noqa: PLC0415 (help must not wait)
-    from liftbridge_aio.spark.option_table import UnknownOption  # noqa: PLC0415
+    """Check a plan before Spark starts."""
+    from liftbridge_aio.spark.core.option_table import UnknownOption  # noqa: PLC0415
+    from liftbridge_aio.spark.pipelines.archive import check_plan  # noqa: PLC0415 (help must not wait)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UnknownOption)  # on this command line it is a mistake
+        warnings.simplefilter("error", UnknownOption)  # as on a command line it is a mistake
         try:
             check_plan(plan)
         except UnknownOption as unknown:
@@ -280,7 +274,7 @@ def _warn(found: WarningsInLog) -> None:
 
 
 def _client_settings(options: ClientOptions) -> dict[str, str]:
-    """Hand on what flags and the environment say of the client, as options of Spark's source."""
+    """Return the client's options from flags and environment as options of Spark's source."""
     default = ClientOptions()
     settings = {}
     for field in fields(ClientOptions):
@@ -293,7 +287,7 @@ def _client_settings(options: ClientOptions) -> dict[str, str]:
 
 
 def _tls_settings(tls: TLS) -> dict[str, str]:
-    """Hand on files and names; a password is found in the environment where it is needed."""
+    """Return files and names; Spark's processes read the password from their environment."""
     files = {name: getattr(tls, name) for name in ("ca", "cert", "key")}
     settings = {
         f"liftbridge.tls_{name}": str(Path(path).resolve())
@@ -313,28 +307,28 @@ async def _stopped_at_the_end(spark: SessionThread, query: StreamingQuery) -> As
         await spark.call(lambda _: query.stop())
 
 
-async def _attend(
+async def _wait_for_end(
     spark: SessionThread,
     query: StreamingQuery,
     counter: ProgressCounter,
-    warnings_told: WarningsInLog,
+    spark_warnings: WarningsInLog,
     stop: asyncio.Event,
 ) -> bool:
-    """Wait for the end of a query or for `stop`, and tell how far it is; whether it ended."""
-    told = time.monotonic()
-    rows_told = 0
+    """Wait until a query ends or `stop` is set, and report progress; return True if it ended."""
+    reported = time.monotonic()
+    rows_reported = 0
     while not stop.is_set():
         active: bool = await spark.call(lambda _: query.isActive)
         await spark.call(lambda _: counter.update(query))
-        _warn(warnings_told)
+        _warn(spark_warnings)
         if not active:
             return True
         rows = counter.total.rows_read
-        if rows > rows_told and time.monotonic() - told >= _TELL_EVERY:
-            told, rows_told = time.monotonic(), rows
+        if rows > rows_reported and time.monotonic() - reported >= _REPORT_INTERVAL:
+            reported, rows_reported = time.monotonic(), rows
             say(f"{rows:,} messages in {counter.total.batches:,} batches so far")
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _LOOK_EVERY)
+            await asyncio.wait_for(stop.wait(), _CHECK_INTERVAL)
     return False
 
 

@@ -1,8 +1,10 @@
-"""`liftbridge-aio publish`: messages from the command line or from stdin."""
+"""`liftbridge-aio publish`: publish messages from the command line or from stdin."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict
 from typing import Annotated, Final, Literal, TypeAlias
@@ -11,18 +13,17 @@ from cyclopts import Parameter
 
 from liftbridge_aio.model import Ack, AckPolicy
 
-from .abandoning import abandon
 from .arguments import BadArgument, encode_argument, parse_headers
-from .connection import DEFAULT_CONNECTION, AsJson, Connection
+from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, OptionalInteger
 from .output import write_json, write_line
-from .running import CLIENT, in_event_loop
-from .stdin import stdin_lines
+from .running import CLIENT, discard, in_event_loop
 
 _Pending: TypeAlias = "asyncio.Queue[asyncio.Future[Ack | None] | None]"
-"""Acks in the order of publishing; None ends them."""
+"""Acks in the order of publishing, then None."""
 
-_STDIN: Final = "-"
 _BATCH: Final = 100
+_CHUNK: Final = 65_536
+"""Bytes of stdin that are read at once."""
 
 
 @in_event_loop(*CLIENT)
@@ -30,35 +31,44 @@ async def publish(
     stream: Annotated[str, Parameter(help="Stream to publish to.")],
     /,
     *values: Annotated[
-        str,
-        Parameter(
-            allow_leading_hyphen=True, help="One message each; a single - takes the lines of stdin."
-        ),
+        str, Parameter(help="One message each; those that begin with a hyphen come after --.")
     ],
+    stdin: Annotated[
+        bool,
+        Parameter(
+            name="-",
+            negative="",
+            show_default=False,
+            help="Publish the lines of stdin, one message each.",
+        ),
+    ] = False,
     key: Annotated[str | None, Parameter(help="Key of the messages.")] = None,
     header: Annotated[
         tuple[str, ...],
         Parameter(negative="", show_default=False, help="name=value; may be repeated."),
     ] = (),
     partition: Annotated[
-        int | None, Parameter(help="Partition; left out, the key chooses it, else it is 0.")
+        OptionalInteger, Parameter(help="Partition. Default: chosen by the key, else 0.")
     ] = None,
     ack_policy: Annotated[
-        Literal["leader", "all", "none"], Parameter(help="When the server confirms.")
+        Literal["leader", "all", "none"], Parameter(help="When the server acks.")
     ] = "leader",
     expected_offset: Annotated[
-        int | None,
-        Parameter(help="Offset the first message must get; the others follow (needs OCC)."),
+        OptionalInteger,
+        Parameter(
+            help="Offset that the first message must get; the others follow. For streams with"
+            " optimistic concurrency control."
+        ),
     ] = None,
     create: Annotated[
-        bool, Parameter(negative="", help="Create the stream if there is none.")
+        bool, Parameter(negative="", help="Create the stream if it does not exist.")
     ] = False,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
     """Publish messages and write one line per ack.
 
-    A line is the offset and the subject on which the message arrived.
+    A line has the offset and the subject of the message.
 
     For example:
 
@@ -66,6 +76,12 @@ async def publish(
         liftbridge-aio publish orders - --ack-policy all
         liftbridge-aio publish orders "1 bread" --header type=order --json
     """
+    if bool(values) == stdin:
+        message = "nothing to publish; give values, or - for the lines of stdin"
+        if stdin:
+            message = "give either values or - for the lines of stdin, not both"
+        raise BadArgument(message)
+    messages = _stdin_lines() if stdin else _encoded(values)
     headers = parse_headers(header)
     policy = AckPolicy[ack_policy.upper()]
     pending: _Pending = asyncio.Queue()
@@ -76,7 +92,7 @@ async def publish(
                     await client.create_stream(stream, exist_ok=True)
                 group.create_task(_report(pending, as_json=as_json))
                 count = 0
-                async for value in _messages(values):
+                async for value in messages:
                     future = await client.publish_async(
                         stream,
                         value,
@@ -91,29 +107,22 @@ async def publish(
                     pending.put_nowait(future)  # bounded by the client's in-flight window
                     count += 1
                     if count % _BATCH == 0:
-                        await asyncio.sleep(0)  # so that acks come out although stdin never waits
+                        await asyncio.sleep(0)  # so that acks are written though stdin never waits
                 pending.put_nowait(None)
         finally:
-            abandon(_left(pending))
+            discard(_left(pending))
 
 
-async def _messages(values: Sequence[str]) -> AsyncIterator[bytes]:
-    if not values:
-        message = "nothing to publish; give values, or - for the lines of stdin"
-        raise BadArgument(message)
-    if tuple(values) == (_STDIN,):
-        async for line in stdin_lines():
-            yield line
-        return
+async def _encoded(values: Sequence[str]) -> AsyncIterator[bytes]:
     for value in values:
         yield encode_argument(value)
 
 
 async def _report(pending: _Pending, *, as_json: bool) -> None:
-    """Write the acks in the order of publishing, each as soon as it is there."""
+    """Write the acks in the order of publishing, each as soon as it arrives."""
     while (future := await pending.get()) is not None:
         ack = await future
-        if ack is None:  # with ack policy none there is nothing to say
+        if ack is None:  # with ack policy none there are no acks
             continue
         if as_json:
             fields = asdict(ack)
@@ -129,3 +138,36 @@ def _left(pending: _Pending) -> Iterator[asyncio.Future[Ack | None]]:
         future = pending.get_nowait()
         if future is not None:
             yield future
+
+
+async def _stdin_lines() -> AsyncIterator[bytes]:
+    r"""Yield the lines of stdin without their `\n`, which the last one may lack.
+
+    Reads without a thread, and without making the terminal non-blocking. Cancelling ends the wait
+    at once.
+    """
+    descriptor = sys.stdin.fileno()
+    rest = b""
+    while True:
+        await _wait_readable(descriptor)
+        chunk = os.read(descriptor, _CHUNK)
+        if not chunk:
+            break
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line
+    if rest:
+        yield rest
+
+
+async def _wait_readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except (PermissionError, NotImplementedError):
+        return  # a file is always readable; otherwise reads must block
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)

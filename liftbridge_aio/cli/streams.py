@@ -1,4 +1,4 @@
-"""`liftbridge-aio streams`: make streams, look at them, change and delete them."""
+"""`liftbridge-aio streams`: create, show, change and delete streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from cyclopts import App, Parameter
 from liftbridge_aio.errors import StreamExists
 from liftbridge_aio.model import StreamInfo
 
-from .connection import DEFAULT_CONNECTION, AsJson, Connection, Off, ResumeAll, StreamName
+from .connection import (
+    DEFAULT_CONNECTION,
+    AsJson,
+    ConnectionFlags,
+    Integer,
+    Off,
+    ResumeAll,
+    StreamName,
+)
 from .output import moment, say, shown, write_json, write_table
 from .partition_states import fetch_states, fetch_streams, say_what_failed
 from .running import CLIENT, TABLES, in_event_loop
@@ -21,9 +29,9 @@ app = App(name="streams", help="List, create, show, pause and delete streams.")
 @app.command(name="list")
 @in_event_loop(*CLIENT, *TABLES)
 async def list_streams(
-    *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
+    *, as_json: AsJson = False, connection: ConnectionFlags = DEFAULT_CONNECTION
 ) -> None:
-    """List the streams, those that the servers keep for themselves among them.
+    """List the streams, internal ones included.
 
     For example:
 
@@ -49,19 +57,22 @@ async def create(
     /,
     *,
     subject: Annotated[
-        str | None, Parameter(help="NATS subject, wildcards allowed; left out: the name.")
+        str | None, Parameter(help="NATS subject, may have wildcards. Default: the name.")
     ] = None,
-    partitions: Annotated[int, Parameter(help="Number of partitions; fixed for ever.")] = 1,
+    partitions: Annotated[
+        Integer, Parameter(help="Number of partitions, which cannot be changed later.")
+    ] = 1,
     replication_factor: Annotated[
-        int, Parameter(allow_leading_hyphen=True, help="Copies of each partition; -1: all brokers.")
+        Integer,
+        Parameter(allow_leading_hyphen=True, help="Copies of each partition; -1: all brokers."),
     ] = 1,
     group: Annotated[str | None, Parameter(help="NATS queue group that shares the load.")] = None,
     exist_ok: Annotated[
-        bool, Parameter(negative="", help="Be content if it exists already.")
+        bool, Parameter(negative="", help="Succeed if the stream exists already.")
     ] = False,
     as_json: AsJson = False,
     options: StreamFlags = DEFAULT_FLAGS,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
     """Create a stream.
 
@@ -107,7 +118,11 @@ async def create(
 @app.command
 @in_event_loop(*CLIENT)
 async def delete(
-    stream: StreamName, /, *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
+    stream: StreamName,
+    /,
+    *,
+    as_json: AsJson = False,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
     """Delete a stream and all its messages.
 
@@ -126,11 +141,15 @@ async def delete(
 @app.command(name=("show", "describe"))
 @in_event_loop(*CLIENT, *TABLES)
 async def show(
-    stream: StreamName, /, *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
+    stream: StreamName,
+    /,
+    *,
+    as_json: AsJson = False,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> int:
     """Show a stream and its partitions, as their leaders know them.
 
-    The exit code is 1 if a leader does not answer. `partitions list` and `partitions show` tell
+    The exit code is 1 if a leader does not answer. `partitions list` and `partitions show` show
     more of the partitions.
 
     For example:
@@ -169,11 +188,11 @@ async def pause(
     *,
     resume_all: ResumeAll = False,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Pause all partitions of a stream until somebody publishes to them.
+    """Pause all partitions of a stream until something is published to them.
 
-    `partitions pause` pauses some of them.
+    `partitions pause` pauses single ones.
 
     For example:
 
@@ -190,7 +209,11 @@ async def pause(
 @app.command
 @in_event_loop(*CLIENT)
 async def resume(
-    stream: StreamName, /, *, as_json: AsJson = False, connection: Connection = DEFAULT_CONNECTION
+    stream: StreamName,
+    /,
+    *,
+    as_json: AsJson = False,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
     """Resume all paused partitions of a stream, without publishing to them.
 
@@ -214,12 +237,12 @@ async def readonly(
     *,
     off: Off = False,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
     """Make a stream read-only, or writable again.
 
-    Who reads it ends when everything in it is read. `partitions readonly` does so with some
-    partitions.
+    Subscriptions to a read-only stream end after the newest message. `partitions readonly` is for
+    single partitions.
 
     For example:
 

@@ -1,4 +1,4 @@
-"""`liftbridge-aio subscribe`: the messages of a partition, one line each."""
+"""`liftbridge-aio subscribe`: write the messages of a partition, one line each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from .arguments import parse_start, parse_stop
-from .connection import DEFAULT_CONNECTION, AsJson, Connection, Partition
+from .connection import (
+    DEFAULT_CONNECTION,
+    AsJson,
+    ConnectionFlags,
+    OptionalInteger,
+    Partition,
+)
 from .messages import message_json
 from .output import readable, write_json, write_line
-from .running import CLIENT, in_event_loop
-from .unread_output import while_output_is_read
+from .running import CLIENT, in_event_loop, while_output_is_read
 
 
 @in_event_loop(*CLIENT)
@@ -28,18 +33,19 @@ async def subscribe(
         ),
     ] = "new",
     stop: Annotated[
-        str | None, Parameter(help="latest, an offset or a past time; left out, it never ends.")
+        str | None, Parameter(help="latest, an offset or a past time. Default: no end.")
     ] = None,
     count: Annotated[
-        int | None, Parameter(validator=validators.Number(gte=1), help="End after n messages.")
+        OptionalInteger,
+        Parameter(validator=validators.Number(gte=1), help="End after this many messages."),
     ] = None,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
     """Read one partition and write a line per message: offset, key, value.
 
-    With --json a line is an object with every field; bytes that are no UTF-8 are in base64, under
-    names that end in _base64. Ctrl-C ends it. `tail` reads all partitions at once.
+    With --json a line is an object with every field; bytes that are not UTF-8 are in base64, in
+    fields whose names end in _base64. Ctrl-C ends it. `tail` reads all partitions at once.
 
     For example:
 

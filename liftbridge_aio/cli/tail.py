@@ -1,4 +1,4 @@
-"""`liftbridge-aio tail`: the messages of a stream, all of its partitions at once."""
+"""`liftbridge-aio tail`: write the messages of all partitions of a stream, one line each."""
 
 from __future__ import annotations
 
@@ -10,33 +10,38 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter, validators
 
-from liftbridge_aio.client import Client
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.model import ALL_PARTITIONS, Message, StartAt
 from liftbridge_aio.options import timer_seconds
 
 from .arguments import LastMessages, parse_from, parse_until
-from .connection import DEFAULT_CONNECTION, AsJson, Connection
+from .connection import (
+    DEFAULT_CONNECTION,
+    AsJson,
+    ConnectionFlags,
+    Integers,
+    OptionalInteger,
+)
 from .messages import Grep, GrepField, message_json, message_line
 from .output import json_line, write_lines
 from .partition_states import fetch_streams
-from .running import CLIENT, in_event_loop
-from .unread_output import while_output_is_read
+from .running import CLIENT, in_event_loop, while_output_is_read
 
 _AT_ONCE: Final = 4
-"""Partitions whose last messages are looked for at a time, as these are held meanwhile."""
+"""Partitions whose last messages are read concurrently, as all of them are in memory."""
 
 _LEAST_RATE: Final = 500
-"""Messages in a second; who asks for more of them waits longer."""
+"""Messages per second by which the timeout for reading the last messages grows."""
 
 
-@in_event_loop(*CLIENT, "liftbridge_aio.last_messages")
+@in_event_loop(*CLIENT, "liftbridge_aio._subscribe.log_start")
 async def tail(
     stream: Annotated[str, Parameter(help="Stream to read.")],
     /,
     *,
     partition: Annotated[
-        tuple[int, ...],
-        Parameter(negative="", show_default=False, help="Only this one; may be repeated."),
+        Integers,
+        Parameter(negative="", show_default=False, help="Only this partition; may be repeated."),
     ] = (),
     begin: Annotated[
         str,
@@ -49,31 +54,33 @@ async def tail(
     ] = "last:10",
     until: Annotated[
         str | None,
-        Parameter(help="latest, an offset of each partition, or a time, past or to come."),
+        Parameter(help="latest, an offset for each partition, or a past or future time."),
     ] = None,
     follow: Annotated[
-        bool, Parameter(help="Go on with what is published; else end at the newest message.")
+        bool, Parameter(help="Wait for new messages; otherwise end at the newest one.")
     ] = True,
     count: Annotated[
-        int | None, Parameter(validator=validators.Number(gte=1), help="End after n messages.")
+        OptionalInteger,
+        Parameter(validator=validators.Number(gte=1), help="End after this many messages."),
     ] = None,
     grep: Annotated[
-        str | None, Parameter(help="Only messages in which this regular expression is found.")
+        str | None, Parameter(help="Only messages that match this regular expression.")
     ] = None,
     grep_in: Annotated[
         tuple[GrepField, ...],
-        Parameter(negative="", help="Where to search it; may be repeated."),
+        Parameter(negative="", help="Parts of messages to search; may be repeated."),
     ] = ("value",),
     headers: Annotated[bool, Parameter(negative="", help="Show headers too.")] = False,
     resume: Annotated[bool, Parameter(negative="", help="Resume paused partitions.")] = False,
     as_json: AsJson = False,
-    connection: Connection = DEFAULT_CONNECTION,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
     """Read all partitions of a stream as one and write a line per message.
 
-    A line is time, partition, offset, key and value, apart by tabs. With --json it is an object
-    with every field; bytes that are no UTF-8 are in base64, under names that end in _base64. The
-    order of each partition is kept, between partitions there is none. Ctrl-C ends it.
+    A line has time, partition, offset, key and value, separated by tabs. With --json it is an
+    object with every field; bytes that are not UTF-8 are in base64, in fields whose names end in
+    _base64. Messages of a partition are in order, those of different partitions are not. Ctrl-C
+    ends it.
 
     For example:
 
@@ -97,7 +104,9 @@ async def tail(
         where = ALL_PARTITIONS if partitions is None else partitions
         async with (
             client.subscribe(stream, where, starts, end.stop, resume=resume) as messages,
-            _ended_at(end.moment),  # only now: to say that there is no such stream takes its time
+            _ended_at(
+                end.moment
+            ),  # only now, as it takes a while to learn that a stream is missing
         ):
             async for batch in messages.batches():
                 chosen = [
@@ -119,19 +128,17 @@ def _shown(message: Message, *, headers: bool, as_json: bool) -> str:
 async def _starts(
     client: Client, stream: str, partitions: tuple[int, ...] | None, count: int, *, resume: bool
 ) -> Mapping[int, StartAt]:
-    """Find where the last messages of each partition begin."""
+    """Return where the last messages of each partition begin."""
     if partitions is None:
         [info] = await fetch_streams(client, [stream])
         partitions = tuple(sorted(info.partitions))
-    if resume:  # nothing can be read of a paused partition
-        await client.resume_stream(stream, partitions)
 
     turn = asyncio.Semaphore(_AT_ONCE)
     limit = timer_seconds(client.options.call_timeout) + count / _LEAST_RATE
 
     async def find(partition: int) -> StartAt:
         async with turn:
-            last = await client.last(stream, count, partition, timeout=limit)
+            last = await client.last(stream, count, partition, resume=resume, timeout=limit)
         return StartAt.offset(last[0].offset) if last else StartAt.earliest()
 
     starts = await asyncio.gather(*map(find, partitions))
@@ -140,7 +147,7 @@ async def _starts(
 
 @asynccontextmanager
 async def _ended_at(moment: datetime | None) -> AsyncIterator[None]:
-    """End what runs inside when a time has come."""
+    """End the body at a time."""
     wait = None if moment is None else max((moment - datetime.now(UTC)).total_seconds(), 0)
     try:
         async with asyncio.timeout(wait) as limit:

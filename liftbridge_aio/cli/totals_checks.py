@@ -1,4 +1,4 @@
-"""What must hold after the pipeline of totals, judged from what went in and what came out. Pure."""
+"""Check the totals of the pipeline against the published sales. Pure."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from .demo_checks import Check
 
 
 class Place(NamedTuple):
-    """What a total is of: a shop, and a time window by its start."""
+    """The shop and time window of a total; the window by its start."""
 
     start: str
     shop: str
 
 
 class Total(NamedTuple):
-    """How many sales there were, and what they came to."""
+    """The number and sum of sales."""
 
     sales: int
     cents: int
 
 
 def check_sum(events: int, totals: Sequence[tuple[Place, Total]]) -> Check:
-    """As many sales are in the totals as events were published."""
+    """Check that the totals contain as many sales as were published."""
     counted = sum(total.sales for _, total in totals)
     return Check(
-        "the totals add up to what was published",
+        "the totals add up to the published events",
         counted == events,
         f"{events:,} events in, {counted:,} in {len(totals):,} totals",
     )
 
 
 def check_each(expected: Mapping[Place, Total], totals: Sequence[tuple[Place, Total]]) -> Check:
-    """Each shop and window has the total that its events make, in number and in money."""
+    """Check that each shop and window has the right total, in number and money."""
     found = dict(totals)
     wrong = [place for place in expected.keys() | found if found.get(place) != expected.get(place)]
     return Check(
-        "each shop and window has its own total, in number and in money",
+        "each shop and window has the right total, in number and money",
         not wrong,
         f"{len(expected):,} totals"
         if not wrong
@@ -47,30 +47,30 @@ def check_each(expected: Mapping[Place, Total], totals: Sequence[tuple[Place, To
 
 
 def check_once(places: Collection[Place]) -> Check:
-    """No total came twice."""
+    """Check that no total was written twice."""
     repeated = sum(count > 1 for count in Counter(places).values())
     return Check(
         "each total was written once",
         not repeated,
-        "" if not repeated else f"{repeated:,} came more than once",
+        "" if not repeated else f"{repeated:,} were written more than once",
     )
 
 
 def check_followed(stored: Sequence[Place], followed: Sequence[Place]) -> Check:
-    """The subscriber got what the stream of totals holds, in its order."""
+    """Check that the subscriber received what the stream of totals stores, in its order."""
     held = list(stored) == list(followed)
     return Check(
-        "the subscriber got every stored total, in order, while it ran",
+        "the subscriber received every stored total, in order, while the pipeline ran",
         held,
-        "" if held else f"{len(stored):,} are stored, {len(followed):,} came",
+        "" if held else f"{len(stored):,} are stored, {len(followed):,} were received",
     )
 
 
 def check_read(events: int, rows_read: int, rows_late: int) -> Check:
-    """Spark read each event once and left none out as late."""
+    """Check that Spark read each event once and dropped none as late."""
     held = rows_read == events and not rows_late
     return Check(
-        "Spark read every event once, and none came too late for its window",
+        "Spark read every event once, and dropped none as too late for its window",
         held,
         "" if held else f"{events:,} events, {rows_read:,} rows read, {rows_late:,} late",
     )

@@ -1,4 +1,4 @@
-"""What the pipeline of totals does: sales in, Spark adds them up, totals are followed."""
+"""Run the pipeline of totals: publish sales, start Spark's query, read the totals."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.client import Client
 from liftbridge_aio.errors import RequestTimeout
 from liftbridge_aio.model import Message, Record, StartAt, StopAt
-from liftbridge_aio.spark.query_progress import ProgressCounter
-from liftbridge_aio.spark.session_thread import SessionThread
-from liftbridge_aio.spark.totals_pipeline import TotalsPlan, start_totals
+from liftbridge_aio.spark.pipelines.totals_pipeline import TotalsPlan, start_totals
+from liftbridge_aio.spark.session.query_progress import ProgressCounter
+from liftbridge_aio.spark.session.session_thread import SessionThread
 
 from .demo_checks import Check
 from .totals_checks import (
@@ -36,7 +36,7 @@ from .totals_checks import (
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 SALES: Final = "pipeline-sales"
 TOTALS: Final = "pipeline-totals"
@@ -44,13 +44,13 @@ PARTITIONS: Final = 2
 SHOPS: Final = ("Accra", "Bergen", "Cusco", "Dakar")
 OPENING: Final = datetime(2026, 3, 2, 9, tzinfo=UTC)
 MINUTES: Final = 120
-"""How long the shops are open; a minute of theirs is published as one."""
+"""The opening time of the shops; the sales of a minute are published together."""
 WINDOW_MINUTES: Final = 5
 HALF_TIME: Final = 60
-"""The minute before which the first total has to be there, so that the rest is seen to go on."""
+"""Before this minute is published, the first total must arrive, to show that Spark keeps up."""
 RATE: Final = 2000
-"""Sales published in a second."""
-TELL_EVERY: Final = 2.0
+"""Sales to publish per second."""
+REPORT_INTERVAL: Final = 2.0
 SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "1g",
@@ -61,7 +61,7 @@ SETTINGS: Final = {
 
 @dataclass(slots=True)
 class TotalsReport:
-    """What the pipeline did, and whether it added up."""
+    """Figures and checks of a run."""
 
     events: int
     totals: int = 0
@@ -75,7 +75,7 @@ class TotalsReport:
 
     @property
     def held(self) -> bool:
-        """Whether every check held."""
+        """True if every check held."""
         return bool(self.checks) and all(check.held for check in self.checks)
 
 
@@ -84,16 +84,16 @@ class TotalsScenario:
 
     Args:
         events: sales to publish.
-        folder: an own directory for everything Spark writes.
+        folder: for everything that Spark writes.
         limit: seconds from the start of Spark to the last total.
-        tell: is called with a line about each step.
+        log: called with a line about each step.
     """
 
-    def __init__(self, events: int, folder: Path, limit: float, tell: Tell) -> None:
+    def __init__(self, events: int, folder: Path, limit: float, log: Log) -> None:
         self._events = events
         self._folder = folder
         self._limit = limit
-        self._tell = tell
+        self._log = log
         self._report = TotalsReport(events)
         self._published = 0
         self._expected: dict[Place, Total] = defaultdict(lambda: Total(0, 0))
@@ -102,18 +102,18 @@ class TotalsScenario:
         self._counter = ProgressCounter()
 
     async def run(self) -> TotalsReport:
-        """Do it all; cancelling ends broker, client and Spark.
+        """Run the pipeline; cancelling ends broker, client and Spark.
 
         Raises:
-            LiftbridgeError: something failed that must not fail here.
-            RequestTimeout: not all totals came in time.
+            LiftbridgeError: a call failed that should not.
+            RequestTimeout: not all totals arrived in time.
             QueryFailed: the query on Spark failed.
         """
         started = time.perf_counter()
         async with EmbeddedBroker() as broker, Client(broker.address) as client:
             await client.create_stream(SALES, partitions=PARTITIONS)
             await client.create_stream(TOTALS)
-            self._tell(f"embedded broker on {broker.address}; starting Spark")
+            self._log(f"embedded broker on {broker.address}; starting Spark")
             spark = SessionThread("totals", self._folder, master="local[2]", settings=SETTINGS)
             try:
                 async with asyncio.timeout(self._limit), spark:
@@ -136,16 +136,16 @@ class TotalsScenario:
             window=f"{WINDOW_MINUTES} minutes",
         )
         async with _query(spark, plan) as query:
-            self._tell(f"the query runs; publishing {self._events:,} sales of {len(SHOPS)} shops")
+            self._log(f"the query runs; publishing {self._events:,} sales of {len(SHOPS)} shops")
             async with _background(self._watch(spark, query)), asyncio.TaskGroup() as both:
                 both.create_task(self._publish(client))
                 both.create_task(self._follow(client))
             await spark.call(lambda _: self._counter.update(query))
-            self._tell(self._state())
-            self._tell("all totals are there")
+            self._log(self._state())
+            self._log("all totals have arrived")
 
     async def _publish(self, client: Client) -> None:
-        """Publish minute after minute, each acked before the next, so that none can be late."""
+        """Publish minute by minute, each acked before the next, so that no event is late."""
         chance = random.Random(self._events)  # noqa: S311 (the same sales in every run)
         for minute in range(MINUTES):
             if minute == HALF_TIME:
@@ -156,10 +156,10 @@ class TotalsScenario:
             self._published = until
             await asyncio.sleep(len(sales) / RATE)
         self._report.early_totals = len(self._followed)
-        # The last windows are over when something newer comes. Its own window stays open.
+        # A newer event ends the last windows. Its own window stays open.
         evening = _event("", 0, OPENING + timedelta(days=1))
         await client.publish(SALES, evening.value, evening.key)
-        self._tell("all sales are published, and one event that ends the day")
+        self._log("all sales are published, and one event that ends the day")
 
     def _sale(self, minute: int, chance: random.Random) -> Record:
         shop = chance.choice(SHOPS)
@@ -172,7 +172,7 @@ class TotalsScenario:
         return _event(shop, cents, moment)
 
     async def _follow(self, client: Client) -> None:
-        """Read totals as they come, until they add up to what there is."""
+        """Read totals until they contain all sales."""
         async for message in client.subscribe(TOTALS, start=StartAt.earliest()):
             place, total = _total(message)
             self._followed.append((place, total))
@@ -182,12 +182,12 @@ class TotalsScenario:
                 return
 
     async def _watch(self, spark: SessionThread, query: StreamingQuery) -> None:
-        told = time.monotonic()
+        reported = time.monotonic()
         while True:
             await spark.call(lambda _: self._counter.update(query))
-            if time.monotonic() - told >= TELL_EVERY:
-                told = time.monotonic()
-                self._tell(self._state())
+            if time.monotonic() - reported >= REPORT_INTERVAL:
+                reported = time.monotonic()
+                self._log(self._state())
             await asyncio.sleep(0.2)
 
     async def _read_stored(self, client: Client) -> list[tuple[Place, Total]]:
@@ -226,7 +226,7 @@ async def _query(spark: SessionThread, plan: TotalsPlan) -> AsyncIterator[Stream
 
 @asynccontextmanager
 async def _background(endless: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Run something beside the body for as long as that takes; its failure ends the body."""
+    """Run a coroutine concurrently with the body; its failure ends the body."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(endless)
         yield

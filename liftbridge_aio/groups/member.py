@@ -1,4 +1,4 @@
-"""Keeps a member in its group: makes the calls that `Membership` asks for, one after the other."""
+"""Keeps a member in its group by making the calls that `Membership` asks for."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Iterator
+from typing import Final
 
+from liftbridge_aio._core.status import GroupRefusal
+from liftbridge_aio._subscribe.receive_buffer import Doorbell
 from liftbridge_aio.errors import LiftbridgeError, RequestTimeout
-from liftbridge_aio.feed import Doorbell
-from liftbridge_aio.status import GroupRefusal
 
-from .calls import GroupCalls
-from .group_state import OVER, GroupState
-from .membership import Membership
-from .steps import Call, Join, Refused, Rest
+from .core.group_state import OVER, GroupState
+from .core.membership import Membership
+from .core.steps import Answer, Call, Fetch, Fetched, Join, Locate, Refused, Rest
+from .group_calls import GroupCalls
 
 logger = logging.getLogger("liftbridge_aio.groups")
 
+_TICK: Final = 0.25
+"""Seconds between measurements of the event loop's lag; a lag longer than this counts."""
+
 
 class Member:
-    """Runs in a task of its own, so that no reader or handler keeps it from its sign of life.
+    """Runs in a task of its own, so that no reader or handler delays its heartbeats.
 
     Args:
         calls: makes the calls.
         consumer_id: the member's id; None: a new one each time that it joins.
-        changed: called after each answer.
+        changed: called after each reply.
     """
 
     def __init__(
@@ -37,12 +41,14 @@ class Member:
         self._calls = calls
         self._changed = changed
         self._loop = asyncio.get_running_loop()
+        self.obstacle: LiftbridgeError | None = None
+        """The error of the last failed call; None once the assignment was fetched since."""
         self._bell = Doorbell()
         self._call: asyncio.Timeout | None = None
 
     @property
-    def is_sure(self) -> bool:
-        """Whether this is a member for certain, by the time that the group gives its members."""
+    def is_confirmed(self) -> bool:
+        """True if the group cannot have expelled this member yet."""
         return self._loop.time() < self.core.lease_until
 
     def begin(self, timeout: float) -> None:
@@ -50,9 +56,9 @@ class Member:
         now = self._loop.time()
         self.core.begin(now, now + timeout)
 
-    def hurry(self) -> None:
+    def fetch_now(self) -> None:
         """Fetch the assignment at once."""
-        self.core.hurry(self._loop.time())
+        self.core.fetch_now(self._loop.time())
         self._bell.ring()
 
     def leave(self, timeout: float) -> None:
@@ -65,7 +71,7 @@ class Member:
         self._bell.ring()
 
     async def run(self) -> None:
-        """Be a member until it has left or failed. Cancelling ends it without a word.
+        """Be a member until it has left or failed. Cancelling ends it without leaving the group.
 
         Raises:
             ClientClosed: the client was closed.
@@ -85,6 +91,7 @@ class Member:
     async def _make(self, call: Call) -> None:
         core = self.core
         began = self._loop.time()
+        stall = _LoopLag(self._loop)
         try:
             async with asyncio.timeout(None) as limit:
                 self._call = None if isinstance(call, Join) else limit
@@ -96,6 +103,14 @@ class Member:
             answer = Refused(GroupRefusal.LOST, broken_off, unknown=True)
         finally:
             self._call = None
+            stall.end()
+        if isinstance(answer, Refused):
+            self.obstacle = answer.error
+        elif isinstance(answer, Fetched):
+            self.obstacle = None
+        core.stalled(stall.seconds)
+        if stall.seconds and _is_lost(call, answer):
+            return  # by this program: the answer may have come in time, so it is asked for again
         before = core.state
         core.take(call, began, self._loop.time(), answer)
         if isinstance(answer, Refused):
@@ -109,11 +124,13 @@ class Member:
             async with asyncio.timeout(wait if wait < 10**6 else None):
                 await self._bell.wait()
         except TimeoutError:
-            pass
+            late = self._loop.time() - until
+            if late > _TICK:
+                self.core.stalled(late)
 
     @property
     def state(self) -> GroupState:
-        """How the member is."""
+        """The state of the member."""
         return self.core.state
 
 
@@ -122,3 +139,34 @@ def _ids(consumer_id: str | None) -> Iterator[str]:
     if consumer_id is not None:
         return itertools.repeat(consumer_id)
     return (secrets.token_hex(8) for _ in itertools.count())
+
+
+def _is_lost(call: Call, answer: Answer) -> bool:
+    """Return True if a call that changes nothing was not answered."""
+    asks = isinstance(call, Fetch | Locate)
+    return asks and isinstance(answer, Refused) and answer.why is GroupRefusal.LOST
+
+
+class _LoopLag:
+    """Measures for how long the event loop was blocked."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.seconds = 0.0
+        self._loop = loop
+        self._last = loop.time()
+        self._next = loop.call_later(_TICK, self._look)
+
+    def _look(self) -> None:
+        self._measure()
+        self._next = self._loop.call_later(_TICK, self._look)
+
+    def _measure(self) -> None:
+        before, self._last = self._last, self._loop.time()
+        late = self._last - before - _TICK
+        if late > _TICK:
+            self.seconds += late
+
+    def end(self) -> None:
+        """Measure no more."""
+        self._next.cancel()
+        self._measure()

@@ -22,10 +22,11 @@ except ImportError as error:
     text = f"aiohttp is missing ({error}): pip install 'liftbridge-aio[aiohttp]'"
     raise ImportError(text) from error
 
-from liftbridge_aio.client import Client
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import UsageError
 from liftbridge_aio.integrations.event_stream import EventStream, EventStreamOptions, Write
-from liftbridge_aio.integrations.health import look_after
+from liftbridge_aio.integrations.health import HEADERS as HEALTH_HEADERS
+from liftbridge_aio.integrations.health import check_service
 from liftbridge_aio.integrations.server_sent_events import HEADERS, Event, as_json, as_text
 from liftbridge_aio.integrations.service import Service, running_service
 from liftbridge_aio.options import ClientOptions, Duration
@@ -40,21 +41,21 @@ __all__ = [
     "send_events",
 ]
 
-CLIENT: Final = web.AppKey("liftbridge_aio.client", Client)
-"""Where an application keeps its client."""
+CLIENT: Final = web.AppKey("liftbridge_aio._client.client", Client)
+"""The key of an application's client."""
 _SERVICE: Final = web.AppKey("liftbridge_aio.service", Service)
-_LOOK: Final = 0.25
-"""Seconds between looks whether the browser is still there."""
+_POLL_INTERVAL: Final = 0.25
+"""Seconds between checks if the browser is still connected."""
 
 
 def client_context(
     *servers: str, options: ClientOptions | None = None, timeout: Duration | None = None
 ) -> Callable[[web.Application], AsyncIterator[None]]:
-    """Make a cleanup context for `app.cleanup_ctx` of the main application.
+    """Return a cleanup context for `app.cleanup_ctx` of the main application.
 
-    On leaving, publishes that are on their way are waited for: close_timeout seconds for their
-    acks. Responses of events end as soon as the application begins to shut down. Contexts behind it
-    in the list may use the client in starting and in ending.
+    On exit the client waits up to `close_timeout` seconds for the acks of publishes in flight.
+    Event streams end as soon as the application begins to shut down. Later contexts in the list may
+    use the client when they start and end.
 
     Args:
         servers: addresses; none: what LIFTBRIDGE_SERVERS names.
@@ -62,7 +63,7 @@ def client_context(
         timeout: seconds to wait for servers that are starting; None is the client's call_timeout.
 
     Raises:
-        LiftbridgeError: on starting: no server was ready in time, or the settings make no sense.
+        LiftbridgeError: on starting: no server was ready in time, or the settings are invalid.
     """
 
     async def context(app: web.Application) -> AsyncIterator[None]:
@@ -85,20 +86,18 @@ def client_context(
 def health(
     *streams: str, timeout: Duration = 2.0
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Make a health handler: 200 if the service is ready, else 503 and what is wrong.
+    """Return a health handler: 200 if the service is ready, else 503 and the problems.
 
     The answer names addresses and streams, so it is for operators rather than for the public.
 
     Args:
         streams: each must exist, and each of its partitions must have a leader.
-        timeout: seconds after which it is unready.
+        timeout: seconds for the check; then the service counts as unready.
     """
 
     async def health(request: web.Request) -> web.Response:
-        found = await look_after(_service(request), streams, timeout)
-        return web.json_response(
-            found.as_dict(), status=found.status, headers={"Cache-Control": "no-store"}
-        )
+        found = await check_service(_service(request), streams, timeout)
+        return web.json_response(found.as_dict(), status=found.status, headers=HEALTH_HEADERS)
 
     return health
 
@@ -112,29 +111,29 @@ async def send_events(
 ) -> web.StreamResponse:
     """Send the messages of a partition as server-sent events, for as long as the browser listens.
 
-    The id of an event is the offset of its message; a browser that comes back goes on behind the
-    last one that it got (`Last-Event-ID`). One that takes nothing more in stops the server, not
-    this process's memory. One that leaves ends the subscription: within a quarter of a second, or
-    at once where the application is run with `handler_cancellation=True`.
+    The id of an event is the offset of its message; a browser that reconnects continues after the
+    last one that it received (`Last-Event-ID`). If it stops reading, the subscription is paused by
+    back-pressure. If it disconnects, the subscription ends: within a quarter of a second, or at
+    once if the application is run with `handler_cancellation=True`.
 
     Args:
-        request: what is answered.
-        stream: what is read.
-        headers: of the response, beside those that events need.
+        request: the request to answer.
+        stream: the stream to read.
+        headers: additional headers of the response.
         options: what to read and how to send it, see `EventStreamOptions`.
 
     Returns:
         The response, for the handler to return; it has been sent.
 
     Raises:
-        InvalidRequest: an option makes no sense.
+        InvalidRequest: an option is invalid.
         UsageError: there is no client, see `client_context`.
     """
     service = _service(request)
+    events = EventStream(stream, request.headers.get("Last-Event-ID"), **options)
     response = web.StreamResponse(headers={**HEADERS, **(headers or {})})
     if request.method == "HEAD":
         return response
-    events = EventStream(service, stream, request.headers.get("Last-Event-ID"), **options)
 
     async def begin(status: int) -> Write:
         nonlocal response
@@ -144,21 +143,21 @@ async def send_events(
         return response.write
 
     with suppress(ConnectionError):  # the browser is gone
-        await events.serve(begin, partial(_until_gone, request))
+        await events.serve(service, begin, partial(_until_gone, request))
     if service.stopping.is_set():
-        _cut_if_stuck(request)
+        _abort_if_stuck(request)
     return response
 
 
 async def _until_gone(request: web.Request) -> None:
-    # aiohttp tells nobody when a connection is lost; a handler that does not read finds out by
-    # writing, which may be in a long time.
+    # aiohttp does not report lost connections; a handler that does not read notices one only when
+    # it writes, which may be much later.
     while (transport := request.transport) is not None and not transport.is_closing():  # noqa: ASYNC110
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_POLL_INTERVAL)
 
 
-def _cut_if_stuck(request: web.Request) -> None:
-    """Cut a connection whose browser takes nothing in: it would hold up the end of the service."""
+def _abort_if_stuck(request: web.Request) -> None:
+    """Abort the connection if the browser has stopped reading: it would delay the shutdown."""
     transport = request.transport
     if transport is not None and transport.get_write_buffer_size():
         transport.abort()
@@ -166,7 +165,10 @@ def _cut_if_stuck(request: web.Request) -> None:
 
 def _service(request: web.Request) -> Service:
     service = request.config_dict.get(_SERVICE)
-    if service is None:
+    client = request.config_dict.get(CLIENT)
+    if client is None:
         text = "this application has no client: put client_context(…) into its cleanup_ctx"
         raise UsageError(text)
+    if service is None:  # a test has set a client of its own
+        return Service(client)
     return service

@@ -11,7 +11,11 @@ from typing import Final, TypedDict, Unpack
 
 import anyio
 
-from liftbridge_aio.batches import Batches
+from liftbridge_aio._client.client import Client
+from liftbridge_aio._core.arguments import INT32_MAX, check_whole_number
+from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
+from liftbridge_aio._subscribe.subscription import Subscription
+from liftbridge_aio._subscribe.subscription_base import Batches
 from liftbridge_aio.errors import (
     ClientClosed,
     InvalidRequest,
@@ -35,7 +39,6 @@ from liftbridge_aio.integrations.server_sent_events import (
     opening,
 )
 from liftbridge_aio.integrations.service import Service
-from liftbridge_aio.merged_subscription import MergedSubscription
 from liftbridge_aio.model import (
     AllPartitions,
     EndReason,
@@ -46,7 +49,6 @@ from liftbridge_aio.model import (
     StreamInfo,
 )
 from liftbridge_aio.options import Duration, timer_seconds
-from liftbridge_aio.subscription import Subscription
 
 logger = logging.getLogger("liftbridge_aio.integrations")
 
@@ -57,6 +59,8 @@ _NOTHING_MORE: Final = 204
 """The status at which a browser does not come back."""
 _SECOND_LOOK: Final = 0.2
 """Seconds until a stream that is not there is asked for again: it may be new."""
+_CONFIRMED_WITHIN: Final = 3.0
+"""Seconds in which the leader may still know it: 1.9.0 knows no stream for two after a start."""
 _AT_ONCE: Final = 32
 """Messages in one write, at most: enough that a write costs little beside them."""
 
@@ -103,17 +107,15 @@ class EventStream:
     is given what follows. With one partition the id is the offset of the message.
 
     Args:
-        service: what reads.
         stream: what is read.
         last_event_id: what the browser sent; None or empty: nothing.
 
     Raises:
-        InvalidRequest: an option makes no sense.
+        InvalidRequest: an option is invalid.
     """
 
     def __init__(
         self,
-        service: Service,
         stream: str,
         last_event_id: str | None,
         *,
@@ -125,8 +127,9 @@ class EventStream:
         retry: Duration = 2.0,
         **subscribing: Unpack[Subscribing],
     ) -> None:
-        self._client = service.client
-        self._stopping = service.stopping
+        if isinstance(partition, int):
+            check_whole_number(partition, "a partition", 0, INT32_MAX)
+        self._client: Client
         self._stream = stream
         self._partition = partition
         self._only = partition if isinstance(partition, int) else None
@@ -144,7 +147,7 @@ class EventStream:
         self._subscribing = subscribing
         self._offsets: dict[int, int] = {}
 
-    async def serve(self, begin: Begin, gone: Wait) -> None:
+    async def serve(self, service: Service, begin: Begin, gone: Wait) -> None:
         """Send events until the reading ends, the browser is gone or the service stops.
 
         The subscription ends with that, whatever it was doing, and no task is left. Errors that
@@ -152,12 +155,14 @@ class EventStream:
         as an event.
 
         Args:
+            service: what reads, and when it stops.
             begin: begins the response.
             gone: returns when the browser is gone.
 
         Raises:
             UsageError: the program is wrong.
         """
+        self._client = service.client
         begun = False
 
         async def begin_once(status: int) -> Write:
@@ -165,8 +170,8 @@ class EventStream:
             begun = True
             return await begin(status)
 
-        await _until_first(partial(self._serve, begin_once), gone, self._stopping.wait)
-        if self._stopping.is_set() and not begun:
+        await _until_first(partial(self._serve, begin_once), gone, service.stopping.wait)
+        if service.stopping.is_set() and not begun:
             write = await begin(_OK)  # at any other status the browser would not come back
             await write(opening(self._retry, None))
 
@@ -243,7 +248,11 @@ class EventStream:
             )
         else:
             subscription = self._client.subscribe(
-                self._stream, starts or partition, starts or start, self._stop, **self._subscribing
+                self._stream,
+                list(starts) or partition,
+                starts or start,
+                self._stop,
+                **self._subscribing,
             )
         await subscription.__aenter__()
         self._offsets |= {
@@ -254,14 +263,25 @@ class EventStream:
         return subscription
 
     async def _known(self) -> StreamInfo:
-        """Ask for the stream: a subscription would look for it as long as not_found_timeout."""
+        """Ask for the stream: a subscription would look for it as long as not_found_timeout.
+
+        One that the client has known is looked for until it counts as gone: a browser that is told
+        so never asks again.
+        """
         for wait in (_SECOND_LOOK, None):
             metadata = await self._client.fetch_metadata([self._stream], timeout=self._timeout)
             if self._stream in metadata.streams:
                 return metadata.streams[self._stream]
             if wait is not None:
                 await asyncio.sleep(wait)
-        raise StreamNotFound("no such stream", stream=self._stream)
+        limit = _CONFIRMED_WITHIN
+        if self._timeout is not None:
+            limit = min(limit, timer_seconds(self._timeout))
+        await self._client.fetch_partition_metadata(self._stream, 0, timeout=limit)
+        known = self._client.metadata.streams.get(self._stream)
+        if known is None:
+            raise StreamNotFound("no such stream", stream=self._stream)
+        return known
 
     def _chosen_of(self, known: StreamInfo) -> Collection[int]:
         if isinstance(self._partition, int):
@@ -363,7 +383,7 @@ def _end_reasons(subscription: Readable) -> Iterable[EndReason]:
 
 
 def _lasting(error: LiftbridgeError) -> int | None:
-    """Return the HTTP status of an error that will not pass by itself; None if it may."""
+    """Return the HTTP status of an error that a retry will not resolve; None if it may."""
     if isinstance(error, UsageError) and not isinstance(error, ClientClosed):
         raise error
     for kind, status in _STATUS.items():

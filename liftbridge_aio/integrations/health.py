@@ -1,4 +1,4 @@
-"""Whether a service can do its work: what its health route answers."""
+"""The health check of a service, as its health route reports it."""
 
 from __future__ import annotations
 
@@ -6,41 +6,43 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from liftbridge_aio.client import Client
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.integrations.service import Service
 from liftbridge_aio.options import Duration, timer_seconds
 
+HEADERS: Final = {"Cache-Control": "no-store"}
+"""The headers of every answer."""
 _SHARE: Final = 0.8
-"""Of the time, for one question: its own error says more than that all of the time was up."""
+"""Share of the timeout for one call: its own error says more than a timeout of the whole check."""
 
 
 class Health(NamedTuple):
-    """Whether a service is ready, and what is wrong if it is not."""
+    """The result of a health check."""
 
     problems: tuple[str, ...]
-    """Words for operators, with names and addresses; empty: all is well."""
+    """Texts for operators, with names and addresses; empty if the service is ready."""
     seconds: float | None
-    """How long a server took to answer; None where none did."""
+    """Seconds that a server took to answer; None if none did."""
 
     @property
     def status(self) -> int:
-        """The HTTP status that says it."""
+        """The HTTP status of the answer."""
         return 503 if self.problems else 200
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what the health route answers, for JSON."""
+        """Return the answer of the health route, for JSON."""
         status = "unready" if self.problems else "ready"
         return {"status": status, "problems": self.problems, "seconds": self.seconds}
 
 
-async def look_after(service: Service, streams: Sequence[str], timeout: Duration) -> Health:
-    """Ask a server for a sign of life, and for the leaders of the streams that are needed.
+async def check_service(service: Service, streams: Sequence[str], timeout: Duration) -> Health:
+    """Ping a server and look up the leaders of the required streams.
 
-    Raises nothing for what is wrong. Cancelling abandons the questions.
+    Problems are returned, not raised. Cancelling abandons the calls.
 
     Args:
-        service: whose client asks.
+        service: the service to check.
         streams: each must exist, and each of its partitions must have a leader.
         timeout: seconds for everything.
     """

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from liftbridge_aio.arguments import INT64_MAX
+from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import Message
 
@@ -40,7 +40,7 @@ _PAIRS: Final = re.compile(r"([0-9]{1,10}):(-1|[0-9]{1,19})(?:,|$)")
 
 
 class Event(NamedTuple):
-    """What a page is told."""
+    """An event as a page receives it."""
 
     data: str
     """Text. Line ends of every kind arrive as a line feed."""

@@ -1,4 +1,4 @@
-"""The client of a web service: connected while the service starts, drained while it ends."""
+"""The client of a web service: connected when the service starts, drained when it ends."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from liftbridge_aio.client import Client
+from liftbridge_aio._client.client import Client
+from liftbridge_aio._core.server_url import parse_servers
 from liftbridge_aio.options import ClientOptions, Duration
-from liftbridge_aio.server_url import parse_servers
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a web application holds while it runs."""
+    """The client of a running web application, and the event of its shutdown."""
 
     client: Client
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the service begins to end: responses without end are to end now."""
+    """Set when the shutdown begins: endless responses must end now."""
 
 
 @asynccontextmanager
 async def running_service(
     *servers: str, options: ClientOptions | None, timeout: Duration | None
 ) -> AsyncIterator[Service]:
-    """Connect; on leaving wait for the acks of what is on its way, as `Client.aclose` does.
+    """Connect; on exit wait for the acks of publishes in flight, as `Client.aclose` does.
 
     Args:
         servers: addresses; none: as `Client.from_env` finds them.
@@ -36,7 +36,7 @@ async def running_service(
         timeout: seconds to wait for servers that are starting; None is the client's call_timeout.
 
     Raises:
-        LiftbridgeError: no server was ready in time, or the settings make no sense.
+        LiftbridgeError: no server was ready in time, or the settings are invalid.
     """
     if servers:
         if options is None:
@@ -58,12 +58,12 @@ _Handler = Callable[[int, FrameType | None], object]
 
 
 @contextmanager
-def noticing_stop_signals(notice: Callable[[], object]) -> Iterator[None]:
-    """Have SIGTERM and SIGINT noticed by us before whoever handles them.
+def on_stop_signals(notice: Callable[[], object]) -> Iterator[None]:
+    """Call `notice` at SIGTERM and SIGINT, before the handlers that are installed.
 
-    A server that is told to end waits for its responses, and tells nobody: a response without end
-    would hold it up for ever. Signals that nobody handles are left alone, as are all outside the
-    main thread, where none arrive.
+    A server that shuts down waits for its responses without notifying them: an endless response
+    would block it for ever. Signals without a handler are left unchanged, as are all outside the
+    main thread, which receives none.
 
     Args:
         notice: called in the event loop.
@@ -92,5 +92,5 @@ def noticing_stop_signals(notice: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         for number, (ours, handler) in installed.items():
-            if signal.getsignal(number) is ours:  # else somebody else has come to stand before us
+            if signal.getsignal(number) is ours:  # else another handler was installed over it
                 signal.signal(number, handler)

@@ -12,7 +12,7 @@ will do.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final, Unpack
@@ -28,14 +28,15 @@ except ImportError as error:
     text = f"Starlette is missing ({error}): pip install 'liftbridge-aio[starlette]'"
     raise ImportError(text) from error
 
-from liftbridge_aio.client import Client
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import UsageError
 from liftbridge_aio.integrations.event_stream import EventStream, EventStreamOptions, Write
-from liftbridge_aio.integrations.health import look_after
+from liftbridge_aio.integrations.health import HEADERS as HEALTH_HEADERS
+from liftbridge_aio.integrations.health import check_service
 from liftbridge_aio.integrations.server_sent_events import HEADERS, Event, as_json, as_text
 from liftbridge_aio.integrations.service import (
     Service,
-    noticing_stop_signals,
+    on_stop_signals,
     running_service,
 )
 from liftbridge_aio.options import ClientOptions, Duration
@@ -57,16 +58,16 @@ _KEY: Final = "liftbridge_aio"
 def client_lifespan(
     *servers: str, options: ClientOptions | None = None, timeout: Duration | None = None
 ) -> Callable[[Starlette], AbstractAsyncContextManager[Mapping[str, Any]]]:
-    """Make the `lifespan=` of an application that needs a client and nothing else.
+    """Return the `lifespan=` of an application that needs a client and nothing else.
 
-    Where there is more to start and to end, write a lifespan around `connected_client`, whose
-    arguments these are.
+    If the application starts and ends other things too, write a lifespan around
+    `connected_client`, which has the same arguments.
     """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
         async with connected_client(app, *servers, options=options, timeout=timeout):
-            yield {_KEY: getattr(app.state, _KEY)}  # which mounted applications see as well
+            yield {_KEY: getattr(app.state, _KEY)}  # visible in mounted applications, too
 
     return lifespan
 
@@ -80,9 +81,9 @@ async def connected_client(
 ) -> AsyncIterator[Client]:
     """Connect a client for as long as an application runs; `get_client` finds it.
 
-    On leaving, publishes that are on their way are waited for: close_timeout seconds for their
-    acks. At SIGTERM and SIGINT responses of events end at once, because servers wait for them
-    before they end anything else.
+    On exit the client waits up to `close_timeout` seconds for the acks of publishes in flight. At
+    SIGTERM and SIGINT event streams end at once, because servers wait for all responses before
+    they shut down.
 
     Args:
         app: the application.
@@ -91,10 +92,10 @@ async def connected_client(
         timeout: seconds to wait for servers that are starting; None is the client's call_timeout.
 
     Raises:
-        LiftbridgeError: no server was ready in time, or the settings make no sense.
+        LiftbridgeError: no server was ready in time, or the settings are invalid.
     """
     async with running_service(*servers, options=options, timeout=timeout) as service:
-        with noticing_stop_signals(service.stopping.set):
+        with on_stop_signals(service.stopping.set):
             setattr(app.state, _KEY, service)
             try:
                 yield service.client
@@ -103,47 +104,52 @@ async def connected_client(
 
 
 def get_client(connection: HTTPConnection) -> Client:
-    """Find the client of the application that serves a request or websocket.
+    """Return the client of the application that handles a request or websocket.
 
     Raises:
-        UsageError: the application's lifespan connects none, or was not run.
+        UsageError: the application's lifespan connects no client, or was not run.
     """
-    return _service(connection).client
+    return service_of(connection).client
 
 
 def health(*streams: str, timeout: Duration = 2.0) -> Callable[[Request], Awaitable[JSONResponse]]:
-    """Make the handler of a health route: 200 if the service is ready, else 503 and what is wrong.
+    """Return the handler of a health route: 200 if the service is ready, else 503 and the problems.
 
     The answer names addresses and streams, so it is for operators rather than for the public.
 
     Args:
         streams: each must exist, and each of its partitions must have a leader.
-        timeout: seconds after which it is unready.
+        timeout: seconds for the check; then the service counts as unready.
     """
 
     async def health(request: Request) -> JSONResponse:
-        found = await look_after(_service(request), streams, timeout)
-        return JSONResponse(found.as_dict(), found.status, {"Cache-Control": "no-store"})
+        return await health_of(service_of(request), streams, timeout)
 
     return health
+
+
+async def health_of(service: Service, streams: Sequence[str], timeout: Duration) -> JSONResponse:
+    """Run the health check of a service and return the response."""
+    found = await check_service(service, streams, timeout)
+    return JSONResponse(found.as_dict(), found.status, HEALTH_HEADERS)
 
 
 class EventStreamResponse(Response):
     """Sends the messages of a partition as server-sent events, for as long as the browser listens.
 
-    The id of an event is the offset of its message; a browser that comes back goes on behind the
-    last one that it got (`Last-Event-ID`). One that takes nothing more in stops the server, not
-    this process's memory. One that leaves ends the subscription.
+    The id of an event is the offset of its message; a browser that reconnects continues after the
+    last one that it received (`Last-Event-ID`). If it stops reading, the subscription is paused by
+    back-pressure. If it disconnects, the subscription ends.
 
     Args:
-        request: what is answered.
-        stream: what is read.
-        headers: of the response, beside those that events need.
+        request: the request to answer.
+        stream: the stream to read.
+        headers: additional headers of the response.
         background: run after the last event, as with any response.
         options: what to read and how to send it, see `EventStreamOptions`.
 
     Raises:
-        InvalidRequest: an option makes no sense.
+        InvalidRequest: an option is invalid.
         UsageError: there is no client, see `get_client`.
     """
 
@@ -160,18 +166,23 @@ class EventStreamResponse(Response):
         self.background = background
         self.init_headers({**HEADERS, **(headers or {})})
         last_event_id = request.headers.get("last-event-id")
-        self._events = EventStream(_service(request), stream, last_event_id, **options)
+        self._events = EventStream(stream, last_event_id, **options)
+        self._service: Service
+        self._find_service(request)
         self._begun = False
         self._gone = False
 
+    def _find_service(self, request: Request) -> None:
+        self._service = service_of(request)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events; see `EventStream.serve`."""
-        with suppress(OSError):  # by which servers of ASGI 2.4 say that the browser is gone
+        with suppress(OSError):  # raised by servers of ASGI 2.4 when the browser has disconnected
             if scope["method"] == "HEAD":
                 await self._begin(send, HTTP_200_OK)
             else:
                 gone = partial(self._until_gone, receive)
-                await self._events.serve(partial(self._begin, send), gone)
+                await self._events.serve(self._service, partial(self._begin, send), gone)
             if self._begun and not self._gone:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         if self.background is not None:
@@ -194,7 +205,12 @@ class EventStreamResponse(Response):
         self._gone = True
 
 
-def _service(connection: HTTPConnection) -> Service:
+def service_of(connection: HTTPConnection) -> Service:
+    """Return the service of the application that handles a request or websocket.
+
+    Raises:
+        UsageError: the application's lifespan connects no client, or was not run.
+    """
     service = connection.scope.get("state", {}).get(_KEY)
     if service is None:
         service = getattr(connection.app.state, _KEY, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from typing import Final
 
@@ -10,6 +11,8 @@ from liftbridge_aio.errors import PublishNotSent, PublishOutcomeUnknown
 
 from .in_flight import MessagesInFlight
 from .link import LinkState, NatsLink
+
+logger = logging.getLogger("liftbridge_aio.nats")
 
 _SWEEPS_A_WAIT: Final = 5
 """How often messages are looked at within the shortest time that one of them may wait."""
@@ -40,10 +43,15 @@ class Deadlines:
             await self._needed.wait()
             wait = min(self._shortest_wait / _SWEEPS_A_WAIT, _SLOWEST_SWEEP)
             await asyncio.sleep(max(wait, _QUICKEST_SWEEP))
-            if self._link.state is LinkState.OVER:
-                self._fail_for_good()
-            else:
-                self._in_flight.expire(loop.time(), self._excuse())
+            try:
+                if self._link.state is LinkState.OVER:
+                    self._fail_for_good()
+                else:
+                    self._in_flight.expire(loop.time(), self._excuse())
+            except Exception as error:
+                logger.exception("the deadlines of messages could not be checked")
+                text = f"a fault of the publisher: {error!r}"
+                self._in_flight.fail_all(PublishOutcomeUnknown(text), PublishNotSent(text))
             if not self._in_flight.unsettled:
                 self._reconnects = self._link.reconnects
                 self._shortest_wait = math.inf
@@ -52,7 +60,7 @@ class Deadlines:
     def _excuse(self) -> str:
         """Say what is known of why nothing comes."""
         if self._link.state is LinkState.AWAY:
-            return "; the connection to NATS is lost"
+            return f"; {self._link.outage}"
         if self._link.reconnects != self._reconnects:
             return "; the connection to NATS was lost meanwhile"
         error = self._link.last_error

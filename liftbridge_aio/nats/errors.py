@@ -16,7 +16,7 @@ class NobodyListens(PublishNotSent):
     """NATS had nobody to give the message to: it is certainly not stored.
 
     No stream has this subject, or its partition is paused, or has no leader just now. A paused
-    partition is woken by a publish over gRPC, or by `Client.resume_stream`; NATS cannot (W31).
+    partition is woken by a publish over gRPC, or by `Client.resume_stream`; NATS cannot.
     """
 
     hint = "check the subject, resume the partition, or publish again once it has a leader"

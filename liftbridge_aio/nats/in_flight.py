@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from liftbridge_aio._publish.window import Window
 from liftbridge_aio.errors import (
     AckTimeout,
     EncryptionFailed,
@@ -25,11 +26,10 @@ from liftbridge_aio.errors import (
     PublishTimeout,
 )
 from liftbridge_aio.model import Ack, AckError, AckPolicy
-from liftbridge_aio.publish_window import PublishWindow
 from liftbridge_aio.wire.envelope_batches import decode_ack_envelopes
 
+from .core.stream_acks import StreamAcks
 from .errors import HINT_FOR_UNKNOWN, NobodyListens
-from .stream_acks import StreamAcks
 
 logger = logging.getLogger("liftbridge_aio.nats")
 
@@ -59,7 +59,7 @@ class NatsPublisherStatistics(NamedTuple):
     late: int
     """Acks that came after their message had been given up: it is stored, or refused, after all."""
     unmatched: int
-    """Acks that nobody waited for, such as those of further streams on a subject (W12)."""
+    """Acks that nobody waited for, such as those of further streams on a subject."""
     malformed: int
     """What came to the ack inbox and was no ack."""
 
@@ -115,7 +115,7 @@ class MessageInFlight(asyncio.Future[Any]):
 class MessagesInFlight:
     """Registers messages, and settles each of them once."""
 
-    def __init__(self, window: PublishWindow) -> None:
+    def __init__(self, window: Window) -> None:
         self.unsettled: dict[str, MessageInFlight] = {}
         """By correlation id, oldest first."""
         self.sent = 0
@@ -371,7 +371,7 @@ class _RecentIds:
 
 
 def nack_error(ack: Ack) -> LiftbridgeError:
-    """Turn an ack that says no into the error that users see (W7)."""
+    """Turn an ack that says no into the error that users see."""
     text = f"the server refused the message: its ack says {ack.ack_error.name}"
     kind = _NACK_ERRORS.get(ack.ack_error)
     if kind is not None:

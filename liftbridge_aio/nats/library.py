@@ -5,8 +5,9 @@ try:
     from nats.aio.client import Client as NatsConnection
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
+    from nats.aio.transport import TcpTransport
 except ImportError as error:
     _text = "liftbridge_aio.nats needs nats-py: pip install nats-py"
     raise ImportError(_text) from error
 
-__all__ = ["Msg", "NatsConnection", "Subscription", "errors"]
+__all__ = ["Msg", "NatsConnection", "Subscription", "TcpTransport", "errors"]

@@ -21,21 +21,44 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import inspect
 import logging
 import re
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from liftbridge_aio.errors import ClientClosed, ConnectionFailed, ConnectTimeout
+from liftbridge_aio._core.arguments import check_type
+from liftbridge_aio.errors import (
+    ClientClosed,
+    ConnectionFailed,
+    ConnectTimeout,
+    InvalidRequest,
+    ServerNotTrusted,
+    TLSFailed,
+    WrongType,
+)
+from liftbridge_aio.net.core.tls_failures import meaning_of
 from liftbridge_aio.net.supervisor import wait_despite_cancellation
 
 from .library import Msg, NatsConnection, Subscription
+from .transport import CheckedConnection, NoTLS, asks_for_tls, is_encrypted
 
 logger = logging.getLogger("liftbridge_aio.nats")
 
 _DEFAULTS: Final[Mapping[str, Any]] = {"max_reconnect_attempts": -1}
 """A publisher outlives an outage of any length; its messages have deadlines of their own."""
 
+_ARGUMENTS: Final = inspect.signature(NatsConnection.connect).parameters.keys() - {
+    "self",
+    "servers",
+}
+
+_DISTRUST_HINT: Final = (
+    "check that this is the right server, that the context in connect= trusts the authority that"
+    " signed its certificate, the dates of both, and tls_hostname if its name is not that of the"
+    " address"
+)
 _ABORT_TIMEOUT: Final = 0.5
 _CANCEL_INTERVAL: Final = 0.01
 
@@ -61,6 +84,10 @@ class NatsLink:
         self._servers = [] if isinstance(connection, NatsConnection) else _addresses(connection)
         self._arguments = arguments
         self._connection = connection if isinstance(connection, NatsConnection) else None
+        self._opening: CheckedConnection | None = None
+        self._asks_for_tls = asks_for_tls(
+            (server.partition("://")[0] for server in self._servers), arguments
+        )
         self._inbox: Subscription | None = None
         self._errors: list[Exception] = []
         self._complained = False
@@ -83,7 +110,36 @@ class NatsLink:
         connection = self._connection
         if connection is None or connection.is_closed or connection.is_draining:
             return LinkState.OVER
-        return LinkState.UP if connection.is_connected else LinkState.AWAY
+        return LinkState.UP if connection.is_connected and not self._lacks_tls else LinkState.AWAY
+
+    @property
+    def outage(self) -> str:
+        """Say why nothing can be sent, while the state is AWAY."""
+        if self.connection.is_connected:
+            return "the connection to NATS is without the TLS that it asks for"
+        error = self.last_error
+        reason = "" if error is None else f" ({_without_secrets(str(error) or repr(error))})"
+        return f"the connection to NATS is lost{reason}"
+
+    def check(self) -> None:
+        """Refuse to send over a connection that is closed for good, or without its TLS.
+
+        Raises:
+            ConnectionFailed: it is closed.
+            TLSFailed: it was given, asks for TLS, and is without.
+        """
+        if self.state is LinkState.OVER:
+            raise ConnectionFailed("the NATS connection is closed for good") from self.last_error
+        if self.connection.is_connected and self._lacks_tls:
+            raise _no_tls(
+                "the NATS connection that was given asks for TLS and is without: the server does"
+                " not offer it; nothing is sent over it"
+            )
+
+    @property
+    def _lacks_tls(self) -> bool:
+        # A connection of our own never does: it is a `CheckedConnection`.
+        return self._given and self._asks_for_tls and not is_encrypted(self.connection)
 
     @property
     def reconnects(self) -> int:
@@ -105,14 +161,18 @@ class NatsLink:
         Raises:
             ConnectionFailed: no NATS server answered, or the connection given is not open.
             ConnectTimeout: not in time.
+            TLSFailed: TLS is asked for, and no server offers it.
         """
         if self._given:
             if self.state is LinkState.OVER:
                 raise ConnectionFailed("the NATS connection that was given is closed")
             if not (self.connection.is_connected or self.connection.is_reconnecting):
                 raise ConnectionFailed("the NATS connection that was given is not connected")
+            given = self.connection
+            self._asks_for_tls = asks_for_tls((uri.scheme for uri in given.servers), given.options)
+            self.check()
             return
-        connection = NatsConnection()
+        self._opening = connection = CheckedConnection(tls_required=self._asks_for_tls)
         try:
             await self._connect(connection, timeout)
         except BaseException:
@@ -121,7 +181,7 @@ class NatsLink:
             raise
         self._connection = connection
 
-    async def _connect(self, connection: NatsConnection, timeout: float) -> None:
+    async def _connect(self, connection: CheckedConnection, timeout: float) -> None:
         arguments = {**_DEFAULTS, **self._arguments, "error_cb": self._note_error}
         connecting = asyncio.ensure_future(connection.connect(self._servers, **arguments))
         failing = asyncio.ensure_future(self._tried_all.wait())
@@ -130,21 +190,34 @@ class NatsLink:
             await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await wait_despite_cancellation(_end(both), _ABORT_TIMEOUT)
-        where = ", ".join(self._servers)
+        where = f"no connection to NATS at {', '.join(self._servers)}"
         if connecting.done() and not connecting.cancelled():
             failure = connecting.exception()
             if failure is None:
                 return
-            text = _without_secrets(f"no connection to NATS at {where}: {failure}")
-            raise ConnectionFailed(text) from failure
-        cause = self._errors[-1] if self._errors else None
+            raise self._failure(where, [failure])
         if self._tried_all.is_set():
-            text = _without_secrets(f"no connection to NATS at {where}: {cause}")
-            raise ConnectionFailed(text) from cause
-        text = _without_secrets(f"no connection to NATS at {where} within {timeout:g} s")
-        raise ConnectTimeout(text) from cause
+            raise self._failure(where, self._errors)
+        reasons = [connection.awaited] if connection.awaited else []
+        raise ConnectTimeout(
+            _without_secrets(": ".join([f"{where} within {timeout:g} s", *reasons]))
+        ) from (self._errors[-1] if self._errors else None)
+
+    def _failure(self, where: str, errors: Sequence[BaseException]) -> ConnectionFailed:
+        """Say why connecting failed, each reason once."""
+        reasons = "; ".join(dict.fromkeys(str(error) or repr(error) for error in errors))
+        text = _without_secrets(f"{where}: {reasons}")
+        kinds = {_kind_of(error) for error in errors}
+        kind = kinds.pop() if len(kinds) == 1 else ConnectionFailed
+        failure = _no_tls(text) if kind is TLSFailed else kind(text)
+        if kind is ServerNotTrusted:
+            failure.hint = _DISTRUST_HINT
+        failure.__cause__ = errors[-1]
+        return failure
 
     async def _note_error(self, error: Exception) -> None:
+        if isinstance(error, TimeoutError) and not str(error) and self._opening is not None:
+            error.args = (self._opening.awaited,)
         if self._connection is None:
             self._errors.append(error)
             if len(self._errors) >= len(self._servers):
@@ -209,6 +282,30 @@ class NatsLink:
             logger.debug("while letting go of the connection to NATS: %s", error)
 
 
+def check_connect_arguments(servers: Sequence[str], connect: object) -> None:
+    """Refuse further arguments that nats-py's `connect` cannot take, or cannot keep.
+
+    Raises:
+        InvalidRequest: an argument that it does not have, or TLS for a scheme without.
+        WrongType: `connect` is no mapping, or `tls` no context.
+    """
+    if connect is None:
+        connect = {}
+    check_type(connect, Mapping, "connect= is a mapping of arguments for nats-py's connect")
+    assert isinstance(connect, Mapping)  # noqa: S101 - for mypy
+    unknown = [name for name in connect if name not in _ARGUMENTS]
+    if unknown:
+        text = f"nats-py's connect takes no {unknown[0]!r}"
+        raise InvalidRequest(text)
+    context = connect.get("tls")
+    if context is not None and not isinstance(context, ssl.SSLContext):
+        text = f"tls in connect= is an ssl.SSLContext, not {type(context).__name__}"
+        raise WrongType(text)
+    schemes = [server.partition("://")[0].lower() for server in servers]
+    if "ws" in schemes and asks_for_tls(schemes, connect):
+        raise InvalidRequest("ws:// is never encrypted; write wss://, or do not ask for TLS")
+
+
 async def close_for_good(connection: NatsConnection) -> None:
     """Close a connection, however far it has come, and have it stay closed."""
     try:
@@ -218,6 +315,24 @@ async def close_for_good(connection: NatsConnection) -> None:
     reconnecting = getattr(connection, "_reconnection_task", None)
     if reconnecting is not None and not reconnecting.done():
         await _end({reconnecting})
+
+
+def _kind_of(error: BaseException) -> type[ConnectionFailed]:
+    """Return the class of our error for what nats-py says of one address."""
+    if isinstance(error, NoTLS):
+        return TLSFailed
+    if isinstance(error, ssl.SSLError):
+        return meaning_of(error, shows_certificate=True)[0] or ConnectionFailed
+    return ConnectionFailed
+
+
+def _no_tls(text: str) -> TLSFailed:
+    failure = TLSFailed(text)
+    failure.hint = (
+        "switch TLS on in the NATS server; or, where plaintext will do, ask for none: nats:// and"
+        " no tls= in connect="
+    )
+    return failure
 
 
 def _without_secrets(text: str) -> str:

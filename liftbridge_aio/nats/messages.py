@@ -6,16 +6,16 @@ import asyncio
 import secrets
 from collections.abc import Mapping
 
-from liftbridge_aio.arguments import INT64_MAX, check_bytes, check_text, check_whole_number
+from liftbridge_aio._core.arguments import INT64_MAX, check_bytes, check_text, check_whole_number
+from liftbridge_aio._core.message_check import check_size, checked_policy
+from liftbridge_aio._core.names import subject_problem
 from liftbridge_aio.errors import InvalidRequest, MessageTooLarge
 from liftbridge_aio.model import AckPolicy
-from liftbridge_aio.names import subject_problem
 from liftbridge_aio.options import Duration, timer_seconds
-from liftbridge_aio.publish_check import check_size, checked_policy
 from liftbridge_aio.wire.envelope import is_envelope
 from liftbridge_aio.wire.envelope_batches import encode_envelope, publish_fields
 
-from .destinations import Destination, check_subject
+from .core.destinations import Destination, check_subject
 from .in_flight import MessageInFlight
 from .link import NatsLink
 from .options import NatsPublisherOptions

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from liftbridge_aio.arguments import INT64_MAX, check_callable, check_type, check_whole_number
+from liftbridge_aio._core.arguments import (
+    INT64_MAX,
+    check_callable,
+    check_flags,
+    check_whole_number,
+)
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import Partitioner
 from liftbridge_aio.options import Duration, seconds
@@ -36,7 +41,7 @@ class NatsPublisherOptions:
     """Chooses the partition where a publish to a stream names none; None: by key, else 0."""
     crc: bool = False
     """Put a checksum into every envelope: some 50 µs for 250 bytes. A server stores an envelope
-    that was damaged on the way as a plain value and acks nothing (W3)."""
+    that was damaged on the way as a plain value and acks nothing."""
     detect_nobody: bool = True
     """Have NATS say at once when nobody listens on a subject (`NobodyListens`), instead of waiting
     for an ack that cannot come. For that every message has a reply subject, which servers store
@@ -60,7 +65,6 @@ class NatsPublisherOptions:
             ("max_message_bytes", 2**32 - 1),
         ):
             check_whole_number(getattr(self, name), name, 1, most)
-        for name in ("crc", "detect_nobody"):
-            check_type(getattr(self, name), bool, f"{name} is True or False")
+        check_flags(crc=self.crc, detect_nobody=self.detect_nobody)
         if self.partitioner is not None:
             check_callable(self.partitioner, "partitioner")

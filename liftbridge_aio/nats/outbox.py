@@ -16,7 +16,7 @@ from liftbridge_aio.errors import (
 
 from .in_flight import MessageInFlight, MessagesInFlight
 from .library import errors as nats_errors
-from .link import NatsLink
+from .link import LinkState, NatsLink
 
 _LOOK_INTERVAL: Final = 0.05
 """Seconds between looks whether a lost connection is back: whoever owns it has the callbacks."""
@@ -43,14 +43,13 @@ class Outbox:
         """Hand over what there is, for ever."""
         while True:
             await self._filled.wait()
-            connection = self._link.connection
             for _ in range(_MOST_AT_ONCE):
-                if not self._queue or not connection.is_connected:
+                if not self._queue or self._link.state is not LinkState.UP:
                     break
                 await self._hand_over(self._queue[0])
             if not self._queue:
                 self._filled.clear()
-            elif connection.is_connected:
+            elif self._link.state is LinkState.UP:
                 await asyncio.sleep(0)
             else:
                 self._pass_over_settled()

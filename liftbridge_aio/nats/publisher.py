@@ -8,20 +8,27 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, overload
 
-from liftbridge_aio.arguments import INT64_MAX, check_text, check_type, check_whole_number
+from liftbridge_aio._core.arguments import (
+    INT64_MAX,
+    check_text,
+    check_type,
+    check_whole_number,
+    names,
+)
+from liftbridge_aio._core.event_loop import running_loop
+from liftbridge_aio._core.message_check import check_content, checked_policy
+from liftbridge_aio._publish.window import Window
 from liftbridge_aio.errors import ClientClosed, InvalidRequest, PublishManyFailed, UsageError
 from liftbridge_aio.model import Ack, Acked, AckPolicy, Partitioner, StreamInfo
 from liftbridge_aio.options import Duration, timer_seconds
-from liftbridge_aio.publish_check import check_content, checked_policy
-from liftbridge_aio.publish_window import PublishWindow
 
-from .destinations import destination
+from .core.destinations import destination
+from .core.stream_acks import StreamAcks
 from .in_flight import MessagesInFlight, NatsPublisherStatistics
 from .library import NatsConnection
-from .link import NatsLink
+from .link import NatsLink, check_connect_arguments
 from .options import NatsPublisherOptions
 from .session import NatsSession
-from .stream_acks import StreamAcks
 
 
 class NatsPublisher:
@@ -52,21 +59,27 @@ class NatsPublisher:
                 connects by itself and which it leaves when it is closed.
             options: how it behaves.
             connect: further arguments for nats-py's `connect`, such as `user`, `password`, `tls` or
-                `reconnect_time_wait`; only with addresses.
+                `reconnect_time_wait`; only with addresses. With `tls`, `tls_hostname` or
+                `tls_handshake_first`, or a `tls://` address among them, nothing is sent to a
+                server without TLS.
 
         Raises:
             InvalidRequest: these do not go together.
+            WrongType: an argument has the wrong type.
         """
         if isinstance(connection, NatsConnection):
             if connect is not None:
                 raise InvalidRequest("connect= is for addresses; this connection is there already")
             self._link = NatsLink(connection, {})
         else:
+            text = "the first argument is a connection of nats-py or addresses of NATS servers"
+            check_type(connection, Iterable, text)
             servers = [connection] if isinstance(connection, str) else list(connection)
             if not servers:
                 raise InvalidRequest("give the address of a NATS server, or a connection")
             for server in servers:
                 check_text(server, "the address of a NATS server")
+            check_connect_arguments(servers, connect)
             self._link = NatsLink(servers, dict(connect or {}))
         self.options = options if options is not None else NatsPublisherOptions()
         check_type(self.options, NatsPublisherOptions, "options is a NatsPublisherOptions")
@@ -101,11 +114,13 @@ class NatsPublisher:
         Does nothing if it is open. Cancelling closes it.
 
         Raises:
-            ConnectionFailed: no NATS server answered (`ConnectTimeout`: in time), or the connection
-                given is closed.
+            ConnectionFailed: no NATS server answered (`ConnectTimeout`: in time; `TLSFailed`: with
+                the TLS asked for), or the connection given is closed.
             ClientClosed: it was closed before, or meanwhile.
-            UsageError: another task is opening it.
+            UsageError: another task is opening it, or no asyncio event loop is running, as under
+                trio.
         """
+        running_loop("a NatsPublisher")
         if self._closed:
             raise _closed("the publisher is closed")
         if self._session is not None:
@@ -147,7 +162,7 @@ class NatsPublisher:
     def statistics(self) -> NatsPublisherStatistics:
         """Return figures of this moment."""
         if self._session is None:
-            return MessagesInFlight(PublishWindow(1, 1)).statistics()
+            return MessagesInFlight(Window(1, 1)).statistics()
         return self._session.statistics()
 
     # Publishing
@@ -205,21 +220,21 @@ class NatsPublisher:
 
         Args:
             target: a subject, taken as it is; or a stream as `Client.fetch_metadata` tells of it,
-                whose partitions listen on `subject`, `subject.1`, `subject.2`, … (W15).
+                whose partitions listen on `subject`, `subject.1`, `subject.2`, …
             value: the message.
             key: decides the partition if nothing else does, and what compaction keeps.
-            headers: anything but `subject` and `reply`, which the server writes itself (W5).
+            headers: anything but `subject` and `reply`, which the server writes itself.
             partition: of the stream; beats every partitioner.
             partitioner: None: the publisher's, else by key, else partition 0.
             ack_policy: when the server confirms. With NONE this returns None once NATS has the
                 message; refusals that come later are raised by `flush`.
             ack_timeout: seconds from then to the ack; None is the publisher's.
             expected_offset: the offset that the message must get, on streams with optimistic
-                concurrency control; None: any (-1 on the wire, W4).
+                concurrency control; None: any (-1 on the wire).
             correlation_id: comes back in the ack; None: made here. One that was used among the
                 last 16,384 is refused: the acks of that message may still come.
             stream: for a subject, the stream whose ack counts. None: the first ack does, also if it
-                says no; with several streams on the subject it may be anybody's (W12).
+                says no; with several streams on the subject it may be anybody's.
 
         Returns:
             The ack; None with ack policy NONE.
@@ -328,7 +343,7 @@ class NatsPublisher:
         ack_policy: AckPolicy = AckPolicy.LEADER,
         ack_timeout: Duration | None = None,
     ) -> list[Ack]:
-        """Publish a message to a subject of several streams and wait for the acks of all (W12).
+        """Publish a message to a subject of several streams and wait for the acks of all.
 
         Cancelling does what it does to `publish`.
 
@@ -376,7 +391,7 @@ class NatsPublisher:
         Streams store its bytes as the value, without key, correlation id or headers of its own.
         **Nothing is acked**: this returns once NATS has the message, and `flush` once the NATS
         server has; whether anybody stored it, nobody says. Streams with optimistic concurrency
-        control refuse it in silence, unless they are empty (W6).
+        control refuse it in silence, unless they are empty.
 
         Cancelling takes the message back if NATS does not have it yet.
 
@@ -425,16 +440,10 @@ def _wanted_streams(streams: Iterable[str] | int) -> tuple[str, ...] | int:
     if isinstance(streams, int):
         check_whole_number(streams, "a number of streams", 1, INT64_MAX)
         return streams
-    if isinstance(streams, str):
-        text = f"streams are several names, or a number, not {streams!r}"
-        raise InvalidRequest(text)
-    check_type(streams, Iterable, "streams are several names, or a number")
-    names = tuple(streams)
-    for name in names:
-        check_text(name, "a stream name")
-    if not names or len(set(names)) != len(names):
+    wanted = tuple(names(streams, "a stream name"))
+    if not wanted or len(set(wanted)) != len(wanted):
         raise InvalidRequest("streams are at least one name, each of them once")
-    return names
+    return wanted
 
 
 def _closed(text: str) -> ClientClosed:

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from typing import Final
 
+from liftbridge_aio._publish.window import Window
 from liftbridge_aio.errors import (
     AckTimeout,
-    ConnectionFailed,
     DuplicateCorrelationId,
     LiftbridgeError,
     PublishNotSent,
@@ -17,7 +17,6 @@ from liftbridge_aio.errors import (
 )
 from liftbridge_aio.net.supervisor import Supervisor, wait_despite_cancellation
 from liftbridge_aio.options import timer_seconds
-from liftbridge_aio.publish_window import PublishWindow
 
 from .deadlines import Deadlines
 from .in_flight import MessageInFlight, MessagesInFlight, NatsPublisherStatistics
@@ -39,18 +38,17 @@ class NatsSession:
     def __init__(self, link: NatsLink, options: NatsPublisherOptions) -> None:
         """Make what needs an open link; nothing runs yet."""
         self._link = link
-        self._connection = link.connection
         self._loop = asyncio.get_running_loop()
         self._ack_timeout = timer_seconds(options.ack_timeout)
         self._publish_timeout = timer_seconds(options.publish_timeout)
         self._close_timeout = timer_seconds(options.close_timeout)
-        self._window = PublishWindow(options.max_in_flight, options.max_in_flight_bytes)
+        self._window = Window(options.max_in_flight, options.max_in_flight_bytes)
         self._in_flight = MessagesInFlight(self._window)
         self._inbox = link.connection.new_inbox()
         self.messages = MessageMaker(link, self._inbox, options)
         self._outbox = Outbox(link, self._in_flight)
         self._deadlines = Deadlines(link, self._in_flight)
-        self._supervisor = Supervisor("nats-publisher")
+        self._supervisor = Supervisor("nats-publisher", "the publisher")
         self._arrived: list[bytes] = []
         self._closing = False
 
@@ -79,15 +77,8 @@ class NatsSession:
     # Sending
 
     def check(self) -> None:
-        """Refuse to begin what cannot end well.
-
-        Raises:
-            ConnectionFailed: the connection is closed for good.
-        """
-        connection = self._connection
-        if connection.is_closed or connection.is_draining:
-            text = "the NATS connection is closed for good"
-            raise ConnectionFailed(text) from self._link.last_error
+        """Refuse to begin what cannot end well; see `NatsLink.check`."""
+        self._link.check()
 
     async def register(self, message: MessageInFlight) -> None:
         """Wait for room, and send a message on its way.

@@ -1,7 +1,7 @@
-"""Whether grpclib and h2 have the shape that the data lane is built on.
+"""Checks that grpclib and h2 have the internals that the data lane depends on.
 
-The lane stands in the place of parts that have no public face. A release that changes one of them
-makes the client take the plain path, which is slower and needs less.
+The lane replaces parts that are not public. With a release that changes one of them the client
+uses the plain path, which is slower and depends on less.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _NAMES_USED: Final = (
     (client.Stream.send_request, {"_stream", "_release_stream"}),
     (client.Stream.__aexit__, {"_release_stream", "closable", "reset_nowait"}),
 )
-"""Functions of grpclib, and names that must occur in them: what the lane replaces is used there."""
+"""Functions that use what the lane replaces, and the names that must occur in them."""
 
 
 @functools.cache
 def data_lane_available() -> bool:
-    """Tell whether the lane can be used; if not, the log says why, once."""
+    """Return True if the lane can be used; if not, log the reason once."""
     problem = _problem()
     if problem is not None:
         logger.warning("the data lane is not used: %s", problem)

@@ -1,4 +1,4 @@
-"""Unary calls that survive what can be survived: other brokers, fresh metadata, another try."""
+"""Unary calls with retries, to any broker or to a named one."""
 
 from __future__ import annotations
 
@@ -8,71 +8,73 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
-from liftbridge_aio.addresses import parse_address
-from liftbridge_aio.errors import (
-    ConnectionFailed,
-    InvalidRequest,
-    RequestTimeout,
-    TLSFailed,
-)
+from liftbridge_aio._core.absence import Incarnation
+from liftbridge_aio._core.addresses import parse_address
+from liftbridge_aio._core.status import CallFailure, Code, Reach, Remedy, remedy
+from liftbridge_aio.errors import InvalidRequest, TLSFailed
 from liftbridge_aio.model import BrokerInfo, Metadata
-from liftbridge_aio.options import ClientOptions
-from liftbridge_aio.status import CallFailure, Code, Reach, Remedy, remedy
+from liftbridge_aio.options import ClientOptions, timer_seconds
+from liftbridge_aio.retry import wait_before_try
 from liftbridge_aio.telemetry import Retried
 from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
 
-from .link import Purpose
-from .pool import LinkPool
+from .broker_connection import Purpose
+from .connection_pool import ConnectionPool
 from .reporter import Reporter
+from .retry_state import RetryState
 from .supervisor import Supervisor
-from .tls_probe import speaks_tls
-from .tries import Tries
+from .tls_context import speaks_tls
 
 logger = logging.getLogger("liftbridge_aio.net")
 
-Refresh = Callable[[Sequence[str]], asyncio.Future[Any]]
-
-_LEAST: Final = 0.001
-"""Seconds. A deadline of less could not be sent."""
-_TRIES_UNSEEN: Final = 2
-"""Tries at a leader after which it is looked up anew, even if its link stands: the first may have
-failed with a link that broke."""
-_SIGN_OF_LIFE: Final = 1.0
-"""Seconds in which a doubtful broker must answer, or another is called in its place."""
+_SHORTEST_TIMEOUT: Final = 0.001
+"""Seconds. A shorter deadline cannot be sent."""
+_HEALTH_CHECK_TIMEOUT: Final = 1.0
+"""Seconds in which a suspected broker must answer, or another is called in its place."""
 
 
 class Router:
-    """Sends calls to any broker, to a named one, or to the leader of a partition."""
+    """Calls brokers: any that answers, or a named one.
+
+    Changed here only: the address that answered last, and those that have ever answered.
+    """
 
     def __init__(
         self,
         seeds: Sequence[str],
         options: ClientOptions,
         supervisor: Supervisor,
-        pool: LinkPool,
+        pool: ConnectionPool,
         reporter: Reporter,
         snapshot: Callable[[], Metadata],
     ) -> None:
+        self.pool = pool
+        self.not_found_timeout = timer_seconds(options.not_found_timeout)
         self._seeds = tuple(seeds)
         self._options = options
         self._supervisor = supervisor
-        self._pool = pool
         self._reporter = reporter
         self._snapshot = snapshot
-        self._favourite: str | None = None
-        self._heard: set[str] = set()
-        """Addresses that have answered, and have not closed a connection unheard since."""
+        self._preferred: str | None = None
+        """The address that answered last."""
+        self._have_answered: set[str] = set()
+        """Addresses that have answered, and have not closed a connection silently since."""
         self._random = random.Random()  # noqa: S311 - for spreading load
 
     @property
     def snapshot(self) -> Metadata:
-        """What is known of the cluster now."""
+        """The metadata that the client knows now."""
         return self._snapshot()
 
+    @property
+    def answered_by(self) -> Incarnation:
+        """The server that answered the last call."""
+        return self.pool.incarnation(self._preferred or "")
+
     def address_of(self, broker: BrokerInfo) -> str:
-        """Where to connect to reach a broker: its advertised address, mapped."""
+        """Return where to reach a broker: its advertised address, mapped by `address_map`."""
         mapping = self._options.address_map
         if mapping is None:
             return broker.address
@@ -85,28 +87,39 @@ class Router:
         return address
 
     def addresses(self) -> list[str]:
-        """Every address that may answer: the one that last did, known brokers, then seeds.
+        """Return every address to try: the one that answered last, known brokers, then seeds.
 
-        Those whose links broke come last, until they have answered again.
+        Suspected ones come last, until they have answered again.
         """
         brokers = [self.address_of(broker) for broker in self._snapshot().brokers.values()]
         seeds = [seed for seed in self._seeds if seed not in brokers]
         self._random.shuffle(brokers)
         self._random.shuffle(seeds)
         found = brokers + seeds
-        if self._favourite in found:
-            found.remove(self._favourite)
-            found.insert(0, self._favourite)
-        return sorted(found, key=self._pool.doubtful)
+        if self._preferred in found:
+            found.remove(self._preferred)
+            found.insert(0, self._preferred)
+        return sorted(found, key=self.pool.suspected)
 
     @property
-    def in_doubt(self) -> bool:
-        """Whether a broker of the cluster may be dead."""
+    def all_suspected(self) -> bool:
+        """True if every known address is suspected to be unreachable."""
+        return all(self.pool.suspected(address) for address in self.addresses())
+
+    @property
+    def any_suspected(self) -> bool:
+        """True if a broker of the cluster is suspected to be unreachable."""
         brokers = self._snapshot().brokers.values()
-        return any(self._pool.doubtful(self.address_of(broker)) for broker in brokers)
+        return any(self.pool.suspected(self.address_of(broker)) for broker in brokers)
+
+    @property
+    def unusable(self) -> CallFailure | None:
+        """Why no server can be used, if that is known of every address and will not pass."""
+        failures = [self.pool.unusable(address) for address in self.addresses()]
+        return failures[0] if all(failures) else None
 
     def delay(self, attempt: int) -> float:
-        """Seconds to wait after `attempt` failed tries (counted from 1)."""
+        """Return the seconds to wait after `attempt` failed attempts (counted from 1)."""
         return self._options.backoff.delay(attempt - 1, self._random.random())
 
     async def call_once(
@@ -116,7 +129,7 @@ class Router:
         request: RequestT,
         timeout: float,
         *,
-        silent: bool = False,
+        send_deadline: bool = True,
     ) -> ReplyT:
         """Call one broker, once. Cancelling resets the call.
 
@@ -125,68 +138,73 @@ class Router:
             rpc: the procedure.
             request: its request.
             timeout: seconds for everything.
-            silent: the server is not told of the timeout.
+            send_deadline: False does not tell the server of the timeout.
 
         Raises:
-            CallFailure: it did not succeed; tells how far it got.
+            CallFailure: it did not succeed; says how far it got.
             ClientClosed: the client was closed.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         try:
             async with asyncio.timeout_at(deadline):
-                link = await self._pool.get(address, Purpose.CONTROL)
+                connection = await self.pool.get(address, Purpose.CONTROL)
         except TimeoutError as error:
-            text = f"no connection to {address} in time"
+            text = f"no connection to {address} within {timeout:.3g} s"
             raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.NOT_SENT) from error
-        left = None if silent else max(deadline - loop.time(), _LEAST)
+        left = max(deadline - loop.time(), _SHORTEST_TIMEOUT) if send_deadline else None
         try:
             async with asyncio.timeout_at(deadline):
                 call = self._supervisor.call
-                reply = await call(link.unary, rpc, request, left, name=f"call:{rpc.name}")
+                reply = await call(connection.unary, rpc, request, left, name=f"call:{rpc.name}")
         except TimeoutError as error:
-            text = f"{address} did not answer in time"
+            text = f"{address} did not answer within {timeout:.3g} s"
             raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from error
         except CallFailure as failure:
-            # Servers that want TLS close plain connections without a word.
-            if link.closed_unheard and await self._wants_tls(address, deadline):
-                text = f"{address} speaks TLS, and this client is not set up to do so"
+            if failure.code is Code.UNAVAILABLE:
+                # Behind a proxy the server may be another one, though the connection stands.
+                self.pool.forget_incarnation(address)
+            # Servers that require TLS close plain connections without sending anything.
+            if connection.closed_silently and await self._requires_tls(address, deadline):
+                text = f"{address} requires TLS, but this client was configured without it"
                 raise CallFailure(
-                    Code.UNAVAILABLE, text, Reach.NOT_SENT, unfit=TLSFailed
+                    Code.UNAVAILABLE, text, Reach.NOT_SENT, unusable=TLSFailed
                 ) from failure
+            if failure.unusable is not None:
+                self.pool.mark_unusable(address, failure)
             raise
-        self._pool.answered(address)
-        self._heard.add(address)
+        self.pool.answered(address)
+        self._have_answered.add(address)
         return reply
 
-    async def _wants_tls(self, address: str, deadline: float) -> bool:
-        """Find out whether a server that has said nothing wants TLS."""
-        if address in self._heard:
-            # It has just ended, most likely; if it does so again it may have come back with TLS.
-            self._heard.discard(address)
+    async def _requires_tls(self, address: str, deadline: float) -> bool:
+        """Find out if a server that closed a plain connection silently requires TLS."""
+        if address in self._have_answered:
+            # Most likely it is shutting down; the next time it may have come back with TLS.
+            self._have_answered.discard(address)
             return False
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 return await speaks_tls(address)
         return False
 
-    async def answers(self, address: str) -> bool:
-        """Whether a broker is there as far as is known; who is doubtful must show that it lives.
+    async def is_alive(self, address: str) -> bool:
+        """Return True if a broker is not suspected, or answers a health check now.
 
-        Cancelling abandons the question.
+        Cancelling abandons the check.
         """
-        if not self._pool.doubtful(address):
+        if not self.pool.suspected(address):
             return True
         try:
-            async with asyncio.timeout(_SIGN_OF_LIFE):
-                link = await self._pool.get(address, Purpose.CONTROL)
+            async with asyncio.timeout(_HEALTH_CHECK_TIMEOUT):
+                connection = await self.pool.get(address, Purpose.CONTROL)
                 await self._supervisor.call(
-                    link.check_health, _SIGN_OF_LIFE, name=f"doubt:{address}"
+                    connection.check_health, _HEALTH_CHECK_TIMEOUT, name=f"is-alive:{address}"
                 )
         except (CallFailure, TimeoutError) as error:
-            logger.debug("%s gives no sign of life: %s", address, error)
+            logger.debug("the health check of %s failed: %s", address, error)
             return False
-        self._pool.answered(address)
+        self.pool.answered(address)
         return True
 
     async def call_any(
@@ -197,13 +215,13 @@ class Router:
         *,
         stream: str | None = None,
         partition: int | None = None,
-        on_repeat: ReplyT | None = None,
-        patient: bool = True,
-        silent_limits: Sequence[float] = (),
+        reply_if_done: ReplyT | None = None,
+        retry: bool = True,
+        attempt_timeouts: Sequence[float] = (),
     ) -> ReplyT:
-        """Call whichever broker answers, trying others and again within `timeout` seconds.
+        """Call whichever broker answers, with retries, within `timeout` seconds.
 
-        Cancelling resets the call; whether the server acted on it is then not known.
+        Cancelling resets the call; the server may have acted on it all the same.
 
         Args:
             rpc: the procedure.
@@ -211,205 +229,105 @@ class Router:
             timeout: seconds for everything.
             stream: named in errors.
             partition: named in errors.
-            on_repeat: what to return where an earlier try turns out to have succeeded unseen.
-            patient: False gives up after every address was tried once.
-            silent_limits: sends no deadline to the server; it is asked once for each of these, and
-                given so many seconds to answer.
+            reply_if_done: the reply to return if a retry shows that an earlier attempt, whose
+                answer was lost, has succeeded.
+            retry: False gives up after every address was tried once.
+            attempt_timeouts: sends no deadline to servers; each is called once for each of these,
+                and given so many seconds to answer.
 
         Raises:
             LiftbridgeError: it did not succeed.
         """
-        tries = Tries(rpc.name, timeout, stream, partition)
+        state = RetryState(rpc.name, timeout, stream, partition)
         earlier_unknown = False
         while True:
             for address in self.addresses():
                 try:
-                    reply = await self._ask(tries, address, rpc, request, silent_limits)
+                    reply = await self.attempt(state, address, rpc, request, attempt_timeouts)
                 except CallFailure as failure:
-                    tries.failed(address, failure)
+                    state.failed(address, failure)
                     advice = remedy(rpc.name, failure, earlier_unknown=earlier_unknown)
-                    if advice is Remedy.SUCCESS and on_repeat is not None:
-                        return on_repeat
+                    if advice is Remedy.SUCCESS and reply_if_done is not None:
+                        return reply_if_done
                     if advice not in {Remedy.RETRY, Remedy.REFRESH}:
-                        raise tries.error(failure) from failure
-                    # A server that answers "unavailable" may have passed the request on before.
-                    earlier_unknown = (
-                        earlier_unknown
-                        or failure.reach is Reach.UNKNOWN
-                        or failure.code is Code.UNAVAILABLE
-                    )
+                        raise state.error(failure) from failure
+                    earlier_unknown = earlier_unknown or failure.may_have_acted
                 else:
-                    self._favourite = address
+                    self.prefer(address)
                     return reply
-            if not patient or tries.hopeless:
-                raise tries.unreachable()
-            await self._pause(tries)
+            if not retry or state.hopeless:
+                raise state.unreachable()
+            await self.pause(state)
 
-    async def _ask(
+    async def attempt(
         self,
-        tries: Tries,
+        state: RetryState,
         address: str,
         rpc: Rpc[RequestT, ReplyT],
         request: RequestT,
-        silent_limits: Sequence[float] = (),
+        attempt_timeouts: Sequence[float] = (),
+        *,
+        called: str = "",
     ) -> ReplyT:
-        """Make one of the tries of a call, in the time that is left for all of them.
+        """Make one attempt of a call, in the time that is left for all of them.
+
+        Args:
+            state: of the call.
+            address: of the broker.
+            rpc: the procedure.
+            request: its request.
+            attempt_timeouts: as for `call_any`.
+            called: names the broker in errors; by default its address.
 
         Raises:
             CallFailure: it did not succeed.
             LiftbridgeError: the time is up.
         """
-        limits = list(silent_limits) or [math.inf]
+        timeouts = list(attempt_timeouts) or [math.inf]
         while True:
-            if tries.left < _LEAST:
-                raise tries.timed_out() from tries.last
-            timeout = min(limits.pop(0), tries.left)
+            if state.left < _SHORTEST_TIMEOUT:
+                raise state.timed_out() from state.last
+            timeout = min(timeouts.pop(0), state.left)
             try:
                 return await self.call_once(
-                    address, rpc, request, timeout, silent=bool(silent_limits)
+                    address, rpc, request, timeout, send_deadline=not attempt_timeouts
                 )
             except CallFailure as failure:
-                if failure.late and tries.left < _LEAST:
-                    tries.failed(address, failure)
-                    raise tries.timed_out() from failure
-                if not failure.late or not limits:
+                if failure.timed_out and state.left < _SHORTEST_TIMEOUT:
+                    state.failed(called or address, failure)
+                    raise state.timed_out() from failure
+                if not failure.timed_out or not timeouts:
                     raise
 
-    async def call_leader(
-        self,
-        rpc: Rpc[RequestT, ReplyT],
-        request: RequestT,
-        timeout: float,
-        *,
-        led: tuple[str, int],
-        refresh: Refresh,
-        on_refusal: Callable[[], None] | None = None,
-        silent_limits: Sequence[float] = (),
-        stream: str | None = None,
-        partition: int | None = None,
-    ) -> ReplyT:
-        """Call the leader of a partition, following it where it moves, within `timeout` seconds.
-
-        Cancelling resets the call; whether the server acted on it is then not known.
-
-        Args:
-            rpc: the procedure.
-            request: its request.
-            timeout: seconds for everything.
-            led: stream and partition whose leader is to be called.
-            refresh: begins to fetch metadata of the streams that it is given.
-            on_refusal: called with fresh metadata where that still names the leader that refused
-                the last try; what it raises ends the call.
-            silent_limits: as for `call_any`.
-            stream: named in errors.
-            partition: named in errors.
-
-        Raises:
-            LiftbridgeError: it did not succeed.
-        """
-        tries = Tries(rpc.name, timeout, stream, partition)
-        not_found = 0
-        refused_by: str | None = None
-        while True:
-            address: str | None = None
-            try:
-                address = await self._leader_address(tries, led, refresh, refused=bool(refused_by))
-                if address == refused_by and on_refusal is not None:
-                    on_refusal()
-                reply = await self._ask(tries, address, rpc, request, silent_limits)
-            except CallFailure as failure:
-                tries.failed(f"leader of {led[0]}/{led[1]}", failure)
-                refused_by = address if failure.reach is Reach.ANSWERED else None
-                not_found += failure.code is Code.NOT_FOUND
-                again = remedy(rpc.name, failure) in {Remedy.RETRY, Remedy.REFRESH}
-                again = again and not failure.insecure
-                # A broker may not have heard of a new stream yet: look once more.
-                if not again and not (failure.code is Code.NOT_FOUND and not_found == 1):
-                    raise tries.error(failure) from failure
-            else:
-                self._favourite = address
-                return reply
-            await self._pause(tries)
-
     async def call_another(
-        self, rpc: Rpc[RequestT, ReplyT], request: RequestT, limit: float
+        self, rpc: Rpc[RequestT, ReplyT], request: RequestT, timeout: float
     ) -> ReplyT | None:
-        """Call a broker that is not the one that answered last, once, without a deadline for it.
+        """Call another broker than the one that answered last, once, without sending a deadline.
 
         Returns:
-            The reply; None where no other broker is known.
+            The reply; None if no other broker is known.
 
         Raises:
-            CallFailure: it did not answer within `limit` seconds, or the call failed.
+            CallFailure: it did not answer within `timeout` seconds, or the call failed.
         """
-        others = [address for address in self.addresses() if address != self._favourite]
+        others = [address for address in self.addresses() if address != self._preferred]
         if not others:
             return None
-        return await self.call_once(others[0], rpc, request, limit, silent=True)
+        return await self.call_once(others[0], rpc, request, timeout, send_deadline=False)
 
-    async def _leader_address(
-        self, tries: Tries, led: tuple[str, int], refresh: Refresh, *, refused: bool
-    ) -> str:
-        """Where the leader of a partition is; finds out where there is reason to.
+    def prefer(self, address: str) -> None:
+        """Try this address first in the next calls: it has just answered."""
+        self._preferred = address
 
-        That is so if it is not known, if it refused the last try, or if two tries have failed.
-        A doubtful leader has some time to show that it lives. Others are asked meanwhile who leads:
-        they may need seconds for that, if it is dead (W28).
+    async def pause(self, state: RetryState, longest: float = math.inf) -> None:
+        """Wait before the next attempt, at most `longest` seconds, and report the retry.
 
         Raises:
-            CallFailure: it is not known, or shows no sign of life.
-            LiftbridgeError: the time is up.
+            LiftbridgeError: the time is up before that.
         """
-        known = self._snapshot().leader(*led)
-        before = None if known is None else self.address_of(known)
-        in_doubt = before is not None and self._pool.doubtful(before)
-        if before is not None and not in_doubt and not refused and tries.count < _TRIES_UNSEEN:
-            return before
-        renewal = refresh([led[0]])
-        try:
-            async with tries.time():
-                silent = before if in_doubt and not refused else None
-                if silent is not None and await self.answers(silent):
-                    return silent
-                await self._renewed(renewal)
-                address = self.address_of(self._leader(*led))
-                if self._pool.doubtful(address) and (
-                    address == silent or not await self.answers(address)
-                ):
-                    raise _no_sign_of_life(address)
-        except TimeoutError as error:
-            if before is not None and in_doubt:
-                tries.failed(f"leader of {led[0]}/{led[1]}", _no_sign_of_life(before))
-            raise tries.timed_out() from error
-        finally:
-            renewal.cancel()  # else an error of it that nobody awaits would be complained about
-        return address
-
-    async def _renewed(self, renewal: asyncio.Future[Any]) -> None:
-        try:
-            await renewal
-        except (ConnectionFailed, RequestTimeout) as error:
-            logger.debug("metadata could not be refreshed: %s", error)
-
-    def _leader(self, stream: str, partition: int) -> BrokerInfo:
-        leader = self._snapshot().leader(stream, partition)
-        if leader is not None:
-            return leader
-        if self._snapshot().partition(stream, partition) is None:
-            text = f"no such stream or partition: {stream}/{partition}"
-            raise CallFailure(Code.NOT_FOUND, text)
-        text = f"{stream}/{partition} has no leader whose address is known"
-        raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
-
-    async def _pause(self, tries: Tries) -> None:
-        delay = self.delay(tries.count)
-        if delay >= tries.left:
-            raise tries.timed_out() from tries.last
-        if tries.last is not None:
-            self._reporter.retried(Retried(tries.call, tries.count, delay, tries.last))
+        delay = wait_before_try(min(self.delay(state.count), longest), state.left)
+        if delay is None:
+            raise state.timed_out() from state.last
+        if state.last is not None:
+            self._reporter.retried(Retried(state.call, state.count, delay, state.last))
         await asyncio.sleep(delay)
-
-
-def _no_sign_of_life(address: str) -> CallFailure:
-    text = f"{address} leads and shows no sign of life"
-    return CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)

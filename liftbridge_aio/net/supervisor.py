@@ -1,8 +1,8 @@
-"""One task that owns the task group in which everything of a client runs.
+"""One task that owns the task group in which all tasks of a client run.
 
 A group held open across `__aenter__` and `__aexit__` must be left by the task that entered it,
-which a pytest fixture or a web framework's hooks do not promise. Here the group lives in a task of
-its own; anybody may spawn into it and anybody may stop it.
+which a pytest fixture or a web framework's hooks do not guarantee. Here the group lives in a task
+of its own; any task may spawn into it and stop it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Ts = TypeVarTuple("Ts")
 
 
 async def wait_despite_cancellation(work: Coroutine[Any, Any, object], timeout: float) -> bool:
-    """Wait for something that ends soon by itself, at most `timeout` seconds.
+    """Wait for work that ends soon, at most `timeout` seconds, even if cancelled meanwhile.
 
-    A cancellation, asyncio's or anyio's, takes effect after that: closing that was cut short would
+    A cancellation, asyncio's or anyio's, takes effect after that: a close that is cut short would
     leave tasks behind.
 
     Returns:
-        Whether it ended in time.
+        True if it ended in time.
     """
     task = asyncio.ensure_future(work)
     deadline = asyncio.get_running_loop().time() + timeout
@@ -53,21 +53,25 @@ async def wait_despite_cancellation(work: Coroutine[Any, Any, object], timeout: 
 class Child:
     """A running child of the supervisor."""
 
-    __slots__ = ("_done", "_ending", "_scope", "name")
+    __slots__ = ("_cancelled", "_done", "_ending", "_scope", "name")
 
     def __init__(self, name: str, ending: Callable[[], bool]) -> None:
         self.name = name
-        self._scope = anyio.CancelScope()
+        self._scope: anyio.CancelScope | None = None
+        """Made by the task: outside of one, as in callbacks, anyio cannot make it."""
+        self._cancelled = False
         self._done = asyncio.Event()
         self._ending = ending
 
     def cancel(self) -> None:
-        """Ask the child to end; returns at once. Harmless if it has ended."""
-        self._scope.cancel()
+        """Request cancellation of the child and return at once. No effect if it has ended."""
+        self._cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
 
     @property
     def done(self) -> bool:
-        """Whether the child has ended."""
+        """True if the child has ended."""
         return self._done.is_set()
 
     async def wait(self) -> None:
@@ -75,40 +79,48 @@ class Child:
         await self._done.wait()
 
     async def run(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Run the child's work; nothing that it raises reaches the group."""
+        """Run the child's function; its exceptions do not reach the group."""
         try:
-            with self._scope:
+            with anyio.CancelScope() as self._scope:
+                if self._cancelled:
+                    self._scope.cancel()
                 await function()
         except asyncio.CancelledError:
-            # Passed on, a cancellation that came from elsewhere would end the whole group; grpclib
-            # for one cancels tasks that wait on a broken call. The task ends here in any case.
+            # A cancellation from elsewhere must not end the whole group: grpclib cancels tasks that
+            # wait on a broken call. The task ends here in any case.
             if not self._ending():
                 logger.warning("the task %s was cancelled from outside", self.name, exc_info=True)
         except Exception:
-            # The child's own code hands its errors to whoever reads or publishes next; what
-            # arrives here is a bug, and must neither vanish nor take the user's body down.
+            # A child passes its errors to the next call that reads or publishes; what arrives here
+            # is a bug, which must be visible but not end the user's block.
             logger.exception("the task %s failed", self.name)
         finally:
             self._done.set()
 
 
 class Supervisor:
-    """Owns the task group."""
+    """Owns the task group.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: prefix of its tasks' names.
+        owner: the owner of the tasks, as named in errors.
+    """
+
+    def __init__(self, name: str, owner: str = "the client") -> None:
         self.name = name
+        self._owner = owner
         self._task: asyncio.Task[None] | None = None
         self._group: TaskGroup | None = None
         self._stopping: asyncio.Event = asyncio.Event()
 
     @property
     def running(self) -> bool:
-        """Whether children can be spawned."""
+        """True if children can be spawned."""
         return self._group is not None and not self._ending
 
     @property
     def _ending(self) -> bool:
-        """Whether children are cancelled because everything ends."""
+        """True if children are being cancelled because the supervisor stops."""
         return self._stopping.is_set() or self._task is None or self._task.cancelling() > 0
 
     async def start(self) -> None:
@@ -143,10 +155,11 @@ class Supervisor:
         Raises:
             ClientClosed: the supervisor is not running.
         """
-        # At the end of its loop, too: what a child starts while it is cancelled would be cancelled
-        # and start the next, for ever.
+        # Also while the loop shuts down: a child that is started by a cancelled one would be
+        # cancelled too and start the next, for ever.
         if self._group is None or self._ending:
-            text = f"{self.name} is not connected"
+            is_closed = self._task is not None or self._stopping.is_set()
+            text = f"{self._owner} is {'closed' if is_closed else 'not connected yet'}"
             raise ClientClosed(text)
         child = Child(f"{self.name}:{name}", lambda: self._ending)
         self._group.start_soon(child.run, lambda: function(*args), name=child.name)
@@ -157,8 +170,8 @@ class Supervisor:
     ) -> T:
         """Run `function(*args)` in a child and return its result, or raise its error.
 
-        grpclib cancels the task that waits for a broken call; in a child that stays a matter
-        between the two. Cancelling this call cancels the child.
+        grpclib cancels the task that waits for a broken call; a child keeps that from the
+        caller. Cancelling this call cancels the child.
 
         Raises:
             ClientClosed: the supervisor is not running, or stopped meanwhile.
@@ -177,30 +190,30 @@ class Supervisor:
                     result.set_result(value)
             finally:
                 if not result.done():
-                    result.set_exception(self._broken_off(name))
+                    result.set_exception(self._cancelled_error(name))
 
         child = self.spawn(work, name=name)
         try:
             return await result
         finally:
             child.cancel()
-            # Whatever the child says after this is of no interest to anybody.
+            # Retrieve an exception that nobody will, so that asyncio does not log it.
             if result.done() and not result.cancelled():
                 result.exception()
 
-    def _broken_off(self, name: str) -> LiftbridgeError:
+    def _cancelled_error(self, name: str) -> LiftbridgeError:
         if self._ending:
-            return ClientClosed(f"{self.name} was closed in the middle of {name}")
-        return ConnectionFailed(f"{name} was broken off: its task was cancelled from outside")
+            return ClientClosed(f"{self._owner} was closed during {name}")
+        return ConnectionFailed(f"{name} failed: its task was cancelled from outside the client")
 
     async def stop(self, timeout: float) -> bool:
         """Cancel all children and wait for them, at most `timeout` seconds.
 
-        May be called from any task and any number of times. Cancelling the wait does not stop the
-        stopping.
+        May be called from any task and any number of times. Cancelling the wait does not undo
+        the stop.
 
         Returns:
-            Whether everything has ended.
+            True if all children have ended.
         """
         self._stopping.set()
         if self._task is None:

@@ -1,25 +1,30 @@
-"""The SSLContext of a client's connections, made of files and made again when these change."""
+"""TLS for connections: the client's SSLContext, and a probe for servers that require TLS."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
+from liftbridge_aio._core.addresses import parse_address
+from liftbridge_aio._core.status import CallFailure, Code, Reach
 from liftbridge_aio.errors import TLSFailed
-from liftbridge_aio.status import CallFailure, Code, Reach
 from liftbridge_aio.tls import TLS, NoPassword, ask_for, file_problem
 
 logger = logging.getLogger("liftbridge_aio.net")
 
+_PROBE_TIMEOUT: Final = 1.0
+
 
 class ClientTLS:
-    """What connections of one client need for TLS.
+    """Makes the SSLContext of a client's connections, again when its files change.
 
     Args:
-        options: what the user said.
+        options: the user's.
     """
 
     def __init__(self, options: TLS) -> None:
@@ -30,21 +35,21 @@ class ClientTLS:
 
     @property
     def shows_certificate(self) -> bool:
-        """Whether servers are shown a certificate, as far as that is known."""
+        """True if the client presents a certificate, as far as can be known."""
         return self.options.cert is not None or self.options.context is not None
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection. Reads files if they are new or have changed.
+        """Return the context for the next connection; files are read again if they have changed.
 
-        Files that could be used before and now cannot are being renewed, most likely: what was
-        read before is used on, and they are read again by the next connection.
+        If changed files cannot be used, they are probably just being replaced: the context made
+        before stays in use, and the next connection reads them again.
 
         Raises:
-            CallFailure: a file cannot be used, and none could before.
+            CallFailure: a file cannot be used, and there is no earlier context.
         """
         given = self.options.context
         if given is not None:
-            # Servers of gRPC refuse who does not offer it, and nothing tells what is offered now.
+            # gRPC servers refuse clients that do not offer h2; a context does not show its offer.
             given.set_alpn_protocols(["h2"])
             return given
         stamps = tuple(_stamp(path) for path in _files(self.options))
@@ -57,7 +62,7 @@ class ClientTLS:
                 raise
             if not self._warned:
                 self._warned = True
-                logger.warning("%s; what was read before is used on", failure.text)
+                logger.warning("%s; connections use the files as read before", failure.text)
         else:
             self._made_of = stamps
             self._warned = False
@@ -71,7 +76,7 @@ def _files(options: TLS) -> list[str | os.PathLike[str]]:
 def _stamp(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
     try:
         status = Path(path).stat()
-    except (OSError, ValueError):  # the latter for what can be no path
+    except (OSError, ValueError):  # the latter for invalid paths
         return None
     return status.st_mtime_ns, status.st_ino, status.st_size
 
@@ -105,5 +110,28 @@ def _load(what: str, load: Callable[[], None], **of_what: bool) -> None:
         text = f"{what} cannot be used: {file_problem(error, **of_what)}"
     else:
         return
-    # Without the cause: no error of OpenSSL's shows secrets, but that is not ours to promise.
-    raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT, unfit=TLSFailed) from None
+    # Without the cause: whether OpenSSL's errors may show secrets is not ours to promise.
+    raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT, unusable=TLSFailed) from None
+
+
+async def speaks_tls(address: str) -> bool:
+    """Return True if a server answers a TLS handshake. Takes a second at most; may be cancelled.
+
+    The server's certificate is not verified, and nothing is sent after the handshake.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["h2"])
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    host, port = parse_address(address)
+    try:
+        async with asyncio.timeout(_PROBE_TIMEOUT):
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                asyncio.Protocol, host, port, ssl=context
+            )
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")  # a refusal by TLS alert
+    except (OSError, TimeoutError):
+        return False
+    transport.abort()
+    return True

@@ -5,7 +5,18 @@
     register(spark)
     orders = spark.readStream.format("liftbridge").option("servers", …).option("stream", …).load()
 
-It needs the extra `[spark]`; nothing else of the package does.
+It needs the extra `[spark]`; no other part of the package does.
+
+- `connection`: The connection of a Spark process: an event loop in a thread, and one client in it.
+- `errors`: Errors of the Spark source and sink.
+- `source`: The data source `liftbridge`: the class that Spark calls to read and write.
+- `write_report`: Count repeated and missing rows in streams, by the ids that sinks put into
+  headers.
+- `core/`: Pure parts of the Spark source and sink: no event loop, clock, chance or I/O.
+- `pipelines/`: Pipelines that the command line runs.
+- `read/`: Reading streams with Spark.
+- `session/`: Local Spark sessions, and the progress and warnings of their queries.
+- `write/`: Writing to streams with Spark.
 """
 
 from __future__ import annotations
@@ -13,20 +24,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .errors import SparkSourceError
-from .process_warnings import tell_unheard_warnings
+from .session.process_warnings import write_unhandled_warnings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["SparkSourceError", "register"]
 
-tell_unheard_warnings()  # here, as every process of Spark that runs anything of ours imports this
+write_unhandled_warnings()  # here, as every process of Spark that uses the source imports this
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `liftbridge` known to a session. May be called again.
+    """Register the format `liftbridge` with a session. May be called again.
 
-    The package has to be installed wherever Spark runs Python: on the driver and on the executors.
+    Install the package wherever Spark runs Python: on the driver and on the executors.
 
     Raises:
         ImportError: pyspark or pyarrow is missing, or too old.
@@ -36,6 +47,6 @@ def register(spark: SparkSession) -> None:
 
         from .source import LiftbridgeDataSource  # noqa: PLC0415 - needs pyspark
     except ImportError as error:
-        text = f"Spark's parts are missing ({error}): pip install 'liftbridge-aio[spark]'"
+        text = f"Spark's packages are missing ({error}): pip install 'liftbridge-aio[spark]'"
         raise ImportError(text) from error
     spark.dataSource.register(LiftbridgeDataSource)

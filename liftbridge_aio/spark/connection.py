@@ -1,8 +1,7 @@
-"""The connection of one process of Spark: an event loop in a thread, and one client in it.
+"""The connection of a Spark process: an event loop in a thread, and one client in it.
 
-Spark calls sources and sinks from plain threads, in many short-lived calls per process. The client
-stays between the calls: a worker that serves the next task, the next batch or the next query of
-the same servers finds it connected.
+Spark calls sources and sinks from plain threads, in many short calls per process. The client is
+kept between the calls, so the next task, batch or query on the same servers finds it connected.
 """
 
 from __future__ import annotations
@@ -15,38 +14,38 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final, TypeVar
 
-from liftbridge_aio.client import Client
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed, RequestTimeout, TLSFailed
 from liftbridge_aio.options import timer_seconds
 
-from .options import ConnectionOptions
+from .core.connection_options import ConnectionOptions
 
 T = TypeVar("T")
 
 _GRACE: Final = 5.0
-"""Seconds that the event loop gets to tell of a timeout by itself."""
-_BETWEEN_TRIES: Final = 0.2
-"""Seconds between two tries to connect."""
+"""Seconds beyond a timeout that the event loop gets to raise it."""
+_RETRY_INTERVAL: Final = 0.2
+"""Seconds between two attempts to connect."""
 
 
 class _End(enum.Enum):
-    """Stands for the item after the last."""
+    """Marks the end of an iteration."""
 
     END = "end"
 
 
 class WorkerConnection:
-    """A client that plain threads may use: it lives in an event loop in a thread of its own.
+    """A client for plain threads; it runs in an event loop in a thread of its own.
 
-    Get one with `connection_to`. It connects at its first use, and anew where that failed.
+    Get one with `connection_to`. It connects when first used, and again after a failure.
 
     Args:
-        options: the servers, and how the client behaves.
+        options: the servers, and the options of the client.
     """
 
     def __init__(self, options: ConnectionOptions) -> None:
         self._servers = options.servers
-        self._client_options = options.client_options()
+        self._client_options = options.client_options(os.environ)
         self._client: Client | None = None
         self._loop: asyncio.AbstractEventLoop
         self._connecting: asyncio.Lock
@@ -59,41 +58,41 @@ class WorkerConnection:
 
     @property
     def usable(self) -> bool:
-        """Whether its event loop runs, and nobody has closed it."""
+        """True until it is closed or its event loop ends."""
         return self._thread.is_alive() and not self._closed
 
     def run(
         self,
         work: Callable[[Client], Awaitable[T]],
         timeout: float | None,
-        patience: float | None = None,
+        connect_timeout: float | None = None,
     ) -> T:
         """Run a coroutine with the client and return what it returns.
 
-        Blocks the calling thread, which must not be that of an event loop. An interrupt there
-        cancels the coroutine.
+        Blocks the calling thread, which must not run an event loop. An interrupt there cancels the
+        coroutine.
 
         Args:
             work: makes the coroutine from the connected client.
-            timeout: seconds for the coroutine. None: it keeps its own time.
-            patience: seconds to try to connect before it, if need be; None is call_timeout.
+            timeout: seconds for the coroutine. None: it has timeouts of its own.
+            connect_timeout: seconds to connect first, if necessary; None is call_timeout.
 
         Raises:
-            ConnectionFailed: no server answered while it was tried to connect.
-            TLSFailed: servers and options do not agree about TLS; this is told at once.
+            ConnectionFailed: no server could be reached within `connect_timeout`.
+            TLSFailed: the TLS options do not fit the servers; this is not retried.
             RequestTimeout: the coroutine took longer than `timeout`.
-            LiftbridgeError: whatever else the coroutine raises.
+            LiftbridgeError: the coroutine raised it.
         """
-        if patience is None:
-            patience = timer_seconds(self._client_options.call_timeout)
-        limit = None if timeout is None else timeout + patience
-        return self._call(self._bounded(work, timeout, patience), limit)
+        if connect_timeout is None:
+            connect_timeout = timer_seconds(self._client_options.call_timeout)
+        limit = None if timeout is None else timeout + connect_timeout
+        return self._call(self._bounded(work, timeout, connect_timeout), limit)
 
     def iterate(
         self,
         items: Callable[[Client], AsyncGenerator[T, None]],
         timeout: float | None,
-        patience: float | None = None,
+        connect_timeout: float | None = None,
     ) -> Generator[T, None, None]:
         """Iterate over what an async generator yields, from a plain thread.
 
@@ -101,16 +100,16 @@ class WorkerConnection:
 
         Args:
             items: makes the generator from the connected client.
-            timeout: seconds for each item; None: the generator keeps its own time.
-            patience: seconds to try to connect, if need be; None is call_timeout.
+            timeout: seconds for each item; None: the generator has timeouts of its own.
+            connect_timeout: seconds to connect first, if necessary; None is call_timeout.
 
         Raises:
-            ConnectionFailed: no server answered while it was tried to connect.
+            ConnectionFailed: no server could be reached within `connect_timeout`.
             RequestTimeout: an item took longer than `timeout`.
-            LiftbridgeError: whatever else the generator raises.
+            LiftbridgeError: the generator raised it.
         """
         generator: AsyncGenerator[T, None] | None = None
-        one_at_a_time = asyncio.Lock()  # a step that was interrupted may still be ending
+        one_at_a_time = asyncio.Lock()  # an interrupted step may still be running
 
         async def step(client: Client) -> T | _End:
             nonlocal generator
@@ -124,14 +123,14 @@ class WorkerConnection:
                 await begun.aclose()
 
         try:
-            while not isinstance(item := self.run(step, timeout, patience), _End):
+            while not isinstance(item := self.run(step, timeout, connect_timeout), _End):
                 yield item
         finally:
             if generator is not None:
                 self._call(finish(generator), timer_seconds(self._client_options.close_timeout))
 
     def close(self) -> None:
-        """Close the client and end the thread, within close_timeout and some grace."""
+        """Close the client and end the thread, within close_timeout and some seconds."""
         if not self.usable:
             return
         self._closed = True
@@ -165,40 +164,40 @@ class WorkerConnection:
             await self._client.aclose()
 
     async def _bounded(
-        self, work: Callable[[Client], Awaitable[T]], timeout: float | None, patience: float
+        self, work: Callable[[Client], Awaitable[T]], timeout: float | None, connect_timeout: float
     ) -> T:
-        client = await self._connected(patience)
+        client = await self._connected(connect_timeout)
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
                 return await work(client)
         except ClientClosed:
-            self._client = None  # the next use makes another
+            self._client = None  # the next use connects again
             raise
         except TimeoutError:
             if not limit.expired():
                 raise
-            text = f"not done within {timeout:g} s"
+            text = f"the work did not end within {timeout:g} s"
             raise RequestTimeout(text) from None
 
-    async def _connected(self, patience: float) -> Client:
+    async def _connected(self, connect_timeout: float) -> Client:
         async with self._connecting:
             if self._client is None:
-                self._client = await self._connect(patience)
+                self._client = await self._connect(connect_timeout)
             return self._client
 
-    async def _connect(self, patience: float) -> Client:
-        deadline = self._loop.time() + patience
+    async def _connect(self, connect_timeout: float) -> Client:
+        deadline = self._loop.time() + connect_timeout
         while True:
             client = Client(*self._servers, options=self._client_options)
             try:
                 await client.connect()
-            except TLSFailed:  # waiting mends no certificate
+            except TLSFailed:  # a retry would fail in the same way
                 raise
             except (ConnectionFailed, RequestTimeout):
-                if self._loop.time() + _BETWEEN_TRIES >= deadline:
+                if self._loop.time() + _RETRY_INTERVAL >= deadline:
                     raise
-                await asyncio.sleep(_BETWEEN_TRIES)
+                await asyncio.sleep(_RETRY_INTERVAL)
             else:
                 return client
 
@@ -209,7 +208,7 @@ _left_behind: list[WorkerConnection] = []
 
 
 def connection_to(options: ConnectionOptions) -> WorkerConnection:
-    """Return the connection of this process to these servers; the same one for the same options."""
+    """Return the connection of this process for these options, always the same one."""
     with _guard:
         connection = _connections.get(options)
         if connection is None or not connection.usable:
@@ -218,7 +217,7 @@ def connection_to(options: ConnectionOptions) -> WorkerConnection:
 
 
 def close_connections() -> None:
-    """Close every connection of this process. May be called again; the next use connects anew."""
+    """Close every connection of this process. May be called again; the next use reconnects."""
     with _guard:
         connections = list(_connections.values())
         _connections.clear()
@@ -227,10 +226,11 @@ def close_connections() -> None:
 
 
 def _forget_connections() -> None:
-    """Start without connections in a forked process: their threads and sockets are the parent's."""
+    """Drop the connections in a forked process: their threads and sockets are the parent's."""
     global _guard  # noqa: PLW0603 - another thread of the parent may hold the old one
     _guard = threading.Lock()
-    _left_behind.extend(_connections.values())  # collected, they would close the parent's sockets
+    # Kept: garbage collection would close the parent's sockets.
+    _left_behind.extend(_connections.values())
     _connections.clear()
 
 

@@ -1,40 +1,48 @@
-"""Errors of the Spark room.
+"""Errors of the Spark source and sink.
 
-Spark carries the text of an error to the user and drops its type. So each text begins with a code
-that stays the same over releases, and goes on with stream, partition, offset and what to change.
+Spark shows users the text of an error and drops its type. So each text begins with a code that is
+the same in all releases, and names stream, partition, offset and what to change.
 
     SparkSourceError
-    ├── InvalidOption            [LIFTBRIDGE_INVALID_OPTION]       an option makes no sense
+    ├── InvalidOption            [LIFTBRIDGE_INVALID_OPTION]       an option is wrong or missing
     ├── InvalidColumns           [LIFTBRIDGE_INVALID_COLUMNS]      columns that cannot be written
     ├── InvalidRow               [LIFTBRIDGE_INVALID_ROW]          a row that cannot be written
-    ├── CheckpointMismatch       [LIFTBRIDGE_CHECKPOINT_MISMATCH]  offsets of something else
+    ├── CheckpointMismatch       [LIFTBRIDGE_CHECKPOINT_MISMATCH]  offsets of other streams
     ├── DataLoss                 [LIFTBRIDGE_DATA_LOSS]            messages are gone
     ├── StreamMissing            [LIFTBRIDGE_STREAM_MISSING]       no such stream or partition
-    ├── NoOffsetAtTime           [LIFTBRIDGE_NO_OFFSET_AT_TIME]    nothing as new as asked for
+    ├── NoOffsetAtTime           [LIFTBRIDGE_NO_OFFSET_AT_TIME]    no message as new as the start
     ├── ReadStalled              [LIFTBRIDGE_READ_TIMEOUT]         nothing came within readTimeout
     ├── ReadFailed               [LIFTBRIDGE_READ_FAILED]          any other failure of reading
     ├── WriteFailed              [LIFTBRIDGE_WRITE_FAILED]         some rows were not acked
+    ├── BatchUnknown             [LIFTBRIDGE_BATCH_UNKNOWN]        a task has no query or batch id
     └── ServersUnreachable       [LIFTBRIDGE_UNREACHABLE]          no server could be reached
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
+
+TLS_HINT: Final = (
+    "the options are liftbridge.tls, liftbridge.tlsCa, .tlsCert, .tlsKey and .tlsServerName, and "
+    "the files are read by the driver and where tasks run"
+)
 
 
 class SparkSourceError(LiftbridgeError):
-    """Something went wrong between Spark and Liftbridge."""
+    """Base of the errors that the Spark source and sink raise."""
 
     code: str = "LIFTBRIDGE_ERROR"
-    """Begins the text, in brackets; the only thing that survives Spark to be looked for."""
+    """The code that begins the text, in brackets, for programs to search for."""
 
     def __str__(self) -> str:
-        """Say the code, what happened, where, and what to do."""
+        """Return code, problem, place and advice as one text."""
         return f"[{self.code}] {super().__str__()}"
 
 
 class InvalidOption(SparkSourceError, InvalidRequest):
-    """An option has a value that makes no sense, is missing, or does not go with another."""
+    """An option is missing, has an invalid value, or conflicts with another."""
 
     code = "LIFTBRIDGE_INVALID_OPTION"
 
@@ -46,13 +54,13 @@ class InvalidColumns(SparkSourceError, InvalidRequest):
 
 
 class InvalidRow(SparkSourceError, InvalidRequest):
-    """A row cannot be written: no value, too large, or a target that makes no sense."""
+    """A row cannot be written: no value, too large, or no such stream or partition."""
 
     code = "LIFTBRIDGE_INVALID_ROW"
 
 
 class CheckpointMismatch(SparkSourceError):
-    """The offsets in the checkpoint belong to something else than what is read now."""
+    """The checkpoint belongs to other streams or partitions than the query reads."""
 
     code = "LIFTBRIDGE_CHECKPOINT_MISMATCH"
 
@@ -64,19 +72,19 @@ class DataLoss(SparkSourceError):
 
 
 class StreamMissing(SparkSourceError):
-    """A stream or partition that was asked for does not exist, or does not any more."""
+    """A stream or partition does not exist, or no longer does."""
 
     code = "LIFTBRIDGE_STREAM_MISSING"
 
 
 class NoOffsetAtTime(SparkSourceError):
-    """No message is as new as the time at which the reading should start."""
+    """No message is as new as the time to start at."""
 
     code = "LIFTBRIDGE_NO_OFFSET_AT_TIME"
 
 
 class ReadStalled(SparkSourceError, TimeoutError):
-    """A range of offsets gave no message for so long that the task gave up."""
+    """No message of a range arrived within `readTimeout`."""
 
     code = "LIFTBRIDGE_READ_TIMEOUT"
 
@@ -91,6 +99,12 @@ class WriteFailed(SparkSourceError):
     """Some rows of a task were not acknowledged; Spark runs the task again."""
 
     code = "LIFTBRIDGE_WRITE_FAILED"
+
+
+class BatchUnknown(SparkSourceError):
+    """Spark does not tell a task which batch of which query it belongs to."""
+
+    code = "LIFTBRIDGE_BATCH_UNKNOWN"
 
 
 class ServersUnreachable(SparkSourceError):

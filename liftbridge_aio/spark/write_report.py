@@ -1,50 +1,51 @@
-"""Counts the rows that streams hold more than once, by the identities that sinks gave them."""
+"""Count repeated and missing rows in streams, by the ids that sinks put into headers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+from uuid import UUID
 
-from liftbridge_aio.client import Client
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import StreamNotFound
 from liftbridge_aio.model import StartAt, StopAt
 
-from .write_id import ATTEMPT_HEADER, WRITE_ID_HEADER, WriteId
+from .core.write_id import WRITE_ID_HEADER, WriteId
 
 _READ_AT_ONCE: Final = 8192
 _BLOCK_ROWS: Final = 4096
-"""Rows that are marked side by side; anybody may have made up the number of a row."""
+"""Rows per bitmap. Sparse, as a forged header may have any row number."""
 
 
 class BatchCount(NamedTuple):
-    """What the streams hold of one batch."""
+    """What the streams store of one batch."""
 
     query: str
     batch: int
     rows: int
-    """Different rows."""
+    """Distinct rows."""
     repeats: int
     """Messages beyond the first of each row."""
     gaps: int
-    """Rows of a task that are not there though a later row of the task is: an attempt that failed
-    and was not repeated yet, rows that went to another stream, or were deleted since."""
+    """Rows of a task that are missing though a later row of it is stored: the attempt failed and
+    was not retried yet, or they went to another stream or were deleted."""
     attempts: int
     """Attempts that published at least one of the messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """What streams hold of the rows that sinks wrote with `includeWriteId`."""
+    """What streams store of the rows that sinks wrote with `includeWriteId`."""
 
     batches: tuple[BatchCount, ...]
     """Each batch of each query, in order."""
     unmarked: int
-    """Messages without an identity; nothing can be said of them."""
+    """Messages without a write id, of which no repeats can be known."""
 
     @property
     def rows(self) -> int:
-        """Different rows."""
+        """Distinct rows."""
         return sum(batch.rows for batch in self.batches)
 
     @property
@@ -54,20 +55,20 @@ class WriteReport:
 
     @property
     def gaps(self) -> int:
-        """Rows that should be there and are not; see `BatchCount.gaps`."""
+        """Missing rows; see `BatchCount.gaps`."""
         return sum(batch.gaps for batch in self.batches)
 
     @property
     def uneven(self) -> tuple[BatchCount, ...]:
-        """The batches of which rows are there more than once, or not at all."""
+        """The batches that have repeats or gaps."""
         return tuple(batch for batch in self.batches if batch.repeats or batch.gaps)
 
     @property
     def summary(self) -> str:
-        """All of it in a line."""
+        """The totals on one line."""
         return (
             f"{self.rows} rows, {self.repeats} repeats, {self.gaps} gaps,"
-            f" {self.unmarked} messages without an identity"
+            f" {self.unmarked} messages without a write id"
         )
 
     def __str__(self) -> str:
@@ -82,12 +83,12 @@ class WriteReport:
 @dataclass(slots=True)
 class _Task:
     blocks: dict[int, bytearray] = field(default_factory=dict)
-    """A bit for each row that was seen, in blocks where there are any."""
+    """Bitmaps of the rows that were seen, by block."""
     rows: int = 0
     after_last: int = 0
 
     def mark(self, row: int) -> bool:
-        """Take note of a row, and tell whether that was done before."""
+        """Mark a row as seen; return True if it was before."""
         number, place = divmod(row, _BLOCK_ROWS)
         block = self.blocks.get(number)
         if block is None:
@@ -105,20 +106,20 @@ class _Task:
 class _Batch:
     tasks: dict[int, _Task] = field(default_factory=dict)
     messages: int = 0
-    attempts: set[tuple[int, bytes]] = field(default_factory=set)
+    attempts: set[bytes] = field(default_factory=set)
 
 
 class RepeatCounter:
-    """Tells rows from their repeats, message after message. Needs a bit of memory a row."""
+    """Counts rows and their repeats, message by message. Needs one bit of memory for a row."""
 
     def __init__(self) -> None:
-        self._batches: dict[tuple[str, int], _Batch] = {}
+        self._batches: dict[tuple[bytes, int], _Batch] = {}
         self._unmarked = 0
 
     def add(self, headers: Mapping[str, bytes]) -> bool:
-        """Take in the headers of a message, and tell whether its row was there before.
+        """Count a message by its headers; return True if it repeats a row.
 
-        Messages without an identity, or with one that makes no sense, count as new.
+        Messages without a valid write id count as new.
         """
         written = headers.get(WRITE_ID_HEADER)
         try:
@@ -130,11 +131,11 @@ class RepeatCounter:
             return False
         batch = self._batches.setdefault((row.query, row.batch), _Batch())
         batch.messages += 1
-        batch.attempts.add((row.task, headers.get(ATTEMPT_HEADER, b"")))
+        batch.attempts.add(row.attempt)
         return batch.tasks.setdefault(row.task, _Task()).mark(row.row)
 
     def report(self) -> WriteReport:
-        """Return what was counted so far."""
+        """Return the counts so far."""
         return WriteReport(
             tuple(
                 _count(query, number, batch)
@@ -144,10 +145,10 @@ class RepeatCounter:
         )
 
 
-def _count(query: str, number: int, batch: _Batch) -> BatchCount:
+def _count(query: bytes, number: int, batch: _Batch) -> BatchCount:
     rows = sum(task.rows for task in batch.tasks.values())
     return BatchCount(
-        query,
+        str(UUID(bytes=query)),
         number,
         rows,
         batch.messages - rows,
@@ -157,30 +158,30 @@ def _count(query: str, number: int, batch: _Batch) -> BatchCount:
 
 
 async def write_report(client: Client, *streams: str) -> WriteReport:
-    """Read streams from their beginning to their end of now, and count what is there repeatedly.
+    """Read streams from start to present end, and count repeated and missing rows.
 
-    A sink gives rows an identity with its option `includeWriteId`. Cancelling abandons the reading.
+    Rows carry a write id if the sink has the option `includeWriteId`. Cancelling stops the reading.
 
     Args:
         client: connected.
-        *streams: all partitions are read, one after the other. Name together what one query writes
-            to, or rows that went to another stream count as gaps.
+        *streams: all partitions are read, one after the other. Name all streams that one query
+            writes to, or rows that went to another stream count as gaps.
 
     Raises:
         StreamNotFound: no such stream.
         LiftbridgeError: they could not be read.
     """
     counter = RepeatCounter()
-    known = (await client.fetch_metadata(streams)).streams
+    known = (await client.fetch_metadata(streams, expected=streams)).streams
     for stream in dict.fromkeys(streams):
         if stream not in known:
             text = "no such stream"
             raise StreamNotFound(text, stream=stream)
     for stream in dict.fromkeys(streams):
         for partition in sorted(known[stream].partitions):
-            reading = client.subscribe(stream, partition, StartAt.earliest(), StopAt.latest())
-            async with reading:
-                async for batch in reading.batches(_READ_AT_ONCE):
+            messages = client.subscribe(stream, partition, StartAt.earliest(), StopAt.latest())
+            async with messages:
+                async for batch in messages.batches(_READ_AT_ONCE):
                     for message in batch:
                         counter.add(message.headers)
     return counter.report()

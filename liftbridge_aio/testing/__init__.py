@@ -1,13 +1,13 @@
-"""What users test their own services with."""
+"""What users test their own services with.
 
-from .fault_plan import PlannedFault, plan_faults
-from .fault_proxy import FaultProxy
-from .faults import Direction, FaultKind, FaultRecord, ProxyStatistics
-from .frames import FrameType, Part
-from .history import Event, EventKind, EventRecorder, History
-from .history_check import check_history
-from .history_file import HistoryFile, read_history, write_history
-from .history_report import (
+- `history/`: The history of a run and its judge.
+- `proxy/`: The fault proxy: a connection to a server that tests can break.
+"""
+
+from .history.check import check_history
+from .history.file import HistoryFile, read_history, write_history
+from .history.history import Event, EventKind, EventRecorder, History
+from .history.report import (
     Defect,
     DefectKind,
     Guarantee,
@@ -17,6 +17,10 @@ from .history_report import (
     OrderScope,
     TimelineRow,
 )
+from .proxy.fault_plan import PlannedFault, plan_faults
+from .proxy.fault_proxy import FaultProxy
+from .proxy.faults import Direction, FaultKind, FaultRecord, ProxyStatistics
+from .proxy.frames import FrameType, Part
 
 __all__ = [
     "Defect",

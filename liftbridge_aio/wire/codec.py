@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import (
+    RESERVED_HEADERS,
     UNCHECKED_OFFSET,
     Ack,
     AckError,
@@ -20,13 +22,20 @@ from liftbridge_aio.model import (
     AckRest,
     Message,
     MessageRow,
+    OutgoingMessage,
 )
 
 from . import proto
 from .columns import MIN_MESSAGES, ack_rows, message_rows
 from .field_types import wrong_field
 from .framing import PREFIX_BYTES
-from .hot_schema import PARSE_ERRORS, WireMessage, WirePublishRequest, WirePublishResponse
+from .hot_schema import (
+    PARSE_ERRORS,
+    WireMessage,
+    WirePublishRequest,
+    WirePublishResponse,
+    publisher_headers,
+)
 
 _MIN_ACKS_IN_COLUMNS: Final = 8
 """From how many on columns are faster."""
@@ -36,81 +45,123 @@ _MIN_ACKS_IN_COLUMNS: Final = 8
 # Tags of PublishRequest's fields.
 _KEY: Final = b"\x0a"
 _VALUE: Final = b"\x12"
+_HEADERS: Final = b"\x2a"
 _CORRELATION_ID: Final = b"\x3a"
+_EXPECTED_OFFSET: Final = b"\x48"
+
+# Tags of an entry of its map of headers.
+_NAME: Final = b"\x0a"
+_CONTENT: Final = b"\x12"
+
+_MAX_CACHED_NAME: Final = 128
+"""Characters of the longest header name whose encoding is cached."""
+_MAX_FAST_HEADERS: Final = 64
 
 
-def encode_publish_request(
-    stream: str,
-    partition: int,
-    value: bytes,
-    *,
-    key: bytes | None,
-    headers: Mapping[str, bytes] | None,
-    ack_policy: AckPolicy,
-    correlation_id: str,
-    expected_offset: int | None,
-) -> bytes:
-    """Make the bytes of a PublishRequest; an expected offset of None is sent as -1, unchecked."""
-    expected = UNCHECKED_OFFSET if expected_offset is None else expected_offset
-    head = publish_head(stream, partition, ack_policy, expected)
-    correlation = correlation_id.encode()
-    parts = [head, _VALUE, _varint(len(value)), value]
-    parts += _CORRELATION_ID, _varint(len(correlation)), correlation
-    if key:
-        parts += _KEY, _varint(len(key)), key
-    if headers:
-        entries = [{"name": name, "content": content} for name, content in headers.items()]
-        parts.append(WirePublishRequest(headers=entries).SerializeToString())
-    return b"".join(parts)
-
-
-def publish_head(
-    stream: str, partition: int, ack_policy: AckPolicy, expected_offset: int = UNCHECKED_OFFSET
-) -> bytes:
-    """Make what all PublishRequests to a partition have in common; for `frame_publish_request`."""
-    request = WirePublishRequest(
-        stream=stream, partition=partition, ack_policy=ack_policy, expected_offset=expected_offset
-    )
+def publish_head(stream: str, partition: int, ack_policy: AckPolicy) -> bytes:
+    """Encode the fields that all PublishRequests to a partition have in common."""
+    request = WirePublishRequest(stream=stream, partition=partition, ack_policy=ack_policy)
     head: bytes = request.SerializeToString()
     return head
 
 
-def frame_publish_request(head: bytes, value: bytes, correlation_id: str) -> bytes:
-    """Make a PublishRequest that has no key, headers or expected offset, with gRPC's prefix.
+def frame_publish(head: bytes, message: OutgoingMessage, correlation_id: str) -> bytes:
+    """Encode a PublishRequest with gRPC's prefix; the message must have been checked.
 
-    Encoded protobuf messages that are joined merge, so what many messages have in common is encoded
-    once, and only the rest is written here.
+    Encoded protobuf messages that are joined merge, so `publish_head` is encoded once per partition
+    and only the other fields are encoded here.
     """
+    rest = _expected_offset(message.expected_offset)
+    if message.key:
+        rest += _before_key(len(message.key)) + message.key
+    for name, content in (message.headers or {}).items():
+        rest += _before_content(name, len(content)) + content
+    value, correlation = message.value, correlation_id.encode()
+    before, between = _around(head, len(value), len(correlation), len(rest))
+    return b"".join((before, value, between, correlation, rest))
+
+
+def frame_publish_fast(  # noqa: C901 - a call per field would take longer than the checks
+    head: bytes,
+    value: bytes,
+    key: bytes | None,
+    headers: Mapping[str, bytes] | None,
+    expected_offset: int | None,
+    correlation_id: str,
+) -> bytes:
+    """Encode what `frame_publish` encodes, of fields that were not checked.
+
+    Returns:
+        Nothing where a field is unusual or wrong, so that the message must be checked.
+    """
+    if type(value) is not bytes:
+        return b""
     correlation = correlation_id.encode()
-    before, between = _around(head, len(value), len(correlation))
-    return b"".join((before, value, between, correlation))
+    if key is None and headers is None and expected_offset is None:
+        before, between = _around(head, len(value), len(correlation), _UNCHECKED_SIZE)
+        return b"".join((before, value, between, correlation, _UNCHECKED))
+    rest = _UNCHECKED
+    if expected_offset is not None:
+        if type(expected_offset) is not int or not 0 <= expected_offset <= INT64_MAX:
+            return b""
+        rest = _expected_offset(expected_offset)
+    if key is not None:
+        if type(key) is not bytes:
+            return b""
+        if key:
+            rest += _before_key(len(key)) + key
+    if headers is not None:
+        if type(headers) is not dict or len(headers) > _MAX_FAST_HEADERS:
+            return b""
+        try:
+            for name, content in headers.items():
+                if type(content) is not bytes:
+                    return b""
+                rest += _before_content_cached(name, len(content)) + content
+        except ValueError:
+            return b""
+    before, between = _around(head, len(value), len(correlation), len(rest))
+    return b"".join((before, value, between, correlation, rest))
 
 
 @lru_cache(maxsize=4096)
-def _around(head: bytes, value_size: int, correlation_size: int) -> tuple[bytes, bytes]:
-    """Make what stands before the value of a request, and between it and the correlation id."""
+def _around(
+    head: bytes, value_size: int, correlation_size: int, rest_size: int
+) -> tuple[bytes, bytes]:
+    """Encode what stands before the value of a request, and between it and the correlation id."""
     request = head + _VALUE + _varint(value_size)
     between = _CORRELATION_ID + _varint(correlation_size)
-    size = len(request) + value_size + len(between) + correlation_size
+    size = len(request) + value_size + len(between) + correlation_size + rest_size
     return size.to_bytes(PREFIX_BYTES, "big") + request, between
 
 
-def frame_keyed_request(head: bytes, value: bytes, key: bytes, correlation_id: str) -> bytes:
-    """Make what `frame_publish_request` makes, with a key, which must not be empty."""
-    correlation = correlation_id.encode()
-    before, between, last = _around_key(head, len(value), len(correlation), len(key))
-    return b"".join((before, value, between, correlation, last, key))
+def _expected_offset(offset: int | None) -> bytes:
+    if offset is None:
+        return _UNCHECKED
+    return _EXPECTED_OFFSET + _varint(offset & (2**64 - 1))
+
+
+@lru_cache(maxsize=1024)
+def _before_key(size: int) -> bytes:
+    return _KEY + _varint(size)
 
 
 @lru_cache(maxsize=4096)
-def _around_key(
-    head: bytes, value_size: int, correlation_size: int, key_size: int
-) -> tuple[bytes, bytes, bytes]:
-    """Make what `_around` makes, and what stands before the key at the end."""
-    last = _KEY + _varint(key_size)
-    before, between = _around(head, value_size, correlation_size)
-    size = int.from_bytes(before[:PREFIX_BYTES], "big") + len(last) + key_size
-    return size.to_bytes(PREFIX_BYTES, "big") + before[PREFIX_BYTES:], between, last
+def _before_content_cached(name: str, size: int) -> bytes:
+    """Encode what stands before the content of a header.
+
+    Raises:
+        ValueError: the name is not allowed, or too long to be cached.
+    """
+    if type(name) is not str or len(name) > _MAX_CACHED_NAME or name in RESERVED_HEADERS:
+        raise ValueError(name)
+    return _before_content(name, size)
+
+
+def _before_content(name: str, size: int) -> bytes:
+    encoded = name.encode()
+    entry = _NAME + _varint(len(encoded)) + encoded + _CONTENT + _varint(size)
+    return _HEADERS + _varint(len(entry) + size) + entry
 
 
 def _varint(number: int) -> bytes:
@@ -120,6 +171,10 @@ def _varint(number: int) -> bytes:
         number >>= 7
     groups.append(number)
     return bytes(groups)
+
+
+_UNCHECKED: Final = _EXPECTED_OFFSET + _varint(UNCHECKED_OFFSET & (2**64 - 1))
+_UNCHECKED_SIZE: Final = len(_UNCHECKED)
 
 
 @dataclass(slots=True)
@@ -135,7 +190,7 @@ def decode_publish_response(data: bytes) -> Ack | PublishRefusal:
     """Read a PublishResponse.
 
     The presence of an error is tested first: errors carry a dummy ack, and code 0 is an error
-    too (W8).
+    too.
 
     Raises:
         MalformedData: the bytes are no PublishResponse.
@@ -316,7 +371,7 @@ def _message_row(wire: Any, data: bytes) -> MessageRow:
         wire.key,
         wire.value,
         wire.timestamp,
-        data if len(data) <= _MAX_KEPT_BYTES else _header_dict(wire),
+        data if len(data) <= _MAX_KEPT_BYTES else publisher_headers(wire),
         wire.subject,
         wire.reply_subject,
     )
@@ -324,9 +379,4 @@ def _message_row(wire: Any, data: bytes) -> MessageRow:
 
 def _headers(data: bytes) -> dict[str, bytes]:
     """Read the headers of a message that could be parsed, so they are sound."""
-    return _header_dict(WireMessage.FromString(data))
-
-
-def _header_dict(wire: Any) -> dict[str, bytes]:
-    # A list is faster to go through than what protobuf has.
-    return {header.name: header.content for header in wire.headers[:]}
+    return publisher_headers(WireMessage.FromString(data))

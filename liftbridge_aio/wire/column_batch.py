@@ -21,7 +21,7 @@ from .columns import (
     separated,
     separated_or_absent,
 )
-from .hot_schema import PARSE_ERRORS, MessageColumns, WireMessage
+from .hot_schema import PARSE_ERRORS, MessageColumns, WireMessage, publisher_headers
 
 _AT_ONCE: Final = 512
 """Messages that are parsed together, at most."""
@@ -49,11 +49,8 @@ class ColumnBatch:
         return len(self.offsets)
 
     def headers(self) -> list[dict[str, bytes]]:
-        """Read the headers of each message, those that servers add among them."""
-        return [
-            {header.name: header.content for header in WireMessage.FromString(each).headers[:]}
-            for each in self.data
-        ]
+        """Read the publisher's headers of each message; see `Message.headers`."""
+        return [publisher_headers(WireMessage.FromString(each)) for each in self.data]
 
     def subjects(self) -> list[str]:
         """Read the NATS subject on which each message arrived."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
 from liftbridge_aio.model import (
     BrokerInfo,
@@ -72,7 +74,7 @@ def metadata_from_wire(
 
     Returns:
         What it knows (without a time), the names of streams that the server does not know, and the
-        ids of groups that it does not know: those come back as entries with an error set (W29).
+        ids of groups that it does not know: those come back as entries with an error set.
     """
     brokers = {
         broker.id: BrokerInfo(
@@ -86,10 +88,11 @@ def metadata_from_wire(
         if stream.error != proto.StreamMetadataError.OK:
             unknown_streams.add(stream.name)
             continue
+        # A map entry without a value means an empty message; betterproto2 makes it None.
+        entries: Mapping[int, proto.PartitionMetadata | None] = stream.partitions
         partitions = {
-            # A map entry without a value means an empty message; betterproto2 makes it None.
-            number: partition_from_wire(partition or proto.PartitionMetadata())
-            for number, partition in sorted(stream.partitions.items())
+            number: partition_from_wire(_NO_PARTITION if entry is None else entry)
+            for number, entry in sorted(entries.items())
         }
         streams[stream.name] = StreamInfo(
             stream.name, stream.subject, MappingProxyType(partitions), stream.creation_timestamp
@@ -126,5 +129,10 @@ def partition_from_wire(partition: proto.PartitionMetadata) -> PartitionInfo:
 
 def _timestamps(event: proto.PartitionEventTimestamps | None) -> EventTimestamps:
     if event is None:
-        return EventTimestamps()
-    return EventTimestamps(event.first_timestamp or None, event.latest_timestamp or None)
+        return _NEVER
+    first, latest = event.first_timestamp, event.latest_timestamp
+    return EventTimestamps(first or None, latest or None) if first or latest else _NEVER
+
+
+_NO_PARTITION: Final = proto.PartitionMetadata()
+_NEVER: Final = EventTimestamps()

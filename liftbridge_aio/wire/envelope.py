@@ -5,8 +5,8 @@
 Pure functions over bytes, to be used with any NATS client: publish `encode_message(...)` to the
 subject of a stream, and give the bytes that arrive at the ack inbox to `decode_ack`.
 
-A server stores everything that is no proper envelope as a plain value and acks nothing (W3), and
-headers with wrong bounds can kill it (W1). So everything here is checked strictly, both ways.
+A server stores everything that is no proper envelope as a plain value and acks nothing, and
+headers with wrong bounds can kill it. So everything here is checked strictly, both ways.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from liftbridge_aio._core.message_check import check_content
 from liftbridge_aio.errors import InvalidRequest, MalformedData
 from liftbridge_aio.model import (
     UNCHECKED_OFFSET,
@@ -23,7 +24,6 @@ from liftbridge_aio.model import (
     AckError,
     AckPolicy,
 )
-from liftbridge_aio.publish_check import check_content
 
 from . import proto
 from .crc32c import crc32c
@@ -76,24 +76,24 @@ def encode_message(
 ) -> bytes:
     """Make the bytes that publish a message when they are sent to the subject of a stream.
 
-    Partition 0 listens on the stream's subject itself, partition N on `<subject>.N` (W15). A
-    paused partition loses what is sent to it this way (W31).
+    Partition 0 listens on the stream's subject itself, partition N on `<subject>.N`. A
+    paused partition loses what is sent to it this way.
 
     Args:
         value: the payload.
         key: for compaction; None is the same as empty.
         headers: stored with the message.
         ack_inbox: the NATS subject to which the ack is to go. Without one nothing is acked,
-            whatever the policy (W4).
+            whatever the policy.
         correlation_id: comes back in the ack.
         ack_policy: when the server acks.
         expected_offset: the offset that the message must get, on streams with optimistic
-            concurrency control; None is not checked (-1 on the wire, W4).
+            concurrency control; None is not checked (-1 on the wire).
         crc: add a checksum of the message, so that the server does not take it for an envelope
-            when it was damaged; note that it then stores the bytes as they came (W3).
+            when it was damaged; note that it then stores the bytes as they came.
 
     Raises:
-        InvalidRequest: a header has a name that the server overwrites (W5) or cannot bear,
+        InvalidRequest: a header has a name that the server overwrites or cannot bear,
             `expected_offset` is out of range, or a text cannot be written as UTF-8.
     """
     check_content(value, key, headers)
@@ -155,9 +155,9 @@ def encode_ack(ack: Ack, *, crc: bool = False) -> bytes:
 def decode_ack(data: bytes) -> Ack:
     """Read what arrived at an ack inbox.
 
-    **Look at `ack_error` of what comes back**: anything but OK says that the message was refused
-    (W7). A code that is not known yet becomes UNKNOWN. With several streams on one subject there
-    is one ack for each; `stream` tells them apart (W12).
+    **Look at `ack_error` of what comes back**: anything but OK says that the message was
+    refused. A code that is not known yet becomes UNKNOWN. With several streams on one subject
+    there is one ack for each; `stream` tells them apart.
 
     Raises:
         MalformedData: `data` is no proper envelope with an ack in it.
@@ -178,7 +178,7 @@ def decode_ack(data: bytes) -> Ack:
 
 
 def is_envelope(data: bytes) -> bool:
-    """Tell whether `data` starts like an envelope; decoding it may still find faults.
+    """Return True if `data` starts like an envelope; decoding may still fail.
 
     The start was chosen by the makers of the protocol so that no UTF-8 text begins with it.
     """
@@ -194,7 +194,7 @@ def _seal(payload: bytes, message_type: _Type, *, crc: bool) -> bytes:
 
 
 def _open(data: bytes, wanted: _Type) -> bytes:
-    """Check the header and return the payload, which may be empty (W1, W2)."""
+    """Check the header and return the payload, which may be empty."""
     if len(data) < _HEADER_LENGTH:
         text = f"no envelope: {len(data)} bytes, and the header alone has {_HEADER_LENGTH}"
         raise MalformedData(text)

@@ -2,7 +2,7 @@
 
 betterproto2 does not compare the wire type of a field with its declared type: a number where bytes
 belong becomes an `int` in a field of `bytes`. Stored in a log, it would break every reader; in a
-reply, it would break whoever uses the value, far from here.
+reply, it would fail where the value is used, far from here.
 """
 
 from __future__ import annotations

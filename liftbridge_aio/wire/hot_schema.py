@@ -21,6 +21,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from liftbridge_aio.model import RESERVED_HEADERS
+
 PARSE_ERRORS: Final = (DecodeError, UnicodeDecodeError)
 """What parsing raises; the second comes from protobuf where its C runtime is missing."""
 
@@ -185,6 +187,17 @@ def _declare(message: DescriptorProto, declaration: str) -> None:
 _CLASSES: Final = _build()
 
 WireMessage: Final[Any] = _CLASSES["Message"]
+
+
+def publisher_headers(message: Any) -> dict[str, bytes]:
+    """Return the headers of a `WireMessage` without those that the server adds."""
+    # A list is faster to iterate over than what protobuf has.
+    headers = {header.name: header.content for header in message.headers[:]}
+    for name in RESERVED_HEADERS:
+        headers.pop(name, None)
+    return headers
+
+
 WirePublishRequest: Final[Any] = _CLASSES["PublishRequest"]
 WirePublishToSubjectRequest: Final[Any] = _CLASSES["PublishToSubjectRequest"]
 WirePublishResponse: Final[Any] = _CLASSES["PublishResponse"]

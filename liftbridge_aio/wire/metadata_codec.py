@@ -1,13 +1,15 @@
 """FetchMetadataResponse read and written by protobuf's C runtime.
 
-It names every stream of a cluster, and the event loop stands still while it is read: the generated
-classes take many times as long. What comes in and out is generated messages all the same, and bytes
-that are in any way unusual go through them.
+It names every stream of a cluster, and the event loop stands still while it is read: so it is read
+in steps, between which others run, and the generated classes would take many times as long. What
+comes in and out is generated messages all the same; bytes that are in any way unusual go through
+them.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeVar
 
 from liftbridge_aio.errors import MalformedData
 
@@ -18,18 +20,26 @@ _CLOSER_LOOK_BYTES: Final = 2**16
 """Up to this size, what is unusual goes through the generated classes. It is all the same there but
 for errors that are not known yet, and for bytes that no protobuf writes."""
 
+_MAX_ENTRIES: Final = 2**16
+"""Brokers, groups, streams and their partitions, at most. 4 MiB hold some 50,000 of those that
+servers name, but ten times as many that are a letter or a number each, or nothing."""
+_STEP: Final = 1000
+"""Entries that are read in one step."""
+
 _STREAM_ERRORS: Final = {int(error): error for error in proto.StreamMetadataError}
 _GROUP_ERRORS: Final = {int(error): error for error in proto.ConsumerGroupMetadataError}
 
+T = TypeVar("T")
 
-def parse_metadata(data: bytes) -> proto.FetchMetadataResponse | None:
-    """Read metadata as servers write it; None for all that needs a closer look.
+
+def parse_metadata(data: bytes) -> Generator[None, None, proto.FetchMetadataResponse | None]:
+    """Read metadata as servers write it, in steps; None for all that needs a closer look.
 
     None does not mean that the bytes are wrong: only that they are not what would be written here,
     or that there are fields or errors of a newer server.
 
     Raises:
-        MalformedData: much of it is nothing.
+        MalformedData: much of it is nothing, or it is more than any cluster has.
     """
     wire = WireMetadata()
     try:
@@ -38,29 +48,63 @@ def parse_metadata(data: bytes) -> proto.FetchMetadataResponse | None:
         return None
     wire.DiscardUnknownFields()  # among them those of a wrong wire type
     if len(data) > _CLOSER_LOOK_BYTES:
-        _check_names(wire)
+        _check_size(wire)
     elif wire.SerializeToString() != data:
         return None
     try:
         return proto.FetchMetadataResponse(
-            brokers=[_broker(broker) for broker in wire.brokers],
-            stream_metadata=[_stream(stream) for stream in wire.stream_metadata],
-            group_metadata=[_group(group) for group in wire.group_metadata],
+            brokers=(yield from _in_steps(_broker, wire.brokers)),
+            stream_metadata=(yield from _streams(wire.stream_metadata)),
+            group_metadata=(yield from _in_steps(_group, wire.group_metadata)),
         )
     except KeyError:  # an error that is not known
         return None
 
 
-def _check_names(wire: Any) -> None:
-    """Refuse what would be objects by the million: two bytes are enough for one without a name.
+def _in_steps(read: Callable[[Any], T], entries: Any) -> Generator[None, None, list[T]]:
+    found: list[T] = []
+    for first in range(0, len(entries), _STEP):
+        if first:
+            yield
+        found += map(read, entries[first : first + _STEP])
+    return found
+
+
+def _streams(entries: Any) -> Generator[None, None, list[proto.StreamMetadata]]:
+    found: list[proto.StreamMetadata] = []
+    left = _STEP
+    for entry in entries:
+        partitions: dict[int, proto.PartitionMetadata] = {}
+        for first in range(0, len(entry.partitions), _STEP):
+            some = entry.partitions[first : first + _STEP]
+            if left < len(some):
+                yield
+                left = _STEP
+            left -= len(some)
+            partitions |= {one.number: _partition(one.metadata) for one in some}
+        if not left:
+            yield
+            left = _STEP
+        left -= 1
+        found.append(_stream(entry, partitions))
+    return found
+
+
+def _check_size(wire: Any) -> None:
+    """Refuse what would be objects by the million, which hold up the garbage collector too.
 
     Raises:
-        MalformedData: something has no name.
+        MalformedData: there are more entries than any cluster has.
     """
-    brokers = all(broker.id for broker in wire.brokers)
-    streams = all(stream.name for stream in wire.stream_metadata)
-    if not (brokers and streams and all(group.group_id for group in wire.group_metadata)):
-        raise MalformedData("a broker, stream or group in the metadata has no name")
+    count = len(wire.brokers) + len(wire.stream_metadata) + len(wire.group_metadata)
+    if count <= _MAX_ENTRIES:
+        count += sum(len(stream.partitions) for stream in wire.stream_metadata)
+    if count > _MAX_ENTRIES:
+        text = (
+            f"the metadata names {count} brokers, groups, streams and partitions, or more;"
+            f" at most {_MAX_ENTRIES} are taken"
+        )
+        raise MalformedData(text)
 
 
 def _broker(wire: Any) -> proto.Broker:
@@ -73,12 +117,12 @@ def _broker(wire: Any) -> proto.Broker:
     )
 
 
-def _stream(wire: Any) -> proto.StreamMetadata:
+def _stream(wire: Any, partitions: dict[int, proto.PartitionMetadata]) -> proto.StreamMetadata:
     return proto.StreamMetadata(
         name=wire.name,
         subject=wire.subject,
         error=_STREAM_ERRORS[wire.error],
-        partitions={entry.number: _partition(entry.metadata) for entry in wire.partitions},
+        partitions=partitions,
         creation_timestamp=wire.creation_timestamp,
     )
 

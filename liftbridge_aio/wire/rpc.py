@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -35,8 +35,8 @@ class Rpc(Generic[RequestT, ReplyT]):
     streams_requests: bool = False
     streams_replies: bool = False
     service: str = "proto.API"
-    quick: Callable[[bytes], ReplyT | None] | None = None
-    """Reads a reply as servers write it; None where it needs a closer look."""
+    quick: Callable[[bytes], Generator[None, None, ReplyT | None]] | None = None
+    """Reads a reply as servers write it, in steps; None where it needs a closer look."""
     max_reply_bytes: int = SLOWLY_READ_BYTES
     """Largest reply that is taken, unless replies are streamed."""
 
@@ -51,7 +51,21 @@ class Rpc(Generic[RequestT, ReplyT]):
         Raises:
             MalformedData: the bytes are no such reply.
         """
-        if self.quick is not None and (usual := self.quick(data)) is not None:
+        steps = self.reply_in_steps(data)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as end:
+            reply: ReplyT = end.value
+            return reply
+
+    def reply_in_steps(self, data: bytes) -> Generator[None, None, ReplyT]:
+        """Parse a reply as `read_reply` does, in steps, between which others may run.
+
+        Raises:
+            MalformedData: the bytes are no such reply.
+        """
+        if self.quick is not None and (usual := (yield from self.quick(data))) is not None:
             return usual
         if len(data) > SLOWLY_READ_BYTES:
             text = f"the reply to {self.name} cannot be read: {len(data)} bytes make no sense"

@@ -54,7 +54,7 @@ def parse_flat(message_type: type[MessageT], data: bytes) -> MessageT:
 
 
 def is_cut_off(data: bytes) -> bool:
-    """Tell whether the last field of a message of any type ends too early.
+    """Return True if the last field of a message of any type is truncated.
 
     Fields inside of fields are not looked at.
     """

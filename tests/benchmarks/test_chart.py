@@ -8,12 +8,12 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmark_runs import measured
 from benchmarks.cases import Case, Kind
 from benchmarks.chart import WIDTH, Bar, Panel, draw
 from benchmarks.outcome import Unsupported
 from benchmarks.panels import caption, panels
 from benchmarks.summary import Failed, summarize
+from support.benchmark_runs import measured
 
 SVG = "{http://www.w3.org/2000/svg}"
 TEXT = st.text(st.characters(exclude_categories=["C", "Z"]), max_size=20)
@@ -50,7 +50,7 @@ def test_whatever_is_drawn_is_svg_and_stays_inside(drawn: list[Panel], below: li
         assert 0 < y < height
 
 
-def test_bars_are_as_long_as_their_medians_and_whiskers_go_from_least_to_most() -> None:
+def test_bars_show_medians_and_whiskers_go_from_least_to_most() -> None:
     text = draw(
         [
             Panel(
@@ -74,7 +74,7 @@ def test_it_can_be_read_in_the_dark() -> None:
     assert "prefers-color-scheme: dark" in draw([], [])
 
 
-def test_panels_show_the_clients_that_were_measured_and_where_figures_come_from() -> None:
+def test_panels_show_the_measured_clients_and_where_figures_come_from() -> None:
     summary = summarize(
         Case(Kind.CONSUME, 1_000),
         {

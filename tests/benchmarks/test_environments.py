@@ -71,7 +71,7 @@ def test_an_environment_is_kept_as_long_as_nothing_changes() -> None:
     )
 
 
-def test_an_environment_that_is_half_made_or_has_lost_its_python_is_made_anew() -> None:
+def test_an_environment_half_made_or_without_its_python_is_made_anew() -> None:
     environment = PythonEnvironment("a", ("b==1",))
     environment.python.parent.mkdir(parents=True)
     environment.python.symlink_to(sys.executable)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from benchmark_runs import measured
 from benchmarks.cases import Case, Choice, Kind
 from benchmarks.command import main
 from benchmarks.over_nats import CLIENTS, COLUMNS, measure_over_nats, rows
 from benchmarks.summary import summarize
+from support.benchmark_runs import measured
 
 
 def test_each_way_is_held_against_grpc() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from benchmark_runs import measured
 from benchmarks.cases import Case, Choice, Kind
 from benchmarks.codec import codec_row, timings
 from benchmarks.document import document
@@ -18,6 +17,7 @@ from benchmarks.processes import cpu_ticks, memory_bytes
 from benchmarks.provenance import command_line, cpu_model
 from benchmarks.summary import REFERENCE, CaseSummary, Failed, Run, Spread, summarize
 from benchmarks.table import columns, remarks, rows
+from support.benchmark_runs import measured
 
 CONSUME = Case(Kind.CONSUME, 1_000)
 

@@ -37,8 +37,11 @@ def test_clients_take_turns() -> None:
 
 def _end_the_server(_: list[str]) -> list[str]:
     for process in Path("/proc").glob("[0-9]*"):
-        parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
-        words = (process / "cmdline").read_text()
+        try:
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            words = (process / "cmdline").read_text()
+        except FileNotFoundError:
+            continue  # it has just ended
         if int(parent) == os.getpid() and "benchmarks.embedded_nodes" in words:
             os.kill(int(process.name), signal.SIGKILL)
     return [sys.executable, "-c", "raise SystemExit('no server')"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.spark.samples import CLIENT, NOTHING, OURS
+from benchmarks.spark.samples import CLIENT, NOTHING, OURS, WITH_IDS
 from spark.conftest import QUICK_JVM
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +41,8 @@ def results_of(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return results
 
 
-def assert_compared(found: dict[str, Any]) -> None:
-    assert [each["name"] for each in found["contenders"]] == [CLIENT, OURS, NOTHING]
+def assert_compared(found: dict[str, Any], *names: str) -> None:
+    assert [each["name"] for each in found["contenders"]] == list(names)
     assert all(each["runs"][0]["rows_per_second"] > 0 for each in found["contenders"])
 
 
@@ -50,7 +50,7 @@ def assert_compared(found: dict[str, Any]) -> None:
 @pytest.mark.timeout(BOUND + 10)
 def test_reading_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     [read] = results_of("spark-read", monkeypatch)["spark_read"]
-    assert_compared(read)
+    assert_compared(read, CLIENT, OURS, NOTHING)
 
 
 @pytest.mark.spark
@@ -62,8 +62,8 @@ def test_reading_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None
 def test_every_benchmark_with_spark_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     results = results_of("spark", monkeypatch)
     [read], [write] = results["spark_read"], results["spark_write"]
-    assert_compared(read)
-    assert_compared(write)
+    assert_compared(read, CLIENT, OURS, NOTHING)
+    assert_compared(write, CLIENT, OURS, WITH_IDS, NOTHING)
     [to_nothing], [to_stream] = results["spark_microbatch"], results["spark_microbatch_floors"]
     assert to_nothing["share"]["median"] > 0
     assert set(to_stream["milliseconds"]) == {OURS, NOTHING}

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmark_runs import measured
 from benchmarks.cases import Case, Kind
 from benchmarks.outcome import Unsupported
 from benchmarks.summary import REFERENCE, Failed, Run, Spread, ratio_of, significant, summarize
+from support.benchmark_runs import measured
 
 CASE = Case(Kind.CONSUME, 1_000)
 RATES = st.lists(st.floats(1, 1e6), min_size=1, max_size=7)
@@ -87,7 +87,7 @@ def test_a_round_that_lost_messages_is_a_failure_and_does_not_count() -> None:
     assert ours.ratio == Spread(1, 1, 1)
 
 
-def test_processor_time_is_for_each_message_and_the_servers_counts_the_warm_up() -> None:
+def test_processor_time_is_per_message_and_the_servers_has_the_warm_up() -> None:
     run = measured(100, cpu=7.5, messages=8_000, server_cpu=0.1, server_messages=2_000)
     [ours] = summarize(CASE, {"ours": [run]}).clients
     assert ours.figures["client_cpu_seconds_per_million"].median == pytest.approx(7.5)

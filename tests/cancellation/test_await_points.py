@@ -17,8 +17,6 @@ from typing import Any, Final
 
 import pytest
 
-from cancellation.suspensions import Moment, cancelled_at, watched_suspensions
-from faults.support import BOUND, QUICK, eventually, nothing_left_behind, read_all, within
 from liftbridge_aio import (
     ALL_PARTITIONS,
     AckPolicy,
@@ -32,8 +30,10 @@ from liftbridge_aio import (
     StreamOptions,
     StreamPartition,
 )
+from liftbridge_aio._publish.session import SessionState
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.net.publish_session import SessionState
+from support.faults import BOUND, QUICK, eventually, nothing_left_behind, read_all, within
+from support.suspensions import Moment, cancelled_at, watched_suspensions
 
 EARLIEST: Final = StartAt.earliest()
 LATEST: Final = StopAt.latest()
@@ -265,19 +265,19 @@ def what_is_held(scene: Scene) -> dict[str, object]:
     """Everything that an operation takes and has to give back."""
     parts = scene.client._parts
     assert parts is not None
-    publisher, connection = parts.publisher, parts.connection
+    publisher, network = parts.publisher, parts.network
     window = publisher._window
-    ready = sum(session.state is SessionState.READY for session in publisher._lanes.sessions)
+    ready = sum(session.state is SessionState.READY for session in publisher._dispatcher.sessions)
     return {
-        "messages": publisher._unsettled,
+        "messages": publisher.table.unsettled,
         "room in the window": (window.messages, window.bytes, window.waiting, window.queue()),
         "questions for partitions": publisher._arriving,
-        "flushes": publisher.outcomes._drains,
+        "flushes": publisher.table._drains,
         "retries": parts.retrying._open,
         "cursors": parts.cursors._writers,
-        "questions for metadata": connection.metadata._flights,
-        "connections in the making": connection.pool._connecting,
-        "subscriptions": parts.budget.subscriptions,
+        "questions for metadata": network.metadata._fetches,
+        "connections in the making": network.pool._connecting,
+        "subscriptions": len(parts.budget.readers),
         "calls at the broker": calls(scene.broker) - ready,
         "tasks": [
             name

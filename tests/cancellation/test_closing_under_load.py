@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pytest
 
-from faults.support import BOUND, QUICK, eventually, nothing_left_behind, within
 from liftbridge_aio import (
     ALL_PARTITIONS,
     Client,
@@ -23,6 +22,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.testing import FaultProxy
+from support.faults import BOUND, QUICK, eventually, nothing_left_behind, within
 
 EARLIEST: Final = StartAt.earliest()
 CLOSE_TIMEOUT: Final = 0.5

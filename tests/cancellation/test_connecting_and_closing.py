@@ -11,9 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from cancellation.suspensions import Moment, cancelled_at, watched_suspensions
 from cancellation.test_await_points import nothing_to_complain_of
-from faults.support import BOUND, QUICK, nothing_left_behind, within
 from liftbridge_aio import (
     Ack,
     AckPolicy,
@@ -24,6 +22,8 @@ from liftbridge_aio import (
     StartAt,
 )
 from liftbridge_aio.broker import EmbeddedBroker
+from support.faults import BOUND, QUICK, nothing_left_behind, within
+from support.suspensions import Moment, cancelled_at, watched_suspensions
 
 Operation = Callable[[], Coroutine[Any, Any, Any]]
 

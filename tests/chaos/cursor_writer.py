@@ -12,8 +12,8 @@ from chaos.cursor_log import CURSORS_STREAM
 from chaos.journal import Place
 from chaos.load import CALL_TIMEOUT, Load
 from liftbridge_aio import Client
-from liftbridge_aio.cursor_key import cursors_partition
-from servers.node import CURSOR_PARTITIONS
+from liftbridge_aio._admin.cursors import cursors_partition
+from support.servers.node import CURSOR_PARTITIONS
 
 CURSOR_PAUSE: Final = 0.25
 

@@ -6,9 +6,9 @@ import struct
 from typing import Final
 
 from liftbridge_aio.testing import Direction, FaultProxy
-from liftbridge_aio.testing.connection import Pipe
-from liftbridge_aio.testing.damage import Damaged, Damager
-from liftbridge_aio.testing.frames import FrameScanner, FrameType, Part
+from liftbridge_aio.testing.proxy.connection import Pipe
+from liftbridge_aio.testing.proxy.damage import Damaged, Damager
+from liftbridge_aio.testing.proxy.frames import FrameScanner, FrameType, Part
 
 LAST_STREAM: Final = 2**31 - 1
 """Says that all calls so far will be served."""

@@ -13,8 +13,8 @@ from chaos.plan import Kind, Planned
 from chaos.stage import Stage
 from liftbridge_aio import AckPolicy, Client, ClientOptions, StartAt
 from liftbridge_aio.testing import Direction, FaultProxy
-from servers.cluster import NODE_IDS
-from servers.ports import free_ports
+from support.servers.cluster import NODE_IDS
+from support.servers.ports import free_ports
 
 LEASE: Final = 1.0
 """Seconds after which followers hold their leader to be dead, see `servers.cluster.TIMING`."""
@@ -50,6 +50,12 @@ class Scene(Protocol):
 
     def reopen_flipped_reader(self) -> None:
         """Let the reader of the damaged stream begin anew: what it believes may be wrong."""
+
+    async def crash_loop(self, life: float) -> str:
+        """Kill a server beside the cluster again and again under a client; how that went."""
+
+    async def self_pausing(self, idle: float) -> str:
+        """Have readers of partitions that pause after so many idle seconds; how that went."""
 
     async def fresh_client(self, *seeds: str) -> str:
         """Have a new client connect, publish and read; how that went."""
@@ -330,6 +336,20 @@ async def _slow_reader(scene: Scene, planned: Planned) -> str:
     return f"for {1 + planned.lasts:.1f} s"
 
 
+async def _crash_loop(scene: Scene, planned: Planned) -> str:
+    life = 0.5 + planned.lasts / 2
+    went = await scene.crash_loop(life)
+    await scene.checkpoint()
+    return f"killed {life:.1f} s after each start, {went}"
+
+
+async def _self_pausing(scene: Scene, planned: Planned) -> str:
+    idle = 0.1 + planned.lasts / 2
+    went = await scene.self_pausing(idle)
+    await scene.checkpoint()
+    return f"after {idle:.1f} s without messages, {went}"
+
+
 async def _flip(scene: Scene, planned: Planned) -> str:
     way = _way(planned, ONE_WAY)
     async with _on_proxies(planned, scene.stage.flipping) as (proxies, nodes):
@@ -365,6 +385,8 @@ DEEDS: Final[Mapping[Kind, Callable[[Scene, Planned], Awaitable[str]]]] = {
     Kind.DEAD_SEED: _dead_seed,
     Kind.SILENT_SEED: _silent_seed,
     Kind.SLOW_READER: _slow_reader,
+    Kind.CRASH_LOOP: _crash_loop,
+    Kind.SELF_PAUSING: _self_pausing,
     Kind.FLIP: _flip,
 }
 

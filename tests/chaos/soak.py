@@ -15,8 +15,8 @@ from typing import Any, Final
 from chaos.leftovers import holdings, rss_mib, settled_holdings
 from chaos.trend import Trend, trend
 from liftbridge_aio import Client, LiftbridgeError, StartAt, StreamOptions
-from servers.build import build_server, pinned_version
-from servers.node import LiftbridgeNode
+from support.servers.build import build_server, pinned_version
+from support.servers.node import LiftbridgeNode
 
 STREAM: Final = "soak"
 PARTITIONS: Final = 2

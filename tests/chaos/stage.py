@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from chaos.goaway import GoawayProxy
-from liftbridge_aio.addresses import parse_address
+from liftbridge_aio._core.addresses import parse_address
 from liftbridge_aio.testing import FaultProxy
-from servers.build import build_nats, build_server, pinned_version
-from servers.cluster import NODE_IDS, LiftbridgeCluster
-from servers.node import CURSOR_PARTITIONS, Setting
+from support.servers.build import build_nats, build_server, pinned_version
+from support.servers.cluster import NODE_IDS, LiftbridgeCluster
+from support.servers.node import CURSOR_PARTITIONS, LiftbridgeNode, Setting
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     # A node tells the old address of a broker for so long after it has moved; when it has expired
@@ -103,17 +103,20 @@ class Stage:
         proxies: The proxy that each node tells clients to connect to.
         flipping: The proxies of those clients whose bits are flipped, by the node.
         probe: The witness.
+        lone: A server of its own beside the cluster; it runs while it is needed.
     """
 
     def __init__(
         self,
         cluster: LiftbridgeCluster,
+        lone: LiftbridgeNode,
         proxies: dict[str, GoawayProxy],
         flipping: dict[str, FaultProxy],
         probe: Probe,
         seed: int,
     ) -> None:
         self.cluster = cluster
+        self.lone = lone
         self.proxies = proxies
         self.flipping = flipping
         self.probe = probe
@@ -253,8 +256,9 @@ async def running_stage(folder: Path, seed: int) -> AsyncIterator[Stage]:
     """
     async with AsyncExitStack() as stack:
         # A proxy needs a port before its node can tell it, and a target that is known only then.
+        server = await asyncio.to_thread(build_server)
         cluster = LiftbridgeCluster(
-            await asyncio.to_thread(build_server),
+            server,
             await asyncio.to_thread(build_nats),
             folder,
             pinned_version(),
@@ -262,6 +266,9 @@ async def running_stage(folder: Path, seed: int) -> AsyncIterator[Stage]:
         )
         cluster.prepare()
         stack.callback(cluster.close)
+        (folder / "lone").mkdir()
+        lone = LiftbridgeNode(server, folder / "lone", pinned_version())
+        stack.callback(lone.kill)
         proxies = {}
         flipping = {}
         for number, node in enumerate(NODE_IDS):
@@ -270,7 +277,7 @@ async def running_stage(folder: Path, seed: int) -> AsyncIterator[Stage]:
             flipping[node] = await FaultProxy(address, seed=seed + 1000 * number).__aenter__()
             cluster.nodes[node].advertise(parse_address(proxies[node].address)[1])
         probe = await stack.enter_async_context(running_probe(folder))
-        stage = Stage(cluster, proxies, flipping, probe, seed)
+        stage = Stage(cluster, lone, proxies, flipping, probe, seed)
         stack.push_async_callback(_close_proxies, stage)
         await asyncio.to_thread(cluster.open)
         yield stage

@@ -18,7 +18,7 @@ FLOOR = Floor(faults=6, kinds=5)
 
 
 @pytest.mark.timeout(240)
-async def test_nothing_acked_by_all_is_lost_and_clients_work_again_after_every_fault(
+async def test_nothing_acked_by_all_is_lost_and_clients_recover_every_time(
     server_binary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     del server_binary  # that it can be built is all that is asked

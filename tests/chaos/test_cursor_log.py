@@ -59,7 +59,7 @@ def test_a_position_that_nobody_was_handed_is_never_excused_as_late(key: str) ->
     assert found(log_of(key, (90, 100.0), (6, 101.0)), FREEZE) == [key]
 
 
-def test_readers_may_go_on_from_an_older_position_where_a_leader_went_down_since() -> None:
+def test_readers_may_resume_from_an_older_position_after_a_leader_is_down() -> None:
     for key, excused in ((DURABLE, True), (GROUP, True), (WRITER, False)):
         positions = log_of(key, (90, 119.0), (7, 140.0))
         assert found({**positions}, FaultRecord(1, Kind.KILL_TWO, 120.0, ended=130.0)) == (

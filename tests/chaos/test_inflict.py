@@ -10,7 +10,7 @@ import pytest
 
 from chaos.inflict import inflict
 from chaos.plan import Kind, Planned
-from servers.cluster import NODE_IDS
+from support.servers.cluster import NODE_IDS
 
 AT_ONCE: Final = (Kind.CUT, Kind.RESET, Kind.GOAWAY)
 UNNOTICED: Final = (Kind.HALF_OPEN, Kind.STALL, Kind.SILENT)
@@ -84,6 +84,14 @@ class RecordingScene:
     async def fresh_client(self, *_: str) -> str:
         return ""
 
+    async def crash_loop(self, life: float) -> str:
+        self.done.append(f"crash loop of {life:g} s")
+        return ""
+
+    async def self_pausing(self, idle: float) -> str:
+        self.done.append(f"pauses after {idle:g} s")
+        return ""
+
 
 async def done(kind: Kind, *, lasts: float = 0.0, other: float = ONE_NODE) -> list[str]:
     scene = RecordingScene()
@@ -91,7 +99,7 @@ async def done(kind: Kind, *, lasts: float = 0.0, other: float = ONE_NODE) -> li
     return scene.done
 
 
-async def test_clients_must_work_while_a_killed_node_is_down_and_again_when_it_is_back() -> None:
+async def test_clients_must_work_while_a_killed_node_is_down_and_when_it_is_back() -> None:
     killed = ["kill n2", "checkpoint", "start n2", "whole", "checkpoint"]
     assert await done(Kind.KILL_LEADER) == killed
     assert await done(Kind.KILL_TWO) == [
@@ -105,6 +113,16 @@ async def test_clients_must_work_before_a_broker_comes_back_at_another_address()
         *("kill n2", "checkpoint", "move n2", "start n2"),
         *("whole, at new addresses", "checkpoint"),
     ]
+
+
+async def test_a_lone_server_dies_both_before_and_after_it_knows_its_streams() -> None:
+    assert await done(Kind.CRASH_LOOP, lasts=0.3) == ["crash loop of 0.65 s", "checkpoint"]
+    assert await done(Kind.CRASH_LOOP, lasts=2.0) == ["crash loop of 1.5 s", "checkpoint"]
+
+
+async def test_partitions_pause_within_the_time_between_two_tries_to_read_them() -> None:
+    assert await done(Kind.SELF_PAUSING, lasts=0.3) == ["pauses after 0.25 s", "checkpoint"]
+    assert await done(Kind.SELF_PAUSING, lasts=2.0) == ["pauses after 1.1 s", "checkpoint"]
 
 
 @pytest.mark.parametrize("kind", AT_ONCE)

@@ -32,7 +32,7 @@ def test_what_never_goes_on_stalls_to_the_end() -> None:
     assert lane.longest_gap(2.0, 60.0) == 57.0
 
 
-def test_clients_work_again_when_every_lane_had_a_success_that_began_after_the_ack() -> None:
+def test_clients_work_again_when_each_lane_succeeded_after_the_ack() -> None:
     early, late = Lane("early"), Lane("late")
     early.succeeded(9.9, 10.5)
     early.succeeded(10.1, 10.6)

@@ -16,7 +16,7 @@ from chaos.leftovers import network_objects
 from chaos.load import Load
 from chaos.readers import Member, Reader
 from liftbridge_aio import AckPolicy, ClientOptions, LiftbridgeError, Message, StreamReset
-from liftbridge_aio.net.pool import LinkPool
+from liftbridge_aio.net.connection_pool import ConnectionPool
 from liftbridge_aio.testing import EventKind
 
 PLACE: Final = Place("all", 0, AckPolicy.ALL)
@@ -175,7 +175,7 @@ async def test_errors_that_nobody_takes_are_found(fail: Callable[[], None]) -> N
 
 def test_objects_of_the_network_that_are_left_are_seen() -> None:
     before = network_objects()
-    left = LinkPool.__new__(LinkPool)
-    assert "LinkPool" in (network_objects() - before)
+    left = ConnectionPool.__new__(ConnectionPool)
+    assert "ConnectionPool" in (network_objects() - before)
     del left
     assert not network_objects() - before

@@ -162,7 +162,7 @@ def test_what_happens_while_servers_fail_is_told_as_theirs(scene: Scene) -> None
     assert judge(evidence).failures == ["stuck later"]
 
 
-def test_what_is_found_after_a_spoiled_fault_is_the_clients_and_some_things_always_are(
+def test_what_is_found_after_a_spoiled_fault_is_the_clients_fault(
     scene: Scene,
 ) -> None:
     deliver_all(scene)
@@ -175,7 +175,7 @@ def test_what_is_found_after_a_spoiled_fault_is_the_clients_and_some_things_alwa
     assert judge(evidence).failures == ["+40 tasks", "stuck, and the node is back"]
 
 
-def test_a_run_that_ends_within_a_spoiled_fault_excuses_only_what_may_be_excused(
+def test_a_run_that_ends_within_a_spoiled_fault_excuses_what_it_may(
     scene: Scene,
 ) -> None:
     deliver_all(scene)
@@ -206,7 +206,7 @@ def test_publishes_without_any_outcome_break_the_run(scene: Scene) -> None:
     assert judge(scene.evidence()).failures == ["5 publishes to all had no outcome"]
 
 
-def test_a_log_that_was_cut_excuses_only_what_is_gone_and_what_stands_in_its_place(
+def test_a_log_that_was_cut_excuses_only_what_is_gone_or_replaced(
     scene: Scene,
 ) -> None:
     deliver_all(scene, 1, 2, 7, 15)
@@ -258,7 +258,7 @@ def test_many_losses_of_the_servers_hide_none_of_the_client() -> None:
     assert not verdict.ok
 
 
-def test_what_was_acked_by_a_leader_and_stands_in_the_log_must_be_delivered(scene: Scene) -> None:
+def test_what_a_leader_acked_and_the_log_holds_must_be_delivered(scene: Scene) -> None:
     deliver_all(scene)
     values = [scene.publish(LEADER) for _ in range(10)]
     for number in (0, 9):
@@ -387,7 +387,7 @@ def test_a_group_that_leaves_a_message_out_breaks_the_run(scene: Scene) -> None:
     assert verdict.group_lost == 1
 
 
-def test_a_slow_recovery_breaks_the_run_unless_the_servers_spoiled_the_fault(scene: Scene) -> None:
+def test_a_slow_recovery_breaks_the_run_unless_the_fault_was_spoiled(scene: Scene) -> None:
     deliver_all(scene)
     slow = FaultRecord(1, Kind.CUT, 100.0, "at n1", 110.0, [Recovery(5.2, "group")])
     assert not judge(scene.evidence(None, slow)).ok

@@ -40,9 +40,7 @@ def test_publishing_is_measured_and_the_messages_are_there(
         assert len(described.out.splitlines()) == 25
 
 
-def test_one_after_the_other_is_the_default_and_without_acks_there_are_no_latencies(
-    run: Run, stream: str
-) -> None:
+def test_one_at_a_time_is_the_default_and_without_acks_no_latencies(run: Run, stream: str) -> None:
     words = ("bench", "publish", "--stream", stream, "--create-stream", "--messages", "5")
     assert set(json.loads(run(*words, "--json").out)) == RATES | LATENCIES
     assert set(json.loads(run(*words, "--json", "--ack-policy", "none").out)) == RATES
@@ -58,9 +56,7 @@ def test_one_after_the_other_the_times_of_the_calls_make_up_the_run(run: Run, st
     assert 0.5 < figures["latency_mean"] * 50 / 1e6 / figures["duration"] <= 1
 
 
-def test_publishers_at_once_have_a_window_each_and_a_new_stream_its_subject(
-    run: Run, stream: str
-) -> None:
+def test_publishers_have_a_window_each_and_a_new_stream_its_subject(run: Run, stream: str) -> None:
     done = run(
         *("bench", "publish", "--stream", stream, "--create-stream", "--subject", f"{stream}.in"),
         *("--messages", "40", "--concurrent", "20", "--json"),
@@ -118,7 +114,7 @@ def test_a_stream_that_is_not_there_is_told(run: Run, stream: str) -> None:
     assert stream in failed.err
 
 
-def test_reading_a_stream_that_is_not_there_is_a_failure_however_short_it_was_to_be(
+def test_reading_a_missing_stream_fails_however_short_the_run_was_to_be(
     run: Run, stream: str
 ) -> None:
     limits = ("--duration", "10ms", "--timeout", "300ms")

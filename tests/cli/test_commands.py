@@ -46,6 +46,36 @@ def test_what_is_published_is_read_back_with_every_field(run: Run, stream: str) 
     assert abs(first["timestamp"] / 1e9 - datetime.now(UTC).timestamp()) < 60
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--servers", "HERE", "streams", "list"),
+        ("streams", "--servers=HERE", "list"),
+        ("--timeout", "5s", "streams", "--servers", "HERE", "list", "--json"),
+        ("streams", "list", "--servers", "HERE", "--timeout=5s"),
+    ],
+)
+def test_servers_are_named_before_the_command_or_after_it(
+    run: Run, broker_address: str, stream: str, words: tuple[str, ...]
+) -> None:
+    run("streams", "create", stream)
+    named = [word.replace("HERE", broker_address) for word in words]
+    assert stream in run(*named, servers="127.0.0.1:1").out
+
+
+def test_what_only_looks_like_the_servers_is_left_where_it_is(run: Run, stream: str) -> None:
+    published = run("--timeout", "5s", "publish", stream, "a", "--create", "--", "--servers")
+    assert published.out == f"0\t{stream}\n1\t{stream}\n"
+    for words, expected in {
+        ("--server", "a:1", "streams", "list"): 'Unknown command "--server"',
+        ("--servers", "a:1", "nothing"): 'Unknown command "nothing"',
+        ("--servers", "a:1", "broker"): "Unknown option: --servers",
+        ("--servers", "a:1", "streams", "list", "--servers", "b:1"): "multiple times",
+        ("--servers",): "",
+    }.items():
+        assert expected in run(*words, code=2 if expected else 0).err
+
+
 def test_a_command_works_as_a_process_of_its_own(start: Start, run: Run, stream: str) -> None:
     assert end(start("publish", stream, "a", "--create")) == (0, f"0\t{stream}\n", "")
     assert run("subscribe", stream, "--start", "0", "--count", "1") == (0, "0\t\ta\n", "")
@@ -113,7 +143,7 @@ def test_a_stream_is_created_listed_described_and_deleted(run: Run, stream: str)
         "created": True,
     }
     again = run("streams", "create", stream, code=1)
-    assert f"[stream='{stream}']: give --exist-ok if that is fine" in again.err
+    assert f"[stream='{stream}']: give --exist-ok to accept that" in again.err
     existing = run("streams", "create", stream, "--exist-ok", "--json")
     assert json.loads(existing.out) == json.loads(created.out) | {"created": False}
     assert "exists already" in run("streams", "create", stream, "--exist-ok").err
@@ -163,10 +193,10 @@ def test_a_cursor_is_stored_and_read(run: Run, stream: str) -> None:
         (("publish", "stream", "value", "--ack-policy", "maybe"), "--ack-policy"),
         (("subscribe", "stream", "--start", "yesterday"), "new, latest, earliest"),
         (("subscribe", "stream", "--start", "2026-11-21T09:00"), "time zone"),
-        (("subscribe", "stream", "--timeout", "soon"), "is no duration"),
-        (("streams", "list", "--servers", "host:port"), "is no address"),
+        (("subscribe", "stream", "--timeout", "soon"), "is not a duration"),
+        (("streams", "list", "--servers", "host:port"), "is not an address"),
         (("streams", "list", "--servers", "a:1,ann:bread@host:1"), "write host:port only"),
-        (("streams", "create", "stream", "--retention-max-age", "long"), "is no duration"),
+        (("streams", "create", "stream", "--retention-max-age", "long"), "is not a duration"),
         (("streams", "create", "bad name"), "blanks"),
         (("streams", "create", "stream", "--partitions", "0"), "partitions must be"),
         (("cursor", "set", "reader", "stream", "-1"), "offset must be"),

@@ -30,6 +30,7 @@ def test_cursors_are_listed_with_what_they_hold_now(run_on_each: Run, stream: st
         everything, key=lambda one: (one["cursor_id"], one["stream"], one["partition"])
     )
     assert f"│ b      │ {stream} " in run_on_each("cursor", "list", stream).out
+    assert f"│ {stream}.other (deleted) " in run_on_each("cursor", "list").out
 
 
 def test_what_anybody_put_into_the_stream_of_cursors_is_no_cursor(
@@ -56,7 +57,8 @@ def test_a_stored_cursor_can_be_told_in_json(run_on_each: Run, stream: str) -> N
 @ON_EMBEDDED
 def test_a_partition_that_is_not_there_gets_no_cursor(run_on_each: Run, stream: str) -> None:
     gone = run_on_each("cursor", "set", "reader", f"{stream}.gone", "1", code=1)
-    assert gone.err == f"error: stream not found [stream='{stream}.gone']: create it first\n"
+    hint = "`streams list` shows the existing ones"
+    assert gone.err == f"error: stream not found [stream='{stream}.gone']: {hint}\n"
     run_on_each("streams", "create", stream)
     gone = run_on_each("cursor", "set", "reader", stream, "1", "--partition", "1", code=1)
     assert "the stream has 1 partitions" in gone.err

@@ -16,7 +16,7 @@ from typing import IO
 import pytest
 
 from cli.conftest import BOUND, COMMAND, Run, Start, end, environment
-from liftbridge_aio.addresses import parse_address
+from liftbridge_aio._core.addresses import parse_address
 from liftbridge_aio.cli.console import Console
 
 
@@ -137,7 +137,9 @@ def test_an_error_in_the_middle_of_publishing_is_one_line(
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", [("demo", "--messages", "300"), ("streams", "list")])
+@pytest.mark.parametrize(
+    "words", [("demo", "--messages", "300"), ("streams", "list"), ("--help",), ("tail", "--help")]
+)
 def test_output_that_nobody_reads_is_exit_code_141(
     words: tuple[str, ...], broker_address: str
 ) -> None:
@@ -156,6 +158,43 @@ def test_output_that_nobody_reads_is_exit_code_141(
     finally:
         os.close(writing)
     assert (result.returncode, result.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_what_the_encoding_of_stdout_lacks_is_escaped(
+    run: Run, stream: str, broker_address: str, encoding: str
+) -> None:
+    value = "é日本😀"
+    run("publish", stream, value, "--create")
+    env = environment(broker_address) | {"PYTHONIOENCODING": encoding}
+    words = [*COMMAND, "tail", stream, "--no-follow"]
+    for json_wanted in (False, True):
+        output = subprocess.run(
+            words + ["--json"] * json_wanted,
+            check=True,
+            capture_output=True,
+            timeout=BOUND,
+            env=env,
+        ).stdout.decode(encoding)
+        if json_wanted:
+            assert json.loads(output)["value"] == value
+        else:
+            assert value.encode(encoding, "backslashreplace").decode(encoding) in output
+
+
+@pytest.mark.parametrize("words", [("tail", "s"), ("streams", "list")])
+def test_a_closed_stdout_is_one_line(words: tuple[str, ...], broker_address: str) -> None:
+    result = subprocess.run(
+        ["/bin/sh", "-c", '"$@" >&-', "sh", *COMMAND, *words],
+        check=False,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=BOUND,
+        env=environment(broker_address),
+    )
+    assert result.returncode == 1
+    assert "stdout is closed" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_a_table_that_nobody_reads_is_a_broken_pipe() -> None:
@@ -194,6 +233,55 @@ def test_ctrl_c_while_the_command_line_is_imported_is_quiet(way: str, tmp_path: 
         timeout=BOUND,
     )
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+
+
+INTERRUPTED_START = """
+import signal, sys
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == "MODULE" and "MODULE" not in sys.modules:
+        signal.raise_signal(signal.SIGINT)
+sys.addaudithook(interrupt)
+"""
+SCRIPT = "import sys\nfrom liftbridge_aio.__main__ import main\nsys.exit(main())\n"
+
+
+@pytest.mark.parametrize(
+    "module", ["asyncio", "liftbridge_aio.model", "cyclopts", "betterproto2", "grpclib"]
+)
+@pytest.mark.parametrize("installed", [True, False])
+def test_ctrl_c_while_the_package_is_imported_is_quiet(
+    module: str, installed: bool, tmp_path: Path, broker_address: str
+) -> None:
+    """From the first of its modules on, and those that a command imports when it runs."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_START.replace("MODULE", module))
+    program = tmp_path / "liftbridge-aio"  # as pip writes it
+    program.write_text(SCRIPT)
+    result = subprocess.run(
+        [sys.executable, *([str(program)] if installed else COMMAND[1:]), "streams", "list"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        env=environment(broker_address)
+        | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+
+
+def test_ctrl_c_while_a_program_imports_the_package_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        INTERRUPTED_START.replace("MODULE", "liftbridge_aio.model")
+    )
+    code = "try:\n import liftbridge_aio\nexcept KeyboardInterrupt:\n print('caught')"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        env=environment(None) | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "caught\n", "")
 
 
 IMPORTS_IN_THE_LOOP = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -11,12 +11,15 @@ import pytest
 from anyio.from_thread import BlockingPortal
 
 from cli.conftest import ON_EMBEDDED, ByClient, Result, Run
-from contract.group_calls import Group
-from contract.raw import Wire
-from liftbridge_aio import Client
+from liftbridge_aio import Client, StartAt
+from liftbridge_aio._core.addresses import parse_address
+from liftbridge_aio._subscribe import log_probe
 from liftbridge_aio.activity_events import JoinGroupEvent, LeaveGroupEvent
-from liftbridge_aio.addresses import parse_address
-from liftbridge_aio.cli.group_members import GroupMembers
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.cli.internal_streams import GroupMembers
+from support.groups.group_calls import Group
+from support.raw import BOUND, Wire
+from support.segments import MAX_AGE, become, becomes_emptied, create
 
 HEARTBEAT = 0.3
 
@@ -94,7 +97,8 @@ def test_a_group_is_shown_with_its_members_positions_and_lag(
         text = run_on_each("groups", "show", group).out
     brokers = run_on_each("metadata", "--json").json["brokers"]
     place = {"stream": two, "partition": 0, "position": 1, "high_watermark": 4, "lag": 3}
-    empty = place | {"partition": 1, "position": None, "high_watermark": -1, "lag": None}
+    place |= {"state": "open", "removed": None}
+    empty = place | {"partition": 1, "position": None, "high_watermark": -1, "lag": 0}
     assert shown.pop("positions") == [place, empty, empty | {"stream": other, "partition": 0}]
     assert shown.pop("epoch") > 0
     assert shown == {
@@ -104,10 +108,25 @@ def test_a_group_is_shown_with_its_members_positions_and_lag(
         "coordinator_address": brokers[0]["address"],
         "members": [{"id": "m1", "streams": [two, other]}, {"id": "m2", "streams": [two]}],
         "streams": [two, other],
+        "deleted_streams": [],
     }
     assert shown.items() <= next(one for one in listed if one["id"] == group).items()
     assert f"coordinator {brokers[0]['id']} ({brokers[0]['address']}), epoch" in text
     assert "members m1, m2" in text
+
+
+def test_a_paused_partition_of_a_group_is_shown_as_such(
+    run_on_each: Run, two: str, group: str
+) -> None:
+    run_on_each("cursor", "set", f"__group:{group}", two, "1")
+    run_on_each("partitions", "pause", two, "0")
+
+    [shown] = run_on_each("groups", "show", group, "--json").json
+    assert [one["state"] for one in shown["positions"]] == ["paused", "open"]
+    assert "paused" in run_on_each("groups", "show", group).out
+    run_on_each("partitions", "resume", two, "0")
+    [shown] = run_on_each("groups", "show", group, "--json").json
+    assert [one["state"] for one in shown["positions"]] == ["open", "open"]
 
 
 def test_a_group_without_members_keeps_its_positions(
@@ -132,8 +151,10 @@ def test_positions_in_streams_of_ones_choice_are_shown(
     run_on_each("cursor", "set", f"__group:{group}", f"{two}.gone", "1", "--force")
     [shown] = run_on_each("groups", "show", group, "--json").json
     assert (shown["streams"], shown["positions"]) == ([f"{two}.gone"], [])
+    text = run_on_each("groups", "show", group, "--stream", two)
+    assert f"no position in {two}/0, {two}/1: the start position of its members" in text.err
     [shown] = run_on_each("groups", "show", group, "--stream", two, "--json").json
-    assert [one["position"] for one in shown["positions"]] == [None, None]
+    assert [(one["position"], one["lag"]) for one in shown["positions"]] == [(None, 5), (None, 0)]
     failed = run_on_each("groups", "show", group, "--stream", f"{two}.gone", "--json", code=1)
     assert f"{two}.gone" in failed.err
     assert failed.out == ""
@@ -178,7 +199,7 @@ def test_a_group_without_a_name_is_refused(run_on_each: Run, two: str) -> None:
 @ON_EMBEDDED
 def test_a_position_beyond_the_log_is_refused(run_on_each: Run, two: str, group: str) -> None:
     refused = run_on_each("groups", "set", group, two, "5", code=1)
-    assert f"the newest message of {two}/0 has offset 4, not 5" in refused.err
+    assert f"{two}/0 ends at offset 4: group {group} cannot be moved to position 5" in refused.err
     run_on_each("groups", "set", group, two, "5", "--force")
     [shown] = run_on_each("groups", "show", group, "--json").json
     assert shown["positions"][0]["lag"] == -1
@@ -198,17 +219,155 @@ def test_a_group_is_put_elsewhere(run_on_each: Run, two: str, group: str) -> Non
         expected = [move | {"after": after, "stored": False}]
         assert reset(to, "--dry-run", "--partition", "0").json == expected
     refused = reset("-1h", code=1)  # before the first message
-    assert f"cannot be put before offset 0 of {two}/0" in refused.err
+    assert f"cannot be moved before offset 0 of {two}/0" in refused.err
     assert refused.out == ""
     assert positions(run_on_each, group) == {0: 2, 1: None}
-    assert reset("latest", "--stream", two).json == [move | {"after": 3, "stored": True}]
-    assert positions(run_on_each, group) == {0: 3, 1: None}
+    begins = {"partition": 1, "before": None, "after": -1, "stored": True}
+    put = [move | {"after": 3, "stored": True}, move | begins]
+    assert reset("latest", "--stream", two).json == put
+    assert positions(run_on_each, group) == {0: 3, 1: -1}
     assert reset("3", "--partition", "0").json == [move | {"before": 3, "after": 2, "stored": True}]
     again = run_on_each("groups", "reset", group, "--to", "3", "--partition", "0")
-    assert "is there already" in again.err
+    assert "is at these positions already" in again.err
     gone = reset("new", "--partition", "0", "--partition", "7", code=1)
     assert f"no stream of the group has this partition: {two} [partition=7]" in gone.err
-    assert positions(run_on_each, group) == {0: 2, 1: None}
+    assert positions(run_on_each, group) == {0: 2, 1: -1}
+
+
+@pytest.mark.parametrize("to", ["earliest", "new", "0"])
+def test_a_group_without_positions_is_put_before_the_first_message(
+    run_on_each: Run, prepare: ByClient, stream: str, group: str, to: str
+) -> None:
+    """Its members begin there, also those that would begin elsewhere, or nowhere."""
+    run_on_each("streams", "create", stream)
+    if to != "new":
+        run_on_each("publish", stream, "first")
+    reset = ("groups", "reset", group, "--to", to, "--stream", stream)
+    done = run_on_each(*reset, "--json").json
+    move = {"group": group, "stream": stream, "partition": 0, "before": None, "after": -1}
+    assert done == [move | {"stored": True}]
+    assert "is at these positions already" in run_on_each(*reset).err
+    if to == "new":
+        run_on_each("publish", stream, "first")
+
+    shown = run_on_each("groups", "show", group)  # known by that note alone
+    assert "before 0" in shown.out
+    assert shown.err == ""
+    [known] = run_on_each("groups", "show", group, "--json").json
+    [place] = known["positions"]
+    assert (known["streams"], place["position"], place["lag"]) == ([stream], -1, 1)
+    assert group in run_on_each("groups", "list").out
+
+    async def is_read_from_the_first(client: Client) -> None:
+        for start in (None, StartAt.new_only(), StartAt.offset(7)):
+            async with (
+                asyncio.timeout(BOUND),
+                client.group(group, [stream], start=start, commit_interval=None) as member,
+            ):
+                assert (await anext(member)).offset == 0
+
+    prepare(is_read_from_the_first)
+
+
+@pytest.fixture
+def cleaned(
+    elsewhere: BlockingPortal, address: str, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """A stream from which retention has taken all, and `.cut`, with three left of ten."""
+    monkeypatch.setattr(log_probe, "_SILENCE", 0.3)  # commands run in this process
+
+    @asynccontextmanager
+    async def cleaned() -> AsyncIterator[str]:
+        wire = Wire(*parse_address(address))
+        cut = f"{stream}.cut"
+        try:
+            async with Client(address) as client:  # its cleaner must not meet what is published
+                limits = {
+                    stream: {"retention_max_age": MAX_AGE},
+                    cut: {"retention_max_messages": 3},
+                }
+                for name, limit in limits.items():
+                    await create(wire, name, cleaner_interval=1000, **limit)
+                    for _ in range(10):
+                        await client.publish(name, b"")
+            await becomes_emptied(wire, stream, 10)
+            await become(wire, cut, [7, 8, 9])
+            yield stream
+        finally:  # deleting them could end the server while it cleans
+            await wire.pause(stream)
+            await wire.pause(cut)
+            wire.close()
+
+    with elsewhere.wrap_async_context_manager(cleaned()) as name:
+        yield name
+
+
+def test_what_retention_has_taken_is_no_lag_and_is_named(
+    run_on_each: Run, cleaned: str, group: str
+) -> None:
+    for name in (cleaned, f"{cleaned}.cut"):
+        run_on_each("cursor", "set", f"__group:{group}", name, "1")
+    [shown] = run_on_each("groups", "show", group, "--json").json
+    emptied, cut = shown["positions"]
+    assert (emptied["lag"], emptied["removed"]) == (0, {"first": 2, "last": 9})
+    assert (cut["lag"], cut["removed"]) == (3, {"first": 2, "last": 6})
+    text = run_on_each("groups", "show", group)
+    assert f"{cleaned}/0: offsets 2 to 9 were removed before group {group} had read" in text.err
+    assert f"{cleaned}.cut/0: offsets 2 to 6 were removed" in text.err
+
+
+def test_a_partition_that_retention_has_emptied_holds_up_no_reset(
+    run_on_each: Run, cleaned: str, group: str
+) -> None:
+    cut = f"{cleaned}.cut"
+    streams = ("--stream", cleaned, "--stream", cut)
+    for to, after in (("earliest", 6), ("latest", 8), ("-1h", 6)):
+        reset = ("groups", "reset", group, "--to", to, *streams)
+        moves = run_on_each(*reset, "--dry-run", "--json").json
+        assert [(one["stream"], one["after"]) for one in moves] == [(cleaned, 9), (cut, after)]
+    text = run_on_each("groups", "reset", group, "--to", "earliest", *streams).err
+    assert f"{cleaned}/0 is 9, was none, as retention has emptied it" in text
+    assert f"{cut}/0 is 6, was none\n" in text
+
+
+def test_streams_that_were_deleted_are_told(run_on_each: Run, stream: str, group: str) -> None:
+    for name in (stream, f"{stream}.kept"):
+        run_on_each("streams", "create", name)
+        run_on_each("publish", name, "a")
+        run_on_each("cursor", "set", f"__group:{group}", name, "0")
+    run_on_each("streams", "delete", stream)
+    [shown] = run_on_each("groups", "show", group, "--json").json
+    assert shown["deleted_streams"] == [stream]
+    assert [one["stream"] for one in shown["positions"]] == [f"{stream}.kept"]
+    assert f"{stream} (deleted)," in run_on_each("groups", "list").out
+    text = run_on_each("groups", "show", group)
+    assert [row.split()[-2] for row in text.out.splitlines() if f"│ {stream} " in row] == [
+        "deleted"
+    ]
+    assert text.err == ""
+
+    run_on_each("streams", "delete", f"{stream}.kept")
+    text = run_on_each("groups", "show", group)
+    assert f"its streams were deleted ({stream}, {stream}.kept)" in text.err
+    failed = run_on_each("groups", "reset", group, "--to", "new", code=1)
+    assert f"its streams were deleted ({stream}, {stream}.kept)" in failed.err
+
+
+def test_a_group_of_which_no_stream_is_known_says_so(
+    run: Run, elsewhere: BlockingPortal, group: str
+) -> None:
+    broker = EmbeddedBroker()  # without activity
+
+    @asynccontextmanager
+    async def member() -> AsyncIterator[None]:
+        async with broker, Client(broker.address) as client:
+            await client.create_stream("s")
+            async with client.group(group, ["s"], start=StartAt.earliest()):
+                yield
+
+    with elsewhere.wrap_async_context_manager(member()):
+        text = run("groups", "show", group, servers=broker.address)
+    assert "has stored no position, and its streams are not known" in text.err
 
 
 @ON_EMBEDDED
@@ -226,7 +385,7 @@ def test_a_reset_is_refused_as_a_whole(run_on_each: Run, join: Join, two: str, g
     assert positions(run_on_each, group) == {0: 4, 1: 1}
     paused = run_on_each("partitions", "pause", two, "1")
     assert paused.out == ""
-    assert "paused" in run_on_each("groups", "reset", group, "--to", "earliest", code=1).err
+    assert "paused" in run_on_each("groups", "reset", group, "--to", "-1h", code=1).err
     assert positions(run_on_each, group) == {0: 4, 1: 1}
     run_on_each("groups", "set", group, two, "0", "--partition", "1")
     run_on_each("groups", "reset", group, "--to", "new")  # its leader knows where it ends

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
-from cyclopts import App
+from cyclopts import App, Argument, Token
 
 from cli.conftest import Run
 from liftbridge_aio.cli import app
@@ -56,3 +56,25 @@ def test_help_shows_the_examples_and_every_noun(run: Run) -> None:
     front = run("--help", servers="nowhere").out
     for words in ALL:
         assert words[0] in front
+
+
+INTEGERS = [
+    pytest.param(argument, id=f"{' '.join(words)} {argument.name}")
+    for words in ALL
+    for argument in functools.reduce(App.__getitem__, words, app).assemble_argument_collection()
+    if argument.hint in {int, int | None, tuple[int, ...]}
+]
+
+
+@pytest.mark.parametrize("argument", INTEGERS)
+def test_a_fraction_is_refused_where_an_integer_is_meant(argument: Argument) -> None:
+    # cyclopts would round it, to another partition or offset.
+    with pytest.raises(ValueError, match=r"'1\.5' is not an integer"):
+        argument.parameter.converter(argument.hint, [Token(value="1.5")])  # type: ignore[misc, operator]
+
+
+def test_an_unknown_flag_of_publish_is_no_message(run: Run) -> None:
+    for flag in ("--partion", "--nonsense", "-x"):
+        assert run("publish", "orders", "x", flag, "2", servers="nowhere", code=2).out == ""
+    bound = app.parse_args(["publish", "orders", "--", "--nonsense"])[1]
+    assert bound.arguments["values"] == ("--nonsense",)

@@ -9,7 +9,7 @@ from anyio.from_thread import BlockingPortal
 
 from cli.conftest import Run
 from liftbridge_aio.broker import EmbeddedCluster
-from liftbridge_aio.cli.connection import Connection
+from liftbridge_aio.cli.connection import ConnectionFlags
 
 
 def test_the_cluster_is_shown_with_what_each_broker_leads(
@@ -74,7 +74,7 @@ def test_a_broker_that_does_not_answer_is_told_of(
 
 
 def test_a_broker_that_is_asked_alone_is_the_only_one_asked() -> None:
-    client = Connection(servers="a:1,b:2").client(only="c:3")
+    client = ConnectionFlags(servers="a:1,b:2").client(only="c:3")
     assert "c:3" in repr(client)
     assert "a:1" not in repr(client)
     assert client.options.address_map is not None

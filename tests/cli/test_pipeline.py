@@ -12,12 +12,13 @@ import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 import pytest
 
 from cli.conftest import COMMAND, Run, Start, environment
 from liftbridge_aio import TLS, Client, Record
-from liftbridge_aio.cli.connection import Connection
+from liftbridge_aio.cli.connection import ConnectionFlags
 from liftbridge_aio.cli.pipeline import _archive_plan
 from liftbridge_aio.cli.totals_checks import (
     Place,
@@ -28,11 +29,12 @@ from liftbridge_aio.cli.totals_checks import (
     check_read,
     check_sum,
 )
-from liftbridge_aio.spark.archive import sole_archive, source_options
-from liftbridge_aio.spark.options import ReadOptions
-from liftbridge_aio.spark.write_id import TaskAttempt
+from liftbridge_aio.spark.core.options import ReadOptions
+from liftbridge_aio.spark.core.write_id import WRITE_ID_HEADER, TaskAttempt, WriteId
+from liftbridge_aio.spark.pipelines.archive import archive_lock, source_options
 from spark.conftest import QUICK_JVM
 
+QUERY = UUID(int=5)
 NINE = Place("2026-03-02T09:00+00:00", "Accra")
 TEN = Place("2026-03-02T10:00+00:00", "Accra")
 TOTALS = [(NINE, Total(2, 30)), (TEN, Total(1, 5))]
@@ -89,7 +91,7 @@ def test_totals_add_up_while_the_pipeline_runs(start: Start) -> None:
     title, *steps = ended.err.splitlines()
     assert title.startswith("liftbridge-aio pipeline totals")
     assert "3,000 published, 3,001 read in" in steps[-2]  # the one that ends the day among them
-    assert steps[-1].endswith("all totals are there")
+    assert steps[-1].endswith("all totals have arrived")
 
 
 def test_what_does_not_add_up_is_noticed() -> None:
@@ -122,16 +124,17 @@ def test_events_that_spark_missed_or_found_too_late_are_noticed() -> None:
 def written_twice(broker_address: str, stream: str) -> tuple[str, str]:
     """Two streams that a query wrote to, in the second batch of which a task ran twice."""
     names = (f"{stream}-eu", f"{stream}-us")
-    first, failed, again = (TaskAttempt("0ffee", n, 0, 0, name) for n, name in enumerate("xyz"))
-    second = TaskAttempt("0ffee", failed.batch, 0, 1, again.id)
-    written = [*first.headers(0, 4), *failed.headers(0, 3), *second.headers(0, 5)]
+    first = TaskAttempt(QUERY, 0, 0, 0, b"attempt1").write_ids(range(4))
+    failed = TaskAttempt(QUERY, 1, 0, 0, b"attempt2").write_ids(range(3))
+    second = TaskAttempt(QUERY, 1, 0, 1, b"attempt3").write_ids(range(5))
 
     async def publish() -> None:
         async with Client(broker_address) as client:
             for name in names:
                 await client.create_stream(name)
-            for row, headers in enumerate(written):
-                to = names[row >= 4 and headers["spark-write-id"].endswith(b"/1")]
+            for number, content in enumerate([*first, *failed, *second]):
+                to = names[number >= 4 and WriteId.decode(content).row == 1]
+                headers = {WRITE_ID_HEADER: content}
                 await client.publish_many(to, [Record(b"v", headers=headers)])
             await client.publish_many(names[0], [Record(b"of somebody else")])
 
@@ -148,8 +151,8 @@ def test_repeats_are_counted_over_all_streams_that_a_query_writes_to(
     counts = {"rows": 9, "repeats": 3, "gaps": 0, "unmarked": 1}
     assert report == {"streams": streams, **counts}
     assert [list(batch.values()) for batch in batches] == [
-        ["0ffee", 0, 4, 0, 0, 1],
-        ["0ffee", 1, 5, 3, 0, 2],
+        [str(QUERY), 0, 4, 0, 0, 1],
+        [str(QUERY), 1, 5, 3, 0, 2],
     ]
     alone = json.loads(run("pipeline", "repeats", written_twice[0], "--json").out)
     assert (alone["repeats"], alone["gaps"]) == (2, 1)  # the row that the other stream has
@@ -157,16 +160,16 @@ def test_repeats_are_counted_over_all_streams_that_a_query_writes_to(
 
 def test_repeats_are_shown_by_batch(run: Run, written_twice: tuple[str, str]) -> None:
     *table, summary = run("pipeline", "repeats", *written_twice).out.splitlines()
-    assert summary == "9 rows, 3 repeats, 0 gaps, 1 messages without an identity"
-    rows = [re.findall(r"\w+", line) for line in table if "0ffee" in line]
-    assert rows == [["0ffee", "1", "5", "3", "0", "2"]]
+    assert summary == "9 rows, 3 repeats, 0 gaps, 1 messages without a write id"
+    rows = [re.findall(r"[\w-]+", line) for line in table if str(QUERY) in line]
+    assert rows == [[str(QUERY), "1", "5", "3", "0", "2"]]
 
 
 def test_a_stream_whose_repeats_cannot_be_counted_is_named(run: Run, stream: str) -> None:
     assert f"stream='{stream}'" in run("pipeline", "repeats", stream, code=1).err
 
 
-def test_without_pyspark_repeats_are_counted_and_the_rest_says_what_to_install(
+def test_without_pyspark_repeats_are_counted_and_the_rest_names_the_extra(
     written_twice: tuple[str, str], tmp_path: Path, broker_address: str
 ) -> None:
     done = run_without_spark(tmp_path, written_twice[0], broker_address)
@@ -186,7 +189,7 @@ def test_an_archive_needs_to_know_what_to_keep(run: Run, tmp_path: Path) -> None
 def test_an_archive_whose_checkpoint_is_gone_is_left_alone(run: Run, tmp_path: Path) -> None:
     (tmp_path / "stream=orders").mkdir()
     ended = run("pipeline", "archive", "orders", "--to", str(tmp_path), code=1)
-    assert "without its folder _checkpoint" in ended.err
+    assert "but no folder _checkpoint" in ended.err
 
 
 def test_what_an_archive_cannot_do_is_said_before_spark_starts(run: Run, tmp_path: Path) -> None:
@@ -195,7 +198,7 @@ def test_what_an_archive_cannot_do_is_said_before_spark_starts(run: Run, tmp_pat
         assert "starting Spark" not in ended.err
         return ended.err
 
-    assert "no regular expression" in refused("--pattern", "[")
+    assert "is not a regular expression" in refused("--pattern", "[")
     assert "write name=value" in refused("orders", "--option", "failOnDataLoss")
     assert "did you mean failOnDataLoss?" in refused("orders", "--option", "failOnDataLos=false")
     assert "does not know the option depth" in refused("orders", "--option", "depth=3")
@@ -215,7 +218,7 @@ def test_an_archive_talks_to_the_servers_as_flags_and_environment_say(
         "earliest",
         1000,
         ("readTimeout=5",),
-        Connection(servers="a:1", timeout="3s"),
+        ConnectionFlags(servers="a:1", timeout="3s"),
     )
     client = ReadOptions.parse(source_options(plan), streaming=True).connection.client_options()
     assert client.max_receive_bytes == 1_000_000
@@ -227,13 +230,13 @@ def test_an_archive_speaks_tls_as_flags_and_environment_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LIFTBRIDGE_TLS_KEY_PASSWORD", "hush")
-    connection = Connection(
+    connection = ConnectionFlags(
         servers="liftbridge+tls://a,b:1?ca=/ca.pem&server_name=N", tls_cert=Path("/me.pem")
     )
     plan = _archive_plan(("orders",), None, Path("archive"), "earliest", 1, (), connection)
     options = ReadOptions.parse(source_options(plan), streaming=True).connection
     assert options.servers == ("a:9292", "b:1")
-    assert options.client_options().tls == TLS(
+    assert options.client_options(os.environ).tls == TLS(
         ca="/ca.pem",
         cert="/me.pem",
         server_name="N",
@@ -243,11 +246,11 @@ def test_an_archive_speaks_tls_as_flags_and_environment_say(
 
 
 def test_two_archives_cannot_have_one_folder_at_a_time(run: Run, tmp_path: Path) -> None:
-    with sole_archive(tmp_path / "archive"):
+    with archive_lock(tmp_path / "archive"):
         ended = run("pipeline", "archive", "orders", "--to", str(tmp_path / "archive"), code=1)
     assert "another command archives to" in ended.err
     assert "starting Spark" not in ended.err
-    with sole_archive(tmp_path / "archive"):
+    with archive_lock(tmp_path / "archive"):
         (tmp_path / "archive" / ".spark-staging-1").mkdir()  # of a batch that is given up
     assert not (tmp_path / "archive" / ".spark-staging-1").exists()
 

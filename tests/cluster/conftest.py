@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 
-from cluster.support import Nodes
 from liftbridge_aio import Client, ClientOptions
-from servers.build import pinned_version
-from servers.cluster import Cluster, LiftbridgeCluster
+from support.cluster.nodes import Nodes
+from support.servers.build import pinned_version
+from support.servers.cluster import Cluster, LiftbridgeCluster
 
 EMBEDDED: Final = "embedded"
 PINNED: Final = pinned_version()
@@ -26,7 +26,7 @@ async def healthy_cluster(real_cluster: LiftbridgeCluster) -> AsyncIterator[Clus
 @pytest.fixture
 async def embedded_cluster() -> AsyncIterator[Cluster]:
     """An embedded cluster of the test's own."""
-    from servers.embedded_cluster import running_embedded_cluster  # noqa: PLC0415
+    from support.servers.embedded_cluster import running_embedded_cluster  # noqa: PLC0415
 
     async with running_embedded_cluster() as cluster:
         yield cluster

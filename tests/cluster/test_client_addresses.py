@@ -10,12 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from cluster.client_load import GRACE, OPTIONS, collect, eventually, judge, publishing, timed
-from cluster.support import BOUND, EARLIEST
 from liftbridge_aio import AckPolicy, Client, Message, StreamOptions
-from servers.build import nats_path, pinned_version
-from servers.cluster import Cluster, LiftbridgeCluster
-from servers.ports import free_ports
+from support.cluster.client_load import (
+    GRACE,
+    OPTIONS,
+    collect,
+    eventually,
+    judge,
+    publishing,
+    timed,
+)
+from support.cluster.nodes import BOUND, EARLIEST
+from support.servers.build import nats_path, pinned_version
+from support.servers.cluster import Cluster, LiftbridgeCluster
+from support.servers.ports import free_ports
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
@@ -29,7 +37,7 @@ def black_hole() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-async def test_one_that_is_dead_or_silent_costs_no_more_than_the_time_to_find_out(
+async def test_a_dead_or_silent_address_costs_no_more_than_the_time_to_find_out(
     cluster: Cluster, black_hole: str, stream_name: str
 ) -> None:
     # In what order they are tried is left to chance.

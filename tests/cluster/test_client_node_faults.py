@@ -9,17 +9,6 @@ from contextlib import suppress
 
 import pytest
 
-from cluster.client_load import (
-    OPTIONS,
-    all_messages,
-    collect,
-    eventually,
-    judge,
-    publishing,
-    refused,
-    timed,
-)
-from cluster.support import BOUND, CURSORS, CURSORS_PARTITIONS, EARLIEST, Nodes
 from liftbridge_aio import (
     AckPolicy,
     Client,
@@ -30,7 +19,18 @@ from liftbridge_aio import (
     StreamOptions,
 )
 from liftbridge_aio.wire import proto
-from servers.cluster import Cluster
+from support.cluster.client_load import (
+    OPTIONS,
+    all_messages,
+    collect,
+    eventually,
+    judge,
+    publishing,
+    refused,
+    timed,
+)
+from support.cluster.nodes import BOUND, CURSORS, CURSORS_PARTITIONS, EARLIEST, Nodes
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
@@ -43,7 +43,7 @@ async def client(cluster: Cluster) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_a_leader_that_falls_silent_for_longer_than_its_lease_and_comes_back(
+async def test_a_leader_that_is_silent_beyond_its_lease_and_comes_back(
     cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
 ) -> None:
     """Somebody who connects meanwhile, to the silent one first, works too."""

@@ -11,13 +11,13 @@ from http import HTTPStatus
 
 import pytest
 
-from cluster.support import BOUND, EARLIEST, Nodes, soon
-from contract.group_members import take
 from liftbridge_aio import ALL_PARTITIONS, Client, NotFound, StartAt, StreamReset
 from liftbridge_aio.integrations.event_stream import EventStream, Write
 from liftbridge_aio.integrations.service import Service
 from liftbridge_aio.model import AllPartitions
-from servers.cluster import Cluster
+from support.cluster.nodes import BOUND, EARLIEST, Nodes, soon
+from support.groups.group_watcher import take
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
@@ -129,8 +129,8 @@ async def test_a_browser_that_comes_back_goes_on(client: Client, stream_name: st
         return write
 
     async with asyncio.timeout(BOUND):
-        events = EventStream(Service(client), stream_name, "2", resume=True)
-        await events.serve(begin, whole.wait)
+        events = EventStream(stream_name, "2", resume=True)
+        await events.serve(Service(client), begin, whole.wait)
     text = b"".join(written).decode()
     assert [line for line in text.splitlines() if line.startswith("data")] == ["data: 3", "data: 4"]
     assert StreamReset.__name__ not in text

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.support import EARLIEST
-from faults.support import BOUND, QUICK, Recorder, eventually, take, within
 from liftbridge_aio import (
     Client,
     ClientOptions,
 )
+from liftbridge_aio._core.status import CallFailure
 from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
-from liftbridge_aio.status import CallFailure
 from liftbridge_aio.wire import proto
 from liftbridge_aio.wire.rpc import FETCH_METADATA
+from support.cluster.nodes import EARLIEST
+from support.faults import BOUND, QUICK, Recorder, eventually, take, within
 
 
 async def test_a_leader_that_one_broker_does_not_tell_of_is_asked_for_elsewhere(
@@ -62,13 +62,13 @@ async def test_who_takes_connections_and_drops_them_gives_no_sign_of_life() -> N
     address = "{}:{}".format(*balancer.sockets[0].getsockname())
     async with balancer, EmbeddedBroker() as broker, Client(broker.address) as client:
         assert client._parts is not None
-        router = client._parts.connection.router
-        assert await router.answers(address)  # nothing is known against it
+        router = client._parts.network.router
+        assert await router.is_alive(address)  # nothing is known against it
         with pytest.raises(CallFailure):
             await router.call_once(address, FETCH_METADATA, proto.FetchMetadataRequest(), 5.0)
-        assert not await router.answers(address)
-        assert not await router.answers(address)
-        assert await router.answers(broker.address)
+        assert not await router.is_alive(address)
+        assert not await router.is_alive(address)
+        assert await router.is_alive(broker.address)
 
 
 async def test_a_leader_that_does_not_know_its_partition_yet_is_waited_for(

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from cluster.support import BOUND, EARLIEST, Nodes, soon
 from liftbridge_aio import AckPolicy, Client, ClientOptions, StreamOptions
-from servers.cluster import Cluster
+from support.cluster.nodes import BOUND, EARLIEST, Nodes, soon
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 

@@ -9,10 +9,18 @@ from contextlib import suppress
 
 import pytest
 
-from cluster.support import BOUND, CURSORS, CURSORS_PARTITIONS, EARLIEST, Nodes, everything, soon
-from contract.raw import FROM_EARLIEST
 from liftbridge_aio import AckPolicy, AckTimeout, Client, LiftbridgeError, PublishOutcomeUnknown
-from servers.cluster import Cluster
+from support.cluster.nodes import (
+    BOUND,
+    CURSORS,
+    CURSORS_PARTITIONS,
+    EARLIEST,
+    Nodes,
+    everything,
+    soon,
+)
+from support.raw import FROM_EARLIEST
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
@@ -33,7 +41,7 @@ async def publish_all(client: Client, stream: str, *values: bytes) -> list[int]:
     return offsets
 
 
-async def test_what_was_acked_by_all_survives_the_leader_which_catches_up_when_it_comes_back(
+async def test_what_all_acked_survives_the_leader_which_catches_up_later(
     cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
 ) -> None:
     await client.create_stream(stream_name, replication_factor=3)

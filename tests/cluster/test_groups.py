@@ -10,13 +10,13 @@ from typing import Final
 
 import pytest
 
-from cluster.group_members import Group
-from cluster.group_scene import at_work
-from cluster.support import Nodes
-from contract.group_calls import group_metadata
 from liftbridge_aio import Client
-from servers.build import pinned_version
-from servers.cluster import Cluster
+from support.cluster.nodes import Nodes
+from support.groups.group_calls import group_metadata
+from support.groups.group_members import Group
+from support.groups.group_scene import at_work
+from support.servers.build import pinned_version
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
@@ -59,7 +59,7 @@ async def test_six_members_go_on_when_the_coordinator_is_killed(
 
 
 @pytest.mark.parametrize("cluster", [PINNED], indirect=True)
-async def test_partitions_of_the_killed_and_the_sleeping_are_taken_over_and_who_wakes_joins_again(
+async def test_partitions_of_killed_and_sleeping_members_are_taken_over(
     client: Client, group: Group
 ) -> None:
     killed, sleeper = group.in_python_apart("killed"), group.in_python_apart("sleeper")

@@ -17,13 +17,13 @@ from typing import Final
 
 import pytest
 
-from cluster.group_history import StepBack
-from cluster.group_members import Group, MemberProcess
-from cluster.group_scene import Scene, at_work
 from liftbridge_aio import Client, ClientOptions
-from servers.build import nats_path, pinned_version
-from servers.cluster import LiftbridgeCluster
-from servers.node import Setting
+from support.groups.group_history import StepBack
+from support.groups.group_members import Group, MemberProcess
+from support.groups.group_scene import Scene, at_work
+from support.servers.build import nats_path, pinned_version
+from support.servers.cluster import LiftbridgeCluster
+from support.servers.node import Setting
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -56,7 +56,7 @@ async def client(cluster: LiftbridgeCluster) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_three_members_in_go_and_three_in_python_go_on_when_the_coordinator_is_killed(
+async def test_members_in_go_and_python_go_on_when_the_coordinator_is_killed(
     cluster: LiftbridgeCluster, client: Client, go_client_program: Path
 ) -> None:
     group = Group("billing", ("orders", "refunds"), tuple(cluster.addresses.values()))

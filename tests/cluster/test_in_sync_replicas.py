@@ -10,11 +10,11 @@ import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
-from cluster.support import BOUND, EARLIEST, Nodes, everything, soon
-from contract.raw import End, message
 from liftbridge_aio import AckPolicy, Client, StreamOptions
 from liftbridge_aio.wire import proto, rpc
-from servers.cluster import Cluster
+from support.cluster.nodes import BOUND, EARLIEST, Nodes, everything, soon
+from support.raw import End, message
+from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
@@ -39,7 +39,7 @@ async def unacked(nodes: Nodes, node_id: str, request: proto.PublishRequest) -> 
     return False
 
 
-async def test_a_lagging_replica_delays_acks_of_all_until_it_is_not_in_sync_any_more(
+async def test_a_lagging_replica_delays_acks_of_all_until_it_is_out_of_sync(
     cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
 ) -> None:
     await client.create_stream(stream_name, replication_factor=3)

@@ -6,10 +6,10 @@ import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
-from cluster.support import CURSORS, CURSORS_PARTITIONS, Nodes, everything, settled
-from contract.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End
 from liftbridge_aio import AckPolicy, Client, InvalidRequest
 from liftbridge_aio.wire import proto, rpc
+from support.cluster.nodes import CURSORS, CURSORS_PARTITIONS, Nodes, everything, settled
+from support.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 

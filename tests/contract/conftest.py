@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from contract.raw import Wire
 from liftbridge_aio import Client, ClientClosed, NotFound
-from servers.node import LiftbridgeNode, Server
+from support.raw import Wire
+from support.servers.node import LiftbridgeNode, Server
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from contract.group_calls import Group
-from contract.raw import Subscription, Wire
 from liftbridge_aio.wire import proto, rpc
+from support.groups.group_calls import Group
+from support.raw import Subscription, Wire
 
 ACTIVITY = "__activity"
 

@@ -7,8 +7,8 @@ import asyncio
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
-from contract.raw import BOUND, End, Wire, eventually
 from liftbridge_aio.wire import proto
+from support.raw import BOUND, End, Wire, eventually
 
 IDLE_TIME = 300
 """Milliseconds without messages after which a partition pauses."""

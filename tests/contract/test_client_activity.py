@@ -8,9 +8,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from contract.clients import EARLIEST, LATEST
-from contract.group_calls import Group
-from contract.raw import BOUND, Wire
 from liftbridge_aio import (
     ActivityUnavailable,
     Client,
@@ -19,7 +16,7 @@ from liftbridge_aio import (
     StartAt,
     StreamNotFound,
 )
-from liftbridge_aio.activity import ActivityReading
+from liftbridge_aio._client.activity import ActivityReading
 from liftbridge_aio.activity_events import (
     ActivityEvent,
     CreateStreamEvent,
@@ -33,7 +30,10 @@ from liftbridge_aio.activity_events import (
 )
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.wire import proto
-from servers.node import EmbeddedServer
+from support.clients import EARLIEST, LATEST
+from support.groups.group_calls import Group
+from support.raw import BOUND, Wire
+from support.servers.node import EmbeddedServer
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from contract.raw import BOUND, Wire
 from liftbridge_aio import Client, InvalidRequest
 from liftbridge_aio.wire import proto, rpc
-from servers.node import Server
+from support.raw import BOUND, Wire
+from support.servers.node import Server
 
 
 async def test_a_cursor_never_set_is_none(client: Client, stream_name: str) -> None:

@@ -6,19 +6,6 @@ import asyncio
 
 import pytest
 
-from contract.clients import EARLIEST, LATEST, rest, take
-from contract.durable_numbers import (
-    COUNT,
-    CURSOR,
-    PARTITIONS,
-    SELDOM,
-    Failure,
-    create_numbers,
-    offsets,
-    stored,
-)
-from contract.lanes import ON_EMBEDDED, ON_ONE_PATH
-from contract.raw import BOUND
 from liftbridge_aio import (
     ALL_PARTITIONS,
     Client,
@@ -29,6 +16,19 @@ from liftbridge_aio import (
     StopAt,
     StreamReset,
 )
+from support.clients import EARLIEST, LATEST, rest, take
+from support.durable_numbers import (
+    COUNT,
+    CURSOR,
+    PARTITIONS,
+    SELDOM,
+    Failure,
+    create_numbers,
+    offsets,
+    stored,
+)
+from support.marks import ON_EMBEDDED, ON_ONE_PATH
+from support.raw import BOUND
 
 pytestmark = ON_ONE_PATH
 

@@ -8,8 +8,15 @@ from contextlib import suppress
 
 import pytest
 
-from contract.clients import EARLIEST, LATEST, rest, take
-from contract.durable_numbers import (
+from liftbridge_aio import (
+    Client,
+    ClientClosed,
+    InvalidRequest,
+    StartAt,
+)
+from liftbridge_aio._subscribe.subscription import Subscription
+from support.clients import EARLIEST, LATEST, rest, take
+from support.durable_numbers import (
     COUNT,
     CURSOR,
     SELDOM,
@@ -18,15 +25,9 @@ from contract.durable_numbers import (
     offsets,
     stored,
 )
-from contract.lanes import ON_EMBEDDED, ON_ONE_PATH
-from contract.raw import BOUND, eventually
-from liftbridge_aio import (
-    Client,
-    ClientClosed,
-    InvalidRequest,
-    StartAt,
-)
-from liftbridge_aio.subscription import Subscription
+from support.marks import ON_EMBEDDED, ON_ONE_PATH
+from support.raw import BOUND, eventually
+from support.servers.node import Server
 
 pytestmark = ON_ONE_PATH
 
@@ -129,7 +130,7 @@ async def all_here(subscription: Subscription, count: int) -> None:
 
 
 @ON_EMBEDDED
-async def test_who_was_told_where_to_begin_stores_nothing_before_the_first_message(
+async def test_with_an_explicit_start_nothing_is_stored_before_the_first_message(
     client: Client, numbers: str
 ) -> None:
     async with client.subscribe(numbers, 0, StartAt.offset(COUNT + 5), cursor=CURSOR):
@@ -148,7 +149,7 @@ async def test_closing_while_the_cursor_is_asked_for_ends_it(client: Client, num
             await subscription.aclose()
             with pytest.raises(ClientClosed):
                 await entering
-    assert client.statistics().subscriptions == 0
+    assert len(client.statistics().subscriptions) == 0
 
 
 @ON_EMBEDDED
@@ -193,6 +194,29 @@ async def test_closing_it_does_not_finish_what_is_in_hand(client: Client, number
         await subscription.aclose()
         assert await stored(client, numbers) == 3
     assert await stored(client, numbers) == 4
+
+
+async def test_closing_the_client_stores_what_is_finished(
+    server: Server, client: Client, numbers: str
+) -> None:
+    async with Client(server.address) as other:
+        subscription = other.subscribe(numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=SELDOM)
+        merged = other.subscribe(numbers, [0, 1], EARLIEST, cursor="other", cursor_interval=SELDOM)
+        await subscription.__aenter__()
+        await merged.__aenter__()
+        await take(subscription, 5)
+        waits = asyncio.create_task(rest(merged))
+
+        async def all_read() -> bool:
+            return merged.statistics().delivered == 2 * COUNT
+
+        await eventually(all_read)
+    assert await stored(client, numbers) == 3
+    assert [await client.fetch_cursor("other", numbers, n) for n in (0, 1)] == [COUNT - 1] * 2
+    await waits
+    await merged.__aexit__(None, None, None)
+    with pytest.raises(ClientClosed):
+        await subscription.__aexit__(None, None, None)
 
 
 async def test_the_end_finishes_everything(client: Client, numbers: str) -> None:

@@ -10,16 +10,6 @@ from typing import Any
 
 import pytest
 
-from contract.clients import EARLIEST, Watcher, take
-from contract.durable_numbers import (
-    CURSOR,
-    SELDOM,
-    Failure,
-    create_numbers,
-    stored,
-)
-from contract.lanes import ON_EMBEDDED, ON_ONE_PATH
-from contract.raw import BOUND, eventually
 from liftbridge_aio import (
     Client,
     ClientClosed,
@@ -29,11 +19,22 @@ from liftbridge_aio import (
     RequestTimeout,
     UsageError,
 )
+from liftbridge_aio._admin.cursors import Cursors
+from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
+from liftbridge_aio._subscribe.durable_reader import DurableReader
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.cursor_keeper import CursorKeeper
-from liftbridge_aio.durable_reading import DurableReading
 from liftbridge_aio.telemetry import CommitFailed
-from servers.node import Server
+from support.clients import EARLIEST, Watcher, take
+from support.durable_numbers import (
+    CURSOR,
+    SELDOM,
+    Failure,
+    create_numbers,
+    stored,
+)
+from support.marks import ON_EMBEDDED, ON_ONE_PATH
+from support.raw import BOUND, eventually
+from support.servers.node import Server
 
 pytestmark = ON_ONE_PATH
 
@@ -107,7 +108,7 @@ async def test_an_error_of_the_last_storing_is_raised(stream_name: str, by: str)
                     if by == "leaving"
                     else subscription.aclose()
                 )
-        assert client.statistics().subscriptions == 0
+        assert len(client.statistics().subscriptions) == 0
 
 
 @ON_EMBEDDED
@@ -120,9 +121,9 @@ async def test_the_last_storing_is_bounded_in_time(client: Client, numbers: str)
             return None
 
     failed: list[CommitFailed] = []
-    keeper = CursorKeeper(CURSOR, Stuck(), timeout=SELDOM, failed=failed.append)
-    keeper.keep(numbers, 0, lambda: 5, None)
-    durable = DurableReading(keeper, client._living.connection, SELDOM)
+    committer = CursorCommitter(CURSOR, Stuck(), timeout=SELDOM, failed=failed.append)
+    committer.keep(numbers, 0, lambda: 5, None)
+    durable = DurableReader(committer, client._living.network, SELDOM, set())
     async with asyncio.timeout(BOUND):
         assert isinstance(await durable.close(0.01), RequestTimeout)
 
@@ -156,7 +157,7 @@ async def test_a_server_without_cursors_is_told_on_entering(
             with pytest.raises(CursorsUnavailable):
                 async with client.subscribe(stream_name, partition, EARLIEST, cursor=CURSOR):
                     pass
-        assert client.statistics().subscriptions == 0
+        assert len(client.statistics().subscriptions) == 0
 
 
 @ON_EMBEDDED
@@ -200,7 +201,9 @@ async def test_one_that_is_dropped_stores_no_more(client: Client, numbers: str) 
 
     async def nothing_is_left() -> bool:
         names = {task.get_name() for task in asyncio.all_tasks()}
-        return client.statistics().subscriptions == 0 and not any("cursor:" in n for n in names)
+        return len(client.statistics().subscriptions) == 0 and not any(
+            "cursor:" in n for n in names
+        )
 
     await eventually(nothing_is_left)
 
@@ -215,9 +218,29 @@ async def test_a_client_that_is_closed_first_leaves_nothing_behind(
     await subscription.__aenter__()
     await take(subscription, 5)
     await other.aclose()
-    with pytest.raises(ClientClosed):
+    with pytest.raises(ClientClosed):  # the message in hand is finished now, and cannot be stored
         await subscription.__aexit__(None, None, None)
     assert not any("cursor:" in task.get_name() for task in asyncio.all_tasks())
+
+
+@ON_EMBEDDED
+async def test_closing_the_client_waits_for_no_cursor_for_long(
+    server: Server, numbers: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stuck(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    other = Client(server.address, options=ClientOptions(close_timeout=0.1))
+    await other.connect()
+    subscription = other.subscribe(numbers, 0, EARLIEST, cursor=CURSOR)
+    await subscription.__aenter__()
+    await take(subscription, 5)
+    monkeypatch.setattr(Cursors, "set", stuck)
+    async with asyncio.timeout(BOUND):
+        await other.aclose()
+    with pytest.raises(RequestTimeout):
+        await subscription.aclose()
+    assert f"the cursor {CURSOR!r} was not stored within 1 s" in caplog.text
 
 
 @ON_EMBEDDED

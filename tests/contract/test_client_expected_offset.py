@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
-from contract.clients import Watcher, read_out, values
 from liftbridge_aio import (
     Ack,
     AckPolicy,
@@ -21,7 +21,8 @@ from liftbridge_aio import (
     StreamOptions,
 )
 from liftbridge_aio.testing import FaultProxy
-from servers.node import Server
+from support.clients import Watcher, read_out, values
+from support.servers.node import Server
 
 CONTROLLED = StreamOptions(optimistic_concurrency_control=True)
 SOON = Retry(attempts=10, backoff=Backoff(initial=0.01, maximum=0.05))
@@ -61,12 +62,37 @@ async def test_an_offset_that_is_not_given_is_not_checked(client: Client, stream
     assert [offset(await client.publish(stream_name, b"")) for _ in range(3)] == [0, 1, 2]
 
 
-async def test_without_concurrency_control_no_offset_is_checked(
-    client: Client, stream_name: str
+@pytest.mark.parametrize("wait", [True, False], ids=["publish", "publish_async"])
+async def test_an_offset_that_is_not_checked_is_warned_of_once(
+    client: Client, stream_name: str, caplog: pytest.LogCaptureFixture, wait: bool
 ) -> None:
     await client.create_stream(stream_name)
 
-    assert offset(await client.publish(stream_name, b"", expected_offset=7)) == 0
+    with caplog.at_level(logging.WARNING, "liftbridge_aio.publisher"):
+        for n, expected in enumerate((0, 7, 0)):
+            if wait:
+                ack = await client.publish(stream_name, b"", expected_offset=expected)
+            else:
+                ack = await (await client.publish_async(stream_name, b"", expected_offset=expected))
+            assert offset(ack) == n
+            assert len(caplog.messages) == (n > 0)
+    [warning] = caplog.messages
+    assert f"{stream_name!r} at offset 1 although expected_offset was 7" in warning
+    assert "optimistic_concurrency_control=True" in warning
+
+
+async def test_refused_offsets_are_no_warning_and_stay_unseen(
+    client: Client, stream_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.create_stream(stream_name, options=CONTROLLED)
+
+    with caplog.at_level(logging.WARNING, "liftbridge_aio.publisher"):
+        await client.publish(stream_name, b"", expected_offset=0)
+        refused = await client.publish_async(stream_name, b"", expected_offset=7)
+        with pytest.raises(IncorrectOffset):
+            await client.flush()
+        assert refused.done()
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("policy", [AckPolicy.NONE, int(AckPolicy.NONE)], ids=["enum", "number"])
@@ -75,7 +101,7 @@ async def test_an_expected_offset_without_ack_is_refused_before_it_is_sent(
 ) -> None:
     await client.create_stream(stream_name, options=CONTROLLED)
 
-    with pytest.raises(InvalidRequest, match="without an ack"):
+    with pytest.raises(InvalidRequest, match="requires an ack"):
         await client.publish(stream_name, b"", expected_offset=0, ack_policy=policy)
     assert await read_out(client, stream_name) == []
 
@@ -148,7 +174,7 @@ async def test_a_lost_ack_is_an_unknown_outcome(server: Server, stream_name: str
             await client.aclose()
 
 
-async def test_with_retry_and_expected_offset_a_message_is_stored_once_whatever_breaks(
+async def test_retry_with_expected_offset_stores_a_message_once_whatever_breaks(
     server: Server, stream_name: str
 ) -> None:
     async with FaultProxy(server.address) as proxy:

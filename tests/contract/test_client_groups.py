@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from typing import Any
 
 import pytest
 
-from contract.group_members import EARLIEST, cursor, holds, places, publish, take
-from contract.lanes import ON_EMBEDDED, ON_ONE_PATH
-from contract.raw import eventually
 from liftbridge_aio import (
     Client,
     ClientOptions,
@@ -27,7 +24,10 @@ from liftbridge_aio import (
     UsageError,
     WrongType,
 )
-from servers.node import Server
+from support.groups.group_watcher import EARLIEST, cursor, holds, places, publish, take
+from support.marks import ON_EMBEDDED, ON_ONE_PATH
+from support.raw import BOUND, eventually
+from support.servers.node import Server
 
 pytestmark = ON_ONE_PATH
 
@@ -41,6 +41,30 @@ async def stream(client: Client, stream_name: str) -> str:
 @pytest.fixture
 def group_id(stream_name: str) -> str:
     return f"group-{stream_name}"
+
+
+async def test_a_missing_stream_is_named_where_the_time_is_too_short_to_be_sure(
+    client: Client, stream: str, group_id: str
+) -> None:
+    missing, seconds = f"{stream}-missing", 1.5
+
+    async def refused(asked: Awaitable[object]) -> None:
+        async with asyncio.timeout(seconds + BOUND):
+            with pytest.raises(StreamNotFound) as caught:
+                await asked
+        assert caught.value.stream == missing
+
+    async with asyncio.TaskGroup() as group:
+        for asked in (
+            client.group(group_id, [stream, missing], timeout=seconds).__aenter__(),
+            client.subscribe(missing, timeout=seconds).__aenter__(),
+            client.subscribe(missing, [0, 1], timeout=seconds).__aenter__(),
+            client.subscribe(missing, cursor="reader", timeout=seconds).__aenter__(),
+            client.last(missing, 1, timeout=seconds),
+            client.oldest_offset(missing, timeout=seconds),
+            client.resume_stream(missing, timeout=seconds),
+        ):
+            group.create_task(refused(asked))
 
 
 async def test_a_member_alone_reads_everything_and_the_next_one_goes_on(

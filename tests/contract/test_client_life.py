@@ -12,9 +12,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from contract.clients import EARLIEST, Watcher, read_out, rest, values
-from contract.raw import BOUND, eventually
 from liftbridge_aio import (
+    ALL_PARTITIONS,
     Ack,
     AckPolicy,
     Backoff,
@@ -29,8 +28,10 @@ from liftbridge_aio import (
     RequestTimeout,
 )
 from liftbridge_aio.testing import FaultProxy
-from servers.node import Server
-from servers.ports import free_ports
+from support.clients import EARLIEST, Watcher, read_out, rest, values
+from support.raw import BOUND, eventually
+from support.servers.node import Server
+from support.servers.ports import free_ports
 
 Call = Callable[[Client], Awaitable[object]]
 
@@ -50,6 +51,31 @@ async def test_a_client_connects_pings_and_closes(server: Server) -> None:
     assert repr(client) == f"<Client {server.address} connected subscriptions=0 in_flight=0>"
     await client.aclose()
     assert repr(client) == f"<Client {server.address} closed>"
+
+
+async def test_health_checks_and_pings_measure_the_round_trip(
+    server: Server, stream_name: str
+) -> None:
+    options = ClientOptions(health_interval=0.05)
+    async with Client(server.address, options=options) as client:
+        await client.create_stream(stream_name)
+        pool = client._living.network.pool
+
+        async def measured() -> dict[str, bool]:
+            """Return whether the round trip is known, by the purpose of each connection."""
+            known = pool.statistics()
+            assert all((each.address, each.state) == (server.address, "up") for each in known)
+            assert all(0 < (each.round_trip_time or 1) < BOUND for each in known)
+            return {each.purpose: each.round_trip_time is not None for each in known}
+
+        async def all_measured() -> bool:
+            return await measured() == {"control": True, "subscribe": True}
+
+        await client.ping()
+        assert await measured() == {"control": True}
+        async with client.subscribe(stream_name):
+            await eventually(all_measured)
+    assert pool.statistics() == ()
 
 
 async def test_connecting_twice_is_connecting_once(server: Server) -> None:
@@ -223,7 +249,18 @@ async def test_nothing_works_after_it_was_closed(server: Server) -> None:
         with pytest.raises(ClientClosed, match="closed"):
             await call(client)
     await client.aclose()
-    assert client.statistics().links == ()
+    assert client.statistics().connections == ()
+
+
+async def test_what_was_made_by_a_client_that_is_closed_says_so(server: Server) -> None:
+    async with Client(server.address) as client:
+        made = client.subscribe("stream"), client.subscribe("stream", ALL_PARTITIONS)
+        group = client.group("group", ["stream"])
+    for one in (*made, group):
+        with pytest.raises(ClientClosed, match="the client is closed"):
+            await one.__aenter__()
+    with pytest.raises(ClientClosed, match="the client is closed"):
+        await made[0].lag()
 
 
 async def test_publish_many_of_a_closed_client_says_so(server: Server) -> None:
@@ -321,7 +358,7 @@ async def test_closing_during_a_reading_ends_the_loop(server: Server, stream_nam
         reading = asyncio.create_task(rest(client.subscribe(stream_name)))
 
         async def started() -> bool:
-            return client.statistics().subscriptions == 1
+            return len(client.statistics().subscriptions) == 1
 
         await eventually(started)
         await asyncio.create_task(client.aclose())

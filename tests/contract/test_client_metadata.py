@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from contract.raw import Wire, eventually
 from liftbridge_aio import Client, ClientOptions, Metadata, PartitionNotFound, StreamNotFound
-from servers.node import Server
+from support.raw import Wire, eventually
+from support.servers.node import Server
 
 
 async def test_a_client_knows_its_cluster_once_it_is_connected(
@@ -176,9 +176,13 @@ async def test_partition_metadata_tells_paused_from_resumed(
     assert info.newest_offset == 1
 
 
-async def test_partition_metadata_of_what_is_not_there(client: Client, stream_name: str) -> None:
-    with pytest.raises(StreamNotFound) as no_stream:
-        await client.fetch_partition_metadata(stream_name, 0)
+async def test_partition_metadata_of_what_is_not_there(
+    client: Client, server: Server, stream_name: str
+) -> None:
+    options = ClientOptions(not_found_timeout=0.1)
+    async with Client(server.address, options=options) as impatient:
+        with pytest.raises(StreamNotFound) as no_stream:
+            await impatient.fetch_partition_metadata(stream_name, 0)
     assert no_stream.value.stream == stream_name
     await client.create_stream(stream_name, partitions=2)
     with pytest.raises(PartitionNotFound) as no_partition:
@@ -196,6 +200,7 @@ async def test_addresses_can_be_mapped(server: Server, stream_name: str) -> None
     async with Client(server.address, options=ClientOptions(address_map=mapping)) as client:
         await client.create_stream(stream_name)
         await client.publish(stream_name, b"")
-        links = " ".join(client.statistics().links)
+        connections = client.statistics().connections
     assert set(asked) == {server.address}
-    assert f"publish localhost:{server.port}" in links
+    publishing = [each.address for each in connections if each.purpose == "publish"]
+    assert publishing == [f"localhost:{server.port}"]

@@ -6,8 +6,6 @@ import asyncio
 
 import pytest
 
-from contract.clients import EARLIEST, LATEST, Watcher, read_out, stored, values
-from contract.raw import BOUND, eventually
 from liftbridge_aio import (
     Ack,
     AckPolicy,
@@ -24,7 +22,9 @@ from liftbridge_aio import (
     StreamNotFound,
 )
 from liftbridge_aio.testing import FaultProxy
-from servers.node import Server
+from support.clients import EARLIEST, LATEST, Watcher, read_out, stored, values
+from support.raw import BOUND, eventually
+from support.servers.node import Server
 
 NONE = AckPolicy.NONE
 
@@ -235,11 +235,13 @@ async def test_publish_many_tells_the_outcome_of_each(client: Client, stream_nam
     assert isinstance(fourth, PartitionNotFound)
     assert failed.value.__cause__ is second
     assert failed.value.stream == stream_name
+    assert str(failed.value).count("[stream=") == 1
+    assert second.message in str(failed.value)
     assert values(await read_out(client, stream_name)) == [b"0", b"2"]
     await client.flush()  # whoever looked at the outcomes need not hear of them again
 
 
-async def test_publish_many_has_an_outcome_for_each_record_even_where_one_cannot_be_sent(
+async def test_publish_many_has_an_outcome_for_each_record_even_if_one_is_unsent(
     client: Client, stream_name: str
 ) -> None:
     await client.create_stream(stream_name)

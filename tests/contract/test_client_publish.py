@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from contract.clients import read_out, stored, values
-from contract.raw import Wire
 from liftbridge_aio import (
+    ALL_PARTITIONS,
     Ack,
     AckError,
     AckPolicy,
@@ -25,7 +25,9 @@ from liftbridge_aio import (
     by_key,
     round_robin,
 )
-from servers.node import Server
+from support.clients import read_out, stored, values
+from support.raw import Wire
+from support.servers.node import Server
 
 WITH_ACK = [AckPolicy.LEADER, AckPolicy.ALL]
 
@@ -38,24 +40,52 @@ async def test_a_message_comes_back_as_it_was_published(client: Client, stream_n
     await client.create_stream(stream_name, partitions=2)
     headers = {"one": b"\xff\x00", "two": b"", "drei": "ü".encode()}
 
-    ack = await client.publish(
-        stream_name, b"\x00value", key=b"\x00key", headers=headers, partition=1
-    )
-    assert ack is not None
+    # The first message to a partition is looked at more closely than those that follow.
+    acks = [
+        await client.publish(
+            stream_name, b"\x00value", key=b"\x00key", headers=headers, partition=1
+        )
+        for _ in range(3)
+    ]
     assert await read_out(client, stream_name, 1) == [
         Message(
             stream=stream_name,
             partition=1,
-            offset=0,
+            offset=offset,
             key=b"\x00key",
             value=b"\x00value",
             timestamp=ack.reception_timestamp,
-            headers=headers | {"subject": f"{stream_name}.1".encode(), "reply": b""},
+            headers=headers,
             subject=f"{stream_name}.1",
             reply_subject="",
         )
+        for offset, ack in enumerate(acks)
     ]
     assert await read_out(client, stream_name, 0) == []
+
+
+@pytest.mark.parametrize("size", [10, 1000])
+async def test_a_message_is_forwarded_as_it_was_read(
+    client: Client, stream_name: str, size: int
+) -> None:
+    """In front of enough others to be decoded together, and small and large enough for each way."""
+    await client.create_stream(stream_name, partitions=2)
+    for n in range(30):
+        headers = {"n": b"%d" % n, "trace": b"\xff"} if n % 3 else None
+        await client.publish_async(stream_name, bytes(size), key=b"%d" % n, headers=headers)
+    await client.flush()
+    read = [message for part in (0, 1) for message in await read_out(client, stream_name, part)]
+    assert len(read) == 30
+
+    for message in read:
+        ack = await client.publish(
+            stream_name, message.value, key=message.key, headers=message.headers
+        )
+        copy = (await client.last(stream_name, 1, message.partition))[0]
+        assert copy.offset == ack.offset
+        assert replace(copy, offset=message.offset, timestamp=message.timestamp) == message
+        assert copy.headers.keys() <= {"n", "trace"}
+        assert copy.subject == ack.msg_subject
 
 
 @pytest.mark.parametrize("key", [None, b""])
@@ -180,6 +210,25 @@ async def test_a_partitioner_that_chooses_what_is_not_there_is_refused(
     assert refused.value.stream == stream_name
 
 
+async def test_a_partitioner_that_fails_is_named_and_nothing_is_sent(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    regions: dict[bytes | None, int] = {b"eu": 1}
+
+    def by_region(stream: str, key: bytes | None, *_: object) -> int:
+        del stream
+        return regions[key]
+
+    with pytest.raises(InvalidRequest, match="by_region") as refused:
+        await client.publish(stream_name, b"lost", key=b"us", partitioner=by_region)
+    assert refused.value.stream == stream_name
+    assert isinstance(refused.value.__cause__, KeyError)
+    await client.publish(stream_name, b"kept", key=b"eu", partitioner=by_region)
+    read = [message.value async for message in client.read(stream_name, partition=ALL_PARTITIONS)]
+    assert read == [b"kept"]
+
+
 # What cannot be sent
 
 
@@ -205,10 +254,11 @@ async def test_what_makes_no_sense_is_refused_before_it_is_sent(
 ) -> None:
     await client.create_stream(stream_name)
 
-    with pytest.raises(InvalidRequest, match=text):
-        await client.publish(**{"stream": stream_name, "value": b"value", **changes})
-    await client.publish(stream_name, b"after")
-    assert values(await read_out(client, stream_name)) == [b"after"]
+    for published in (b"before", b"after"):  # as the first message, and as one of many
+        with pytest.raises(InvalidRequest, match=text):
+            await client.publish(**{"stream": stream_name, "value": b"value", **changes})
+        await client.publish(stream_name, published)
+    assert values(await read_out(client, stream_name)) == [b"before", b"after"]
 
 
 async def test_what_is_larger_than_the_client_sends_is_refused_before_it_is_sent(
@@ -219,7 +269,7 @@ async def test_what_is_larger_than_the_client_sends_is_refused_before_it_is_sent
     assert (refused.value.stream, refused.value.partition) == (stream_name, 3)
 
 
-async def test_what_is_larger_than_the_server_stores_is_refused_and_the_rest_goes_on(
+async def test_what_is_too_large_for_the_server_is_refused_and_the_rest_goes_on(
     server: Server, stream_name: str
 ) -> None:
     options = ClientOptions(max_message_bytes=4 * 2**20)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from contract.clients import read_out, stored, values
 from liftbridge_aio import (
     AckPolicy,
     AckTimeout,
@@ -19,7 +18,8 @@ from liftbridge_aio import (
     PublishOutcomeUnknown,
     StreamOptions,
 )
-from servers.node import Server
+from support.clients import read_out, stored, values
+from support.servers.node import Server
 
 
 @pytest.mark.parametrize("policy", [AckPolicy.LEADER, AckPolicy.ALL])

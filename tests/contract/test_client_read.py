@@ -7,16 +7,6 @@ from typing import Any
 
 import pytest
 
-from contract.clients import EARLIEST, Watcher, rest
-from contract.lanes import ON_EMBEDDED, ON_ONE_PATH
-from contract.raw import BOUND, Wire
-from contract.segments import (
-    MAX_AGE,
-    become,
-    cleaner_has_been_at_work,
-    create,
-    publish_keys,
-)
 from liftbridge_aio import (
     ALL_PARTITIONS,
     Client,
@@ -31,10 +21,19 @@ from liftbridge_aio import (
     StopAt,
     StreamNotFound,
     StreamOptions,
-    last_messages,
 )
-from liftbridge_aio.subscription import Subscription
-from servers.node import Server
+from liftbridge_aio._subscribe.subscription import Subscription
+from support.clients import EARLIEST, Watcher, rest
+from support.marks import ON_EMBEDDED, ON_ONE_PATH
+from support.raw import BOUND, Wire
+from support.segments import (
+    MAX_AGE,
+    become,
+    becomes_emptied,
+    create,
+    publish_keys,
+)
+from support.servers.node import Server
 
 pytestmark = ON_ONE_PATH
 
@@ -118,7 +117,7 @@ async def test_the_last_messages_come_in_order(client: Client, numbers: str) -> 
         last = await client.last(numbers, count)
         assert offsets(last) == list(range(max(COUNT - count, 0), COUNT))
         assert [message.value for message in last] == [b"%d" % n for n in offsets(last)]
-    assert client.statistics().subscriptions == 0
+    assert len(client.statistics().subscriptions) == 0
 
 
 async def test_the_last_messages_of_another_partition(client: Client, numbers: str) -> None:
@@ -155,16 +154,15 @@ async def test_what_retention_took_is_not_waited_for(
 
 
 async def test_an_emptied_log_has_no_last_messages(
-    server: Server, wire: Wire, cleaned_stream: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, wire: Wire, cleaned_stream: str
 ) -> None:
     readings = Watcher()
-    monkeypatch.setattr(last_messages, "_SILENCE", 0.1)
     await create(wire, cleaned_stream, retention_max_age=MAX_AGE)
     await wire.publish(cleaned_stream, *[b""] * 10)
-    await cleaner_has_been_at_work(wire, cleaned_stream)
+    await becomes_emptied(wire, cleaned_stream, 10)
     async with Client(server.address, options=ClientOptions(hook=readings)) as client:
         assert await client.last(cleaned_stream, 1) == []
-    assert len(readings.subscriptions) == 1
+    assert readings.subscriptions == []
 
 
 NONSENSE: list[tuple[Any, Any]] = [(-1, 0), (1.5, 0), (True, 0), (1, -1), (1, None)]

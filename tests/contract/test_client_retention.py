@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from contract.raw import BOUND, Wire
-from contract.segments import (
+from liftbridge_aio import Client, StartAt
+from support.raw import BOUND, Wire
+from support.segments import (
     MAX_AGE,
     become,
     becomes_empty,
@@ -13,7 +14,6 @@ from contract.segments import (
     create_compacted,
     publish_keys,
 )
-from liftbridge_aio import Client, StartAt
 
 
 async def test_a_tail_goes_on_after_all_that_it_has_read_is_forgotten(

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from contract.clients import EARLIEST, read_out, take, values
 from liftbridge_aio import (
     Client,
     InvalidRequest,
     NotFound,
     PartitionReadonly,
+    RequestTimeout,
     StreamExists,
     StreamNotFound,
     StreamOptions,
     StreamReserved,
 )
+from support.clients import EARLIEST, read_out, take, values
 
 EVERY_OPTION = StreamOptions(
     retention_max_bytes=1 << 30,
@@ -154,6 +155,7 @@ async def test_a_deleted_stream_is_gone_and_may_be_created_again(
         with pytest.raises(StreamNotFound) as gone:
             await client.delete_stream(stream_name)
         assert gone.value.stream == stream_name
+        assert "create it" not in str(gone.value)
 
 
 # Pause and resume
@@ -204,7 +206,7 @@ async def test_partitions_are_resumed_without_publishing(client: Client, stream_
     assert await paused(client, stream_name) == set()
     assert [await read_out(client, stream_name, n) for n in (0, 2, 3)] == [[], [], []]
     assert values(await read_out(client, stream_name, 1)) == [b"value"]
-    assert client.statistics().subscriptions == 0
+    assert len(client.statistics().subscriptions) == 0
 
 
 async def test_a_partition_both_paused_and_readonly_is_resumed(
@@ -221,6 +223,14 @@ async def test_a_partition_both_paused_and_readonly_is_resumed(
 
 
 # Read-only
+
+
+async def test_a_call_without_time_says_so(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name)
+    for call in (client.pause_stream, client.set_stream_readonly, client.resume_stream):
+        with pytest.raises(RequestTimeout, match=" 0 s"):
+            await call(stream_name, timeout=0)
+    assert await paused(client, stream_name) == await readonly(client, stream_name) == set()
 
 
 async def test_partitions_are_set_readonly_and_back(client: Client, stream_name: str) -> None:

@@ -9,8 +9,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from contract.clients import EARLIEST, LATEST, rest, stored, take, values
-from contract.raw import BOUND, Wire
 from liftbridge_aio import (
     AckPolicy,
     Client,
@@ -20,6 +18,8 @@ from liftbridge_aio import (
     StartAt,
     StopAt,
 )
+from support.clients import EARLIEST, LATEST, rest, stored, take, values
+from support.raw import BOUND, Wire
 
 LETTERS = [b"a", b"b", b"c", b"d", b"e"]
 LONG = 100_000_000

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from contract.clients import EARLIEST, LATEST, take, values
-from contract.raw import BOUND, eventually
 from liftbridge_aio import (
     Client,
     ClientOptions,
@@ -22,8 +20,10 @@ from liftbridge_aio import (
     StopAt,
     StreamDeleted,
 )
-from liftbridge_aio.subscription import Subscription
-from servers.node import Server
+from liftbridge_aio._subscribe.subscription import Subscription
+from support.clients import EARLIEST, LATEST, take, values
+from support.raw import BOUND, eventually
+from support.servers.node import Server
 
 COUNT = 500
 NUMBERS = [b"%d" % n for n in range(COUNT)]
@@ -253,7 +253,7 @@ async def test_a_loop_over_batches_left_by_break_ends_the_subscription(
         break
 
     async def nothing_is_read() -> bool:
-        return client.statistics().subscriptions == 0
+        return len(client.statistics().subscriptions) == 0
 
     await eventually(nothing_is_read)
 
@@ -281,3 +281,9 @@ async def test_what_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(InvalidRequest):
         client.subscribe(stream_name).batches(most, wait)
+    await client.create_stream(stream_name)
+    await client.publish(stream_name, b"waits")
+    async with asyncio.timeout(BOUND), client.subscribe(stream_name, start=EARLIEST) as reader:
+        with pytest.raises(InvalidRequest):
+            await reader.read_columns(most, wait)
+        assert (await anext(reader)).value == b"waits"

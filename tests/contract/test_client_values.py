@@ -10,9 +10,6 @@ import msgspec
 import pydantic
 import pytest
 
-from contract.clients import EARLIEST, LATEST, read_out, values
-from contract.lanes import ON_EMBEDDED, ON_ONE_PATH
-from contract.raw import BOUND
 from liftbridge_aio import (
     ALL_PARTITIONS,
     Client,
@@ -38,7 +35,10 @@ from liftbridge_aio.serializers import (
 )
 from liftbridge_aio.telemetry import MessageSkipped
 from liftbridge_aio.values import Decoded, Undecodable, Undecoded
-from servers.node import Server
+from support.clients import EARLIEST, LATEST, read_out, values
+from support.marks import ON_EMBEDDED, ON_ONE_PATH
+from support.raw import BOUND
+from support.servers.node import Server
 
 pytestmark = ON_ONE_PATH
 
@@ -322,7 +322,7 @@ async def test_members_of_a_group_read_values(client: Client, stream: str) -> No
 # Cursors
 
 
-async def test_a_cursor_stays_before_poison_that_ends_the_reading_and_passes_what_is_skipped(
+async def test_a_cursor_stays_before_poison_and_passes_what_is_skipped(
     client: Client, poisoned: str
 ) -> None:
     strict = client.values(poisoned, JSON)
@@ -353,9 +353,10 @@ async def test_a_cursor_passes_nothing_of_a_list_that_was_not_handed_over(
     async with asyncio.timeout(BOUND):
         async with orders.subscribe(0, EARLIEST, LATEST, cursor="lists") as reading:
             batches = reading.batches(wait=0.2)
+            assert [decoded.message.offset for decoded in await anext(batches)] == [0]
             with pytest.raises(UndecodableMessage):
                 await anext(batches)
-        assert await client.fetch_cursor("lists", poisoned, 0) is None
+        assert await client.fetch_cursor("lists", poisoned, 0) == 1
         async with orders.subscribe(0, EARLIEST, LATEST, cursor="lists") as reading:
             read: list[int] = []
             batches = reading.batches()
@@ -366,8 +367,41 @@ async def test_a_cursor_passes_nothing_of_a_list_that_was_not_handed_over(
                     continue
                 except StopAsyncIteration:
                     break
-        assert read == GOOD
+        assert read == GOOD[1:]
         assert await client.fetch_cursor("lists", poisoned, 0) == 7
+
+
+@pytest.mark.parametrize("kind", ["cursor", "merged", "group"])
+async def test_who_leaves_at_poison_in_a_list_passes_nothing_of_the_rest(
+    client: Client, stream: str, kind: str
+) -> None:
+    orders = client.values(stream, JSON)
+    await client.publish_many(stream, [b"{" if n == 10 else b"%d" % n for n in range(20)])
+    name = f"reader-{stream}"
+
+    def source() -> Any:
+        match kind:
+            case "cursor":
+                return client.subscribe(stream, 0, EARLIEST, cursor=name)
+            case "merged":
+                return client.subscribe(stream, [0], EARLIEST, cursor=name)
+        return client.group(name, [stream], start=EARLIEST)
+
+    read: list[int] = []
+    async with asyncio.timeout(BOUND):
+        async with source() as left:
+            batches = orders.read(left).batches(max=7, wait=BOUND)
+            while len(read) < 10:
+                read += [decoded.value for decoded in await anext(batches)]
+            with pytest.raises(UndecodableMessage):
+                await anext(batches)
+        assert read == list(range(10))
+        async with source() as taken_up:
+            async for decoded in orders.read(taken_up):
+                read.append(decoded.value)
+                if decoded.value == 19:
+                    break
+    assert read == [n for n in range(20) if n != 10]
 
 
 @ON_EMBEDDED

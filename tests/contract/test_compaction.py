@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contract.raw import FROM_EARLIEST, Wire
-from contract.segments import (
+from support.raw import FROM_EARLIEST, Wire
+from support.segments import (
     become,
     create_compacted,
     first_offsets,

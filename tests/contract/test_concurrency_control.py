@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from grpclib.const import Status
 
-from contract.raw import End, Wire, message
 from liftbridge_aio.wire import proto, rpc
+from support.raw import End, Wire, message
 
 CONTROLLED = {"optimistic_concurrency_control": proto.NullableBool(value=True)}
 WRONG = End(Status.UNKNOWN, "incorrect expected offset")

@@ -10,7 +10,9 @@ import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
-from contract.group_calls import (
+from liftbridge_aio.wire import proto, rpc
+from liftbridge_aio.wire.rpc import Rpc
+from support.groups.group_calls import (
     NO_CANDIDATES,
     NO_GROUP,
     NO_STREAM,
@@ -19,9 +21,7 @@ from contract.group_calls import (
     Group,
     group_metadata,
 )
-from contract.raw import End, Wire, eventually
-from liftbridge_aio.wire import proto, rpc
-from liftbridge_aio.wire.rpc import Rpc
+from support.raw import End, Wire, eventually
 
 CONSUMER_TIMEOUT = 2.0
 COORDINATOR_TIMEOUT = 1.0

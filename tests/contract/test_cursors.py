@@ -6,8 +6,8 @@ import zlib
 
 from grpclib.const import Status
 
-from contract.raw import End, Wire
 from liftbridge_aio.wire import proto, rpc
+from support.raw import End, Wire
 
 CURSORS = "__cursors"
 
@@ -128,7 +128,7 @@ async def test_paused_cursors_wake_up_when_one_is_stored(wire: Wire, stream_name
     assert await fetch(wire, "cursor", stream_name) == 2
 
 
-async def test_a_cursor_stands_at_its_highest_once_its_partition_has_been_resumed(
+async def test_a_cursor_is_at_its_highest_once_its_partition_is_resumed(
     wire: Wire, stream_name: str
 ) -> None:
     """The broker forgets what was stored last and takes the maximum of what it finds."""

@@ -8,9 +8,9 @@ from typing import Any, Final
 import pytest
 from grpclib.const import Status
 
-from contract.raw import End, Wire, message
 from liftbridge_aio.wire import proto, rpc
-from servers.node import LiftbridgeNode
+from support.raw import End, Wire, message
+from support.servers.node import LiftbridgeNode
 
 SECRET = b"a value that must not lie about in the open"
 ENCRYPTED: Final[dict[str, Any]] = {"encryption": proto.NullableBool(value=True)}

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from contract.clients import read_out, stored, values
 from liftbridge_aio import AckPolicy, Client
-from servers.go_liftbridge import GoClient, GoClientError
-from servers.node import Server
+from support.clients import read_out, stored, values
+from support.servers.go_liftbridge import GoClient, GoClientError
+from support.servers.node import Server
 
 PARTITIONS: Final = 3
 KEY: Final = "key-1"

@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from contract.group_calls import Group
-from contract.raw import Wire
-from liftbridge_aio.broker.groups import ConsumerGroups
-from liftbridge_aio.broker.operations import (
+from liftbridge_aio.broker.cluster.groups import ConsumerGroups
+from liftbridge_aio.broker.storage.core.operations import (
     CreateConsumerGroup,
     JoinConsumerGroup,
     LeaveConsumerGroup,
     Operation,
 )
+from support.groups.group_calls import Group
+from support.raw import Wire
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ async def test_a_deleted_stream_has_the_rest_of_its_readers_shared_out(
     assert await group.shares("c", "d") == {"c": {two: [0]}, "d": {two: [1]}}
 
 
-async def test_more_members_than_partitions_leaves_some_without_until_others_leave(
+async def test_members_beyond_the_partitions_get_none_until_others_leave(
     wire: Wire, group: Group, stream_name: str
 ) -> None:
     await wire.create(stream_name)

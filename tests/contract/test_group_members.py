@@ -7,8 +7,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from contract.group_calls import Group
-from contract.group_members import (
+from liftbridge_aio import (
+    AlreadyMember,
+    Client,
+    ClientOptions,
+    GroupState,
+    PartitionTaken,
+    StreamPartition,
+)
+from liftbridge_aio.wire import proto
+from support.groups.group_calls import Group
+from support.groups.group_watcher import (
     EARLIEST,
     GroupWatcher,
     cursor,
@@ -19,17 +28,8 @@ from contract.group_members import (
     shared,
     take,
 )
-from contract.raw import FROM_EARLIEST, Wire, eventually
-from liftbridge_aio import (
-    AlreadyMember,
-    Client,
-    ClientOptions,
-    GroupState,
-    PartitionTaken,
-    StreamPartition,
-)
-from liftbridge_aio.wire import proto
-from servers.node import Server
+from support.raw import FROM_EARLIEST, Wire, eventually
+from support.servers.node import Server
 
 Partitions = frozenset[StreamPartition]
 

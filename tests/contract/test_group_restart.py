@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from contract.group_calls import NO_GROUP, Group
-from contract.raw import Wire, eventually
 from liftbridge_aio.broker import EmbeddedBroker
-from servers.build import pinned_version
-from servers.node import LiftbridgeNode
+from support.groups.group_calls import NO_GROUP, Group
+from support.raw import Wire, eventually
+from support.servers.build import pinned_version
+from support.servers.node import LiftbridgeNode
 
 StartRealServer = Callable[..., LiftbridgeNode]
 

@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 import pytest
 from grpclib.const import Status
 
-from contract.group_calls import Group
-from contract.raw import (
+from liftbridge_aio.wire import proto, rpc
+from support.groups.group_calls import Group
+from support.raw import (
     FROM_EARLIEST,
     End,
     Ended,
@@ -16,7 +17,6 @@ from contract.raw import (
     Wire,
     eventually,
 )
-from liftbridge_aio.wire import proto, rpc
 
 FENCED = End(Status.FAILED_PRECONDITION, "Consumer is not currently assigned this partition")
 REPLACED = End(Status.OK)
@@ -82,7 +82,7 @@ async def still_reads(subscription: Subscription, subscribing: Subscribing) -> b
 
 
 @pytest.mark.parametrize("epoch", [5, 6])
-async def test_the_same_or_a_greater_epoch_replaces_and_the_replaced_ends_cleanly(
+async def test_the_same_or_a_greater_epoch_replaces_a_reader_which_ends_cleanly(
     subscribing: Subscribing, epoch: int
 ) -> None:
     async with subscribing.open("a", 5) as first:

@@ -11,9 +11,9 @@ import nats
 import pytest
 from nats.aio.client import Client as NatsClient
 
-from contract.raw import Wire, message
 from liftbridge_aio.wire import proto, rpc
-from servers.node import LiftbridgeNode
+from support.raw import Wire, message
+from support.servers.node import LiftbridgeNode
 
 MAGIC = bytes.fromhex("b90e43b4")
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from contract.raw import eventually
 from liftbridge_aio import (
     Ack,
     AckPolicy,
     AckTimeout,
     Client,
+    ConnectionFailed,
     IncorrectOffset,
     Message,
     StartAt,
@@ -20,7 +20,8 @@ from liftbridge_aio import (
     StreamOptions,
 )
 from liftbridge_aio.nats import NatsPublisher, NatsPublisherOptions, NobodyListens
-from servers.node import LiftbridgeNode
+from support.raw import eventually
+from support.servers.node import LiftbridgeNode, Server
 
 SILENCE = 0.2
 """Seconds after which nothing more is to come."""
@@ -70,6 +71,13 @@ async def pause(client: Client, publisher: NatsPublisher, stream: str) -> None:
         raise AssertionError(message)
 
     await eventually(nobody_listens)
+
+
+async def test_the_port_of_the_api_is_told_from_one_of_nats(server: Server) -> None:
+    connect = {"connect_timeout": 60}
+    async with asyncio.timeout(10):
+        with pytest.raises(ConnectionFailed, match="it speaks HTTP/2, as the Liftbridge API does"):
+            await NatsPublisher(server.address, connect=connect).open()
 
 
 @pytest.mark.parametrize("crc", [False, True], ids=["plain", "checksum"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
-from contract.raw import End, Wire, message
 from liftbridge_aio.wire import proto, rpc
+from support.raw import End, Wire, message
 
 PAUSED = End(Status.FAILED_PRECONDITION, "The request should be sent to partition leader")
 

@@ -12,9 +12,9 @@ import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
-from contract.raw import End, Wire, eventually, message
 from liftbridge_aio.wire import proto, rpc
-from servers.node import LiftbridgeNode
+from support.raw import End, Wire, eventually, message
+from support.servers.node import LiftbridgeNode
 
 StartRealServer = Callable[..., LiftbridgeNode]
 TOO_LARGE: Final = "message exceeds max replication size"

@@ -7,8 +7,8 @@ import time
 import pytest
 from grpclib.const import Status
 
-from contract.raw import End, Wire, message
 from liftbridge_aio.wire import proto, rpc
+from support.raw import End, Wire, message
 
 LEADER, ALL, NONE = proto.AckPolicy.LEADER, proto.AckPolicy.ALL, proto.AckPolicy.NONE
 WITH_ACK = [pytest.param(policy, id=policy.name or "") for policy in (LEADER, ALL)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from grpclib.const import Status
 
-from contract.raw import End, Wire, message
 from liftbridge_aio.wire import proto, rpc
+from support.raw import End, Wire, message
 
 
 async def readonly(wire: Wire, stream: str) -> set[int]:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from grpclib.const import Status
 
-from contract.raw import FROM_EARLIEST, End, Wire, eventually, message
 from liftbridge_aio.wire import proto, rpc
-from servers.node import LiftbridgeNode
+from support.raw import FROM_EARLIEST, End, Wire, eventually, message
+from support.servers.node import LiftbridgeNode
 
 StartRealServer = Callable[..., LiftbridgeNode]
 LOST = End(Status.UNAVAILABLE, "Connection lost")
@@ -77,7 +77,7 @@ async def test_flags_and_options_of_streams_survive(start_real_server: StartReal
     wire.close()
 
 
-async def test_cursors_are_gone_until_another_is_stored_and_then_stand_at_their_highest(
+async def test_cursors_are_gone_until_one_is_stored_and_then_at_their_highest(
     start_real_server: StartRealServer,
 ) -> None:
     def home_of(cursor_id: str) -> int:

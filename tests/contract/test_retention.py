@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from grpclib.const import Status
 
-from contract.raw import FROM_EARLIEST, TO_LATEST, End, Wire
-from contract.segments import (
+from support.raw import FROM_EARLIEST, TO_LATEST, End, Wire
+from support.segments import (
     MAX_AGE,
     become,
     becomes_empty,

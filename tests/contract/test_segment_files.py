@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contract.raw import Wire
-from liftbridge_aio.broker.record import record_size
+from liftbridge_aio.broker.storage.core.record import record_size
 from liftbridge_aio.model import Message
-from servers.node import LiftbridgeNode
+from support.raw import Wire
+from support.servers.node import LiftbridgeNode
 
 
 async def test_a_record_is_as_long_as_on_the_real_server(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from contract.raw import FROM_EARLIEST, TO_LATEST, End, Ended, Wire, eventually
-from contract.segments import become, create, offsets, record_bytes
 from liftbridge_aio.wire import proto
+from support.raw import FROM_EARLIEST, TO_LATEST, End, Ended, Wire, eventually
+from support.segments import become, create, offsets, record_bytes
 
 NEVER = 3_600_000
 """A cleaner interval that no test lives to see, in milliseconds."""

@@ -13,8 +13,8 @@ import betterproto2
 import pytest
 from grpclib.const import Status
 
-from contract.raw import End, Wire
 from liftbridge_aio.wire import proto, rpc
+from support.raw import End, Wire
 
 Code = proto.PublishAsyncErrorCode
 STREAM = "{stream}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contract.raw import Wire, eventually
 from liftbridge_aio.wire import proto, rpc
+from support.raw import Wire, eventually
 
 
 async def test_a_new_stream_is_empty_and_has_the_partitions_asked_for(

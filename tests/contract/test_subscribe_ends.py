@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from contract.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End, Ended, Wire
 from liftbridge_aio.wire import proto
+from support.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End, Ended, Wire
 
 Start = proto.StartPosition
 END_OF_READONLY = End(Status.RESOURCE_EXHAUSTED, "End of readonly partition")

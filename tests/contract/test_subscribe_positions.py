@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 from grpclib.const import Status
 
-from contract.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End, Ended, Wire
 from liftbridge_aio.wire import proto
+from support.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End, Ended, Wire
 
 Start, Stop = proto.StartPosition, proto.StopPosition
 COUNT: Final = 10

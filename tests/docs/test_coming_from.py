@@ -10,9 +10,9 @@ from typing import Any, Final
 import pytest
 
 import liftbridge_aio
-from docs.markdown import ROOT, Block, blocks, names, table
 from liftbridge_aio import Client, ClientOptions, Message, StreamOptions
 from liftbridge_aio.broker import EmbeddedBroker
+from support.markdown import ROOT, Block, blocks, names, table
 
 README: Final = ROOT / "README.md"
 PAGE: Final = ROOT / "liftbridge_aio" / "COMING_FROM.md"

@@ -2,59 +2,75 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import itertools
 import pkgutil
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 import liftbridge_aio
-from docs.markdown import ROOT, names, table
-from liftbridge_aio import errors, publish_status, status
-from liftbridge_aio.publish_status import PublishCode, publish_error
-from liftbridge_aio.status import CallFailure, Code, Reach, StreamEnd, remedy, stream_end
+from liftbridge_aio import errors
+from liftbridge_aio._core import status
+from liftbridge_aio._core.status import CallFailure, Code, Reach, StreamEnd, remedy, stream_end
+from liftbridge_aio._publish import refusals
+from liftbridge_aio._publish.refusals import PublishCode, publish_error
 from liftbridge_aio.wire import rpc
+from support.markdown import ROOT, names, table
 
 PACKAGE: Final = ROOT / "liftbridge_aio"
-DESIGN: Final = PACKAGE / "DESIGN.md"
-TEXT: Final = DESIGN.read_text()
+DESIGN: Final = ROOT / "docs" / "design.md"
+COMPATIBILITY: Final = ROOT / "docs" / "compatibility.md"
 OTHER: Final = "something else altogether"
 
 
 # The map
 
 
-def mapped_files() -> list[str]:
-    part = TEXT.partition("## Files")[2].partition("\n## ")[0]
-    return [names(line)[0] for line in part.splitlines() if line.startswith("| `")]
+PACKAGES: Final = [
+    init.parent for init in PACKAGE.rglob("__init__.py") if "Generated" not in init.read_text()
+]
 
 
-def test_every_module_is_in_the_map_once() -> None:
-    there = [path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")]
-    assert sorted(mapped_files()) == sorted(there)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_docstring_of_a_package_names_what_is_in_it(package: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    modules = [path.stem for path in package.glob("*.py") if path.name != "__init__.py"]
+    packages = [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
+    named = re.findall(r"^- `([\w/]+)`: ", docstring, re.MULTILINE)
+    assert named == sorted(modules) + sorted(packages)
 
 
-def test_every_file_that_is_named_exists() -> None:
-    named = {name for name in names(TEXT) if re.fullmatch(r"[\w./]+(\.(py|md|toml)|/)", name)}
-    assert "net/router.py" in named
+@pytest.mark.parametrize("page", [DESIGN, COMPATIBILITY], ids=lambda page: page.name)
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    named = {name for name in names(text) if re.fullmatch(r"[\w./]+(\.(py|md|toml)|/)", name)}
+    assert len(named) > 3
     assert [name for name in named if not any((p / name).exists() for p in (PACKAGE, ROOT))] == []
 
 
-def test_links_lead_somewhere() -> None:
-    headings = {
+def headings(page: Path) -> set[str]:
+    return {
         re.sub(r"[^\w-]", "", line.lstrip("# ").lower().replace(" ", "-"))
-        for line in TEXT.splitlines()
+        for line in page.read_text().splitlines()
         if line.startswith("#")
     }
-    for target in re.findall(r"\]\(([^)]+)\)", TEXT):
-        if target.startswith("#"):
-            assert target[1:] in headings
-        else:
-            assert (PACKAGE / target).exists(), target
+
+
+@pytest.mark.parametrize("page", [DESIGN, COMPATIBILITY], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        path, _, heading = target.partition("#")
+        linked = page.parent / path if path else page
+        assert linked.exists(), target
+        assert not heading or heading in headings(linked), target
 
 
 # Retries
@@ -129,7 +145,7 @@ def test_the_table_of_calls_knows_every_text_of_the_code() -> None:
         *status._NO_METADATA_LEADER,
         *status._NOT_PARTITION_LEADER,
         *status._CURSORS_STALLED,
-        status._CURSORS_UNHEARD_OF,
+        status._NO_CURSORS_STREAM,
     }
     assert {text for rule in CALLS for text in rule.texts or ()} == known
 
@@ -163,10 +179,10 @@ def test_the_table_of_publishing_is_that_of_the_code() -> None:
 
 def test_the_table_of_publishing_knows_every_text_and_what_is_tried_again() -> None:
     texts = {text for rule in ANSWERS for text in rule.texts or ()}
-    assert texts == {*publish_status._TOO_LARGE, "partition"}
+    assert texts == {*refusals._TOO_LARGE, "partition"}
     again = {row[2] for row in table(DESIGN, "Code") if not row[3].startswith("no")}
     assert again == {"StreamNotFound"}
-    assert publish_status.stream_unknown(PublishCode.NOT_FOUND, OTHER)
+    assert refusals.stream_unknown(PublishCode.NOT_FOUND, OTHER)
 
 
 # The guide
@@ -186,29 +202,30 @@ SECTIONS: Final = """
 
 
 def test_every_section_of_the_guide_has_its_rows_in_its_order() -> None:
-    shown = list(dict.fromkeys(row[0] for row in table(DESIGN, "Section")))
+    shown = list(dict.fromkeys(row[0] for row in table(COMPATIBILITY, "Section")))
     assert shown == [" ".join(section.split()) for section in SECTIONS.split(";")]
 
 
 def test_the_errata_cover_every_wrong_statement_that_is_known() -> None:
-    letters = "".join(re.findall(r"^\| (\w) \|", TEXT, re.MULTILINE))
+    letters = "".join(re.findall(r"^\| (\w) \|", COMPATIBILITY.read_text(), re.MULTILINE))
     assert letters == "abcdefg"
 
 
 def known_names() -> dict[str, Any]:
-    """Modules by their path in the package, classes by their name."""
+    """Modules by their path in the package and by their last name, classes by their name."""
     found: dict[str, Any] = {}
     for module in pkgutil.walk_packages(liftbridge_aio.__path__, "liftbridge_aio."):
         if module.name.split(".")[1] in {"cli", "broker", "__main__"} or ".proto" in module.name:
             continue
         loaded = __import__(module.name, fromlist=["_"])
-        found[module.name.removeprefix("liftbridge_aio.")] = loaded
+        path = module.name.removeprefix("liftbridge_aio.")
+        found |= {path: loaded, path.rpartition(".")[2]: loaded}
         found |= {n: v for n, v in vars(loaded).items() if inspect.isclass(v) and n[0].isupper()}
     return found
 
 
 def references() -> list[str]:
-    cells = [row[2] for row in table(DESIGN, "Section")]
+    cells = [row[2] for row in table(COMPATIBILITY, "Section")]
     pattern = re.compile(r"[A-Za-z_][\w.]*(\(\w+=\))?")
     return [
         name
@@ -241,7 +258,9 @@ def exists(reference: str, known: dict[str, Any]) -> bool:
     return argument in inspect.signature(getattr(home, attribute)).parameters
 
 
-DEFAULTS: Final = re.findall(r"`Client\.(\w+)\((\w+)=\)` is (`[\w.]+`|[\w-]+)", TEXT)
+DEFAULTS: Final = re.findall(
+    r"`Client\.(\w+)\((\w+)=\)` is (`[\w.]+`|[\w-]+)", COMPATIBILITY.read_text()
+)
 
 
 @pytest.mark.parametrize(("call", "argument", "default"), DEFAULTS)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from docs.markdown import ROOT, Block, blocks, names
 from liftbridge_aio.broker import EmbeddedCluster, Faults
 from liftbridge_aio.cli import app as command_line
+from support.markdown import ROOT, Block, blocks, names
 
 GUIDES: Final = sorted((ROOT / "liftbridge_aio").rglob("README.md"))
 PYTHON: Final = [

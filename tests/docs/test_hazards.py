@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from docs.markdown import ROOT
+from support.markdown import ROOT
 
 TESTS: Final = ROOT / "tests"
 ROWS: Final = re.findall(

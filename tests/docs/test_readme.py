@@ -17,11 +17,11 @@ import pytest
 import liftbridge_aio
 from chaos.plan import Kind
 from chaos.table import COLUMNS as CHAOS_COLUMNS
-from docs.markdown import ROOT, Block, blocks, names, table
 from liftbridge_aio import errors, telemetry
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.cli import app as command_line
 from liftbridge_aio.options import ClientOptions, Duration, StreamOptions, seconds
+from support.markdown import ROOT, Block, blocks, names, table
 
 pytest_plugins = ["pytester"]
 

@@ -9,18 +9,21 @@ from typing import Any
 
 import pytest
 
-from faults.support import QUICK, Crashable, Options, Recorder
 from liftbridge_aio import Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.testing import FaultProxy
-from servers.build import pinned_version
-from servers.node import LiftbridgeNode, Server
-from servers.stored_log import gives_offsets_anew
+from support.faults import QUICK, Crashable, Options, Recorder
+from support.servers.build import pinned_version
+from support.servers.node import LiftbridgeNode, Server
+from support.servers.stored_log import gives_offsets_anew
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests of this folder on the data lane and on the plain path."""
-    metafunc.parametrize("data_path", ["lane", "plain"], indirect=True)
+    """Run tests on both data paths, or on those that they or their module's DATA_PATHS name."""
+    told = any("data_path" in mark.args for mark in metafunc.definition.iter_markers("parametrize"))
+    if not told:
+        paths = getattr(metafunc.module, "DATA_PATHS", ["lane", "plain"])
+        metafunc.parametrize("data_path", paths, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +93,13 @@ class CrashableBroker:
     async def start(self) -> None:
         await self._broker.start()
 
+    async def open(self) -> None:
+        self._broker.faults.forget_streams()
+        await self._broker.start()
+
+    async def ready(self) -> None:
+        self._broker.faults.remember_streams()
+
     def gives_offsets_anew(self, stream: str) -> bool:
         del stream
         return False
@@ -112,6 +122,13 @@ class CrashableNode:
 
     async def start(self) -> None:
         await asyncio.to_thread(self._node.start)
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self._node.launch)
+        await asyncio.to_thread(self._node.wait_open)
+
+    async def ready(self) -> None:
+        await asyncio.to_thread(self._node.wait_ready)
 
     def gives_offsets_anew(self, stream: str) -> bool:
         return gives_offsets_anew(self._node.folder / "data" / "streams" / stream / "0")

@@ -11,16 +11,6 @@ from typing import Any, Final
 import pytest
 
 from faults.conftest import options_through
-from faults.support import (
-    BOUND,
-    Options,
-    Recorder,
-    eventually,
-    nothing_left_behind,
-    read_all,
-    take,
-    within,
-)
 from liftbridge_aio import (
     Client,
     ClientOptions,
@@ -31,7 +21,7 @@ from liftbridge_aio import (
     Retry,
     StartAt,
 )
-from liftbridge_aio.addresses import format_address
+from liftbridge_aio._core.addresses import format_address
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.testing import (
     Direction,
@@ -41,7 +31,17 @@ from liftbridge_aio.testing import (
     Part,
     plan_faults,
 )
-from servers.node import Server
+from support.faults import (
+    BOUND,
+    Options,
+    Recorder,
+    eventually,
+    nothing_left_behind,
+    read_all,
+    take,
+    within,
+)
+from support.servers.node import Server
 
 SETTINGS: Final = bytes.fromhex("000000040000000000")
 WAYS: Final = [Direction.TO_TARGET, Direction.TO_CLIENTS]

@@ -8,19 +8,6 @@ from typing import Any, Final
 
 import pytest
 
-from faults.support import (
-    BOUND,
-    Options,
-    cancelled_after,
-    eventually,
-    in_flight,
-    nothing_left_behind,
-    outcomes_of,
-    read_all,
-    steps,
-    take,
-    within,
-)
 from liftbridge_aio import (
     Client,
     ClientClosed,
@@ -33,7 +20,20 @@ from liftbridge_aio import (
     StopAt,
 )
 from liftbridge_aio.testing import FaultProxy
-from servers.node import Server
+from support.faults import (
+    BOUND,
+    Options,
+    cancelled_after,
+    eventually,
+    in_flight,
+    nothing_left_behind,
+    outcomes_of,
+    read_all,
+    steps,
+    take,
+    within,
+)
+from support.servers.node import Server
 
 ROUNDS: Final = [*range(20), 22, 25, 30, 35, 40, 50, 60, 80, 120, 200]
 """After how many rounds of the event loop an operation is cancelled."""
@@ -81,7 +81,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 
 
 def idle(client: Client) -> bool:
-    return not in_flight(client) and client.statistics().subscriptions == 0
+    return not in_flight(client) and len(client.statistics().subscriptions) == 0
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -168,7 +168,7 @@ async def test_leaving_a_subscription(server: Server, stream_name: str) -> None:
             subscription = client.subscribe(stream_name)
             await subscription.__aenter__()
             await cancelled_after(count, subscription.aclose())
-            await eventually(lambda: client.statistics().subscriptions == 0)
+            await eventually(lambda: len(client.statistics().subscriptions) == 0)
 
 
 async def test_waiting_for_a_message_loses_none(
@@ -197,7 +197,7 @@ async def test_before_the_write_a_publish_is_taken_back(
     await client.publish(stream_name, b"first")
     await proxy.refuse()
     await proxy.cut()
-    await eventually(lambda: not client.statistics().links)
+    await eventually(lambda: not client.statistics().connections)
     for count in range(2, 30):
         assert await cancelled_after(count, client.publish(stream_name, b"taken back"))
     future = await client.publish_async(stream_name, b"taken back too")
@@ -230,8 +230,8 @@ async def test_after_the_write_only_the_wait_is_abandoned(
 def written(client: Client) -> int:
     """Messages that were written and are not answered."""
     assert client._parts is not None
-    lanes = client._parts.publisher._lanes
-    return sum(session.in_flight for session in lanes.sessions)
+    dispatcher = client._parts.publisher._dispatcher
+    return sum(session.in_flight for session in dispatcher.sessions)
 
 
 async def test_flushing_counts_a_message_whose_publisher_has_gone(
@@ -286,7 +286,7 @@ async def test_entering_a_subscription_on_a_frozen_link(
             proxy.freeze()
             for count in ROUNDS[:20]:
                 assert await cancelled_after(count, client.subscribe(stream_name).__aenter__())
-            await eventually(lambda: client.statistics().subscriptions == 0)
+            await eventually(lambda: len(client.statistics().subscriptions) == 0)
             proxy.thaw()
             async with client.subscribe(stream_name) as subscription:
                 await client.publish(stream_name, b"works")

@@ -11,16 +11,6 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from faults.support import (
-    BOUND,
-    Options,
-    eventually,
-    in_flight,
-    nothing_left_behind,
-    outcomes_of,
-    read_all,
-    within,
-)
 from liftbridge_aio import (
     AckPolicy,
     Client,
@@ -32,7 +22,17 @@ from liftbridge_aio import (
     StartAt,
 )
 from liftbridge_aio.testing import FaultProxy
-from servers.node import Server
+from support.faults import (
+    BOUND,
+    Options,
+    eventually,
+    in_flight,
+    nothing_left_behind,
+    outcomes_of,
+    read_all,
+    within,
+)
+from support.servers.node import Server
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ async def test_with_a_server_that_is_gone(
         await client.publish(stream_name, b"first")
         await proxy.refuse()
         await proxy.cut()
-        await eventually(lambda: not client.statistics().links)
+        await eventually(lambda: not client.statistics().connections)
         futures = [await client.publish_async(stream_name, b"") for _ in range(100)]
         began = asyncio.get_running_loop().time()
         await client.aclose()
@@ -181,7 +181,7 @@ async def test_readers_that_wait_end_in_order(server: Server, stream_name: str) 
     await client.create_stream(stream_name)
     subscriptions = [client.subscribe(stream_name) for _ in range(3)]
     readers = [asyncio.create_task(anext(each)) for each in subscriptions]
-    await eventually(lambda: client.statistics().subscriptions == 3)
+    await eventually(lambda: len(client.statistics().subscriptions) == 3)
     await client.aclose()
     done, hanging = await asyncio.wait(readers, timeout=1.0)
     assert not hanging
@@ -198,7 +198,7 @@ async def test_a_dropped_iterator_resets_its_stream(
     async for _ in client.subscribe(stream_name, start=StartAt.earliest()):
         break
     gc.collect()
-    await eventually(lambda: client.statistics().subscriptions == 0)
+    await eventually(lambda: len(client.statistics().subscriptions) == 0)
 
 
 async def test_a_future_that_is_kept_does_not_keep_the_client(
@@ -209,7 +209,7 @@ async def test_a_future_that_is_kept_does_not_keep_the_client(
         future = await client.publish_async(stream_name, b"1")
         await future
         assert client._parts is not None
-        (session,) = map(weakref.ref, client._parts.publisher._lanes.sessions)
+        (session,) = map(weakref.ref, client._parts.publisher._dispatcher.sessions)
     del client
     gc.collect()
     assert future.done()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from faults.support import BOUND, Options, eventually, in_flight, within
 from liftbridge_aio import Client, PublishOutcomeUnknown
 from liftbridge_aio.testing import FaultProxy
+from support.faults import BOUND, Options, eventually, in_flight, within
 
 DROPPED = 1100
 """More than are remembered for the next flush, and no more than a server gives credit for."""
@@ -19,7 +19,7 @@ DROPPED = 1100
 def written(client: Client) -> int:
     """Messages that were written and are not answered."""
     assert client._parts is not None
-    return sum(session.in_flight for session in client._parts.publisher._lanes.sessions)
+    return sum(session.in_flight for session in client._parts.publisher._dispatcher.sessions)
 
 
 async def test_failures_that_nobody_looks_at_are_one_line_of_the_log(

@@ -7,7 +7,6 @@ import contextlib
 from collections import Counter
 from functools import partial
 
-from faults.support import BOUND, Recorder, eventually, read_all
 from liftbridge_aio import (
     Client,
     IncorrectOffset,
@@ -19,6 +18,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.retry import Backoff
 from liftbridge_aio.testing import FaultProxy
+from support.faults import BOUND, Recorder, eventually, read_all
 
 CUTS = 20
 BETWEEN = 10

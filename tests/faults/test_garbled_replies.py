@@ -13,10 +13,9 @@ from grpclib.const import Cardinality, Handler
 from grpclib.server import Server as GrpcServer
 from grpclib.server import Stream
 
-from faults.support import BOUND, QUICK, nothing_left_behind, within
 from liftbridge_aio import Client, ClientOptions, LiftbridgeError
-from liftbridge_aio.addresses import format_address
-from liftbridge_aio.net.exchange import BytesCodec
+from liftbridge_aio._core.addresses import format_address
+from liftbridge_aio.net.call import BytesCodec
 from liftbridge_aio.wire import proto
 from liftbridge_aio.wire.rpc import (
     FETCH_CURSOR,
@@ -25,6 +24,7 @@ from liftbridge_aio.wire.rpc import (
     PUBLISH_TO_SUBJECT,
     Rpc,
 )
+from support.faults import BOUND, QUICK, nothing_left_behind, within
 
 Calls = Callable[[Client], Awaitable[Any]]
 

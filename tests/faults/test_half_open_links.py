@@ -1,4 +1,4 @@
-"""The other end is gone and no packet says so: only asking for a sign of life shows it."""
+"""The other end is gone and no packet says so: only a health check shows it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from faults.support import Options, Recorder, eventually, take
 from liftbridge_aio import (
     AckTimeout,
     Client,
@@ -21,6 +20,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.options import seconds
 from liftbridge_aio.testing import FaultProxy
+from support.faults import Options, Recorder, eventually, take
 
 NOTICED_WITHIN = 15.0
 
@@ -60,7 +60,7 @@ async def test_a_tailing_subscription_goes_on(
         ]
         assert subscription.statistics().resubscriptions >= 1
     [lost] = [event for event in recorder.down if event.purpose == "subscribe"][:1]
-    assert "sign of life" in lost.reason
+    assert "health check failed" in lost.reason
     assert recorder.resumed
     assert recorder.resumed[-1].next_offset == 1
     assert recorder.resumed[-1].seconds > 0

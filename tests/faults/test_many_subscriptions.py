@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from faults.support import eventually
 from liftbridge_aio import Client, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
+from support.faults import eventually
 
 MANY = 700
 

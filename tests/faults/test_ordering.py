@@ -7,7 +7,9 @@ from functools import partial
 
 import pytest
 
-from faults.support import (
+from liftbridge_aio import AckPolicy, Client, ClientOptions, PublishTimeout, StreamNotFound
+from liftbridge_aio.testing import FaultProxy
+from support.faults import (
     BOUND,
     QUICK,
     Options,
@@ -17,14 +19,12 @@ from faults.support import (
     outcomes_of,
     read_all,
 )
-from liftbridge_aio import AckPolicy, Client, ClientOptions, PublishTimeout, StreamNotFound
-from liftbridge_aio.testing import FaultProxy
 
 
 def refusals(client: Client, stream: str, partition: int = 0) -> int:
     """How often the broker has said by now that it does not know the stream."""
     assert client._parts is not None
-    return client._parts.publisher._lanes.known[stream, partition].tries
+    return client._parts.publisher._dispatcher.routes[stream, partition].retries
 
 
 def assert_in_order(outcomes: Outcomes, published: range) -> None:

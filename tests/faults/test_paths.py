@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from liftbridge_aio import Client
-from servers.node import Server
+from support.servers.node import Server
 
 
 async def test_only_the_plain_path_has_tasks_that_hand_messages_on(

@@ -10,7 +10,17 @@ from functools import partial
 
 import pytest
 
-from faults.support import (
+from liftbridge_aio import (
+    Ack,
+    AckTimeout,
+    Client,
+    ClientOptions,
+    PublishOutcomeUnknown,
+    PublishTimeout,
+    StreamReset,
+)
+from liftbridge_aio.testing import FaultProxy
+from support.faults import (
     BOUND,
     QUICK,
     Crashable,
@@ -22,17 +32,7 @@ from faults.support import (
     outcomes_of,
     read_all,
 )
-from liftbridge_aio import (
-    Ack,
-    AckTimeout,
-    Client,
-    ClientOptions,
-    PublishOutcomeUnknown,
-    PublishTimeout,
-    StreamReset,
-)
-from liftbridge_aio.testing import FaultProxy
-from servers.node import Server
+from support.servers.node import Server
 
 MANY = 10_000
 SOME = 2_000
@@ -210,7 +210,7 @@ async def test_a_killed_server_that_stays_away(crashable: Crashable, stream_name
         futures = await submit(client, stream_name, SOME)
         await eventually(lambda: acked_so_far(client) > 100)
         await crashable.crash()
-        await eventually(lambda: not client.statistics().links)
+        await eventually(lambda: not client.statistics().connections)
         futures += [await client.publish_async(stream_name, b"%d" % n) for n in range(SOME, LATER)]
         outcomes = await outcomes_of(futures, 1.0 + 1.0 + SLACK)
         assert outcomes.count == LATER

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Sized
+from contextlib import AbstractAsyncContextManager
 from functools import partial
+from typing import Any, Final
 
 import pytest
 
-from faults.support import BOUND, QUICK, Crashable, Recorder, eventually, take
 from liftbridge_aio import (
     Client,
     ClientOptions,
@@ -19,10 +23,16 @@ from liftbridge_aio import (
     PublishTimeout,
     StartAt,
     StreamDeleted,
+    StreamExists,
+    StreamNotFound,
     StreamReset,
     SubscriptionLost,
+    SubscriptionStatistics,
 )
 from liftbridge_aio.testing import FaultProxy
+from support.faults import BOUND, QUICK, Crashable, Recorder, eventually, take
+
+CHANGES: Final = {"CreateStream", "DeleteStream"}
 
 
 @pytest.fixture
@@ -95,6 +105,44 @@ async def test_cursors_and_calls_after_a_restart(
             assert stream_name in (await client.fetch_metadata()).streams
             await client.set_cursor("reader", stream_name, 0, 8)
             assert await client.fetch_cursor("reader", stream_name, 0) == 8
+
+
+async def test_a_call_that_was_never_sent_before_has_not_been_done_before(
+    crashable: Crashable, recorder: Recorder, stream_options: ClientOptions, stream_name: str
+) -> None:
+    async with Client(crashable.address, options=stream_options) as client:
+        await client.create_stream(stream_name)
+        await crashable.crash()
+        await eventually(lambda: recorder.down)
+        recorder.tries.clear()
+        create = asyncio.create_task(client.create_stream(stream_name, partitions=2, timeout=BOUND))
+        delete = asyncio.create_task(client.delete_stream("no-such-stream", timeout=BOUND))
+        await eventually(lambda: {each.call for each in recorder.tries} >= CHANGES)
+        await crashable.start()
+        with pytest.raises(StreamExists):
+            await create
+        with pytest.raises(StreamNotFound):
+            await delete
+
+
+async def test_statistics_while_the_server_is_away(
+    crashable: Crashable, stream_options: ClientOptions, stream_name: str
+) -> None:
+    """Position and lag stay known; that no server serves the reader shows."""
+    async with Client(crashable.address, options=stream_options) as client:
+        await client.create_stream(stream_name)
+        await client.publish_many(stream_name, [b"x"] * 5)
+        async with client.subscribe(stream_name, start=StartAt.offset(1)) as subscription:
+            await take(subscription, 2)
+            served = SubscriptionStatistics(stream_name, 0, crashable.address, 3, 2)
+            assert client.statistics().subscriptions == (served,)
+            await crashable.crash()
+            await eventually(lambda: client.statistics().subscriptions != (served,))
+            away = SubscriptionStatistics(stream_name, 0, None, 3, 2)
+            assert client.statistics().subscriptions == (away,)
+            await crashable.start()
+            await eventually(lambda: client.statistics().subscriptions == (served,))
+            assert {each.state for each in client.statistics().connections} == {"up"}
 
 
 @pytest.fixture
@@ -224,3 +272,109 @@ async def test_none_tries_for_ever(
         await direct.publish(stream_name, b"meanwhile")
         await proxy.accept()
         assert (await take(subscription, 1))[0].value == b"meanwhile"
+
+
+async def test_positions_are_found_after_a_crash(
+    crashable: Crashable, stream_options: ClientOptions, stream_name: str
+) -> None:
+    """A lone server loses its high watermark, and sees no cursor behind that before it writes."""
+    partitions = range(12)  # with positions in each partition of the cursors
+    async with Client(crashable.address, options=stream_options) as client:
+        await client.create_stream(stream_name, partitions=len(partitions))
+        for partition in partitions:
+            await client.set_cursor("reader", stream_name, partition, 40 + partition)
+        await crashable.crash()
+        await crashable.start()
+        found = [await client.fetch_cursor("reader", stream_name, each) for each in partitions]
+        assert found == [40 + partition for partition in partitions]
+        assert await client.fetch_cursor("nobody", stream_name, 0) is None
+
+
+@pytest.mark.parametrize("how", ["group", "cursor"])
+async def test_who_reads_new_messages_only_goes_on_after_a_crash(
+    crashable: Crashable, stream_options: ClientOptions, stream_name: str, how: str
+) -> None:
+    """With the position unseen, all that came since would be skipped."""
+
+    def member(client: Client) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
+        if how == "group":
+            return client.group(stream_name, [stream_name])
+        return client.subscribe(stream_name, cursor=stream_name)
+
+    async with Client(crashable.address, options=stream_options) as client:
+        await client.create_stream(stream_name)
+        async with member(client) as reading:
+            await client.publish_many(stream_name, [b"%d" % number for number in range(6)])
+            async with asyncio.timeout(BOUND):
+                assert [(await anext(reading)).offset for _ in range(3)] == [0, 1, 2]
+    await crashable.crash()
+    await crashable.start()
+    async with (
+        Client(crashable.address, options=stream_options) as client,
+        member(client) as reading,
+    ):
+        await client.publish(stream_name, b"after")
+        async with asyncio.timeout(BOUND):
+            assert [(await anext(reading)).offset for _ in range(4)] == [3, 4, 5, 6]
+
+
+async def test_messages_that_a_server_does_not_show_are_told(
+    crashable: Crashable,
+    stream_options: ClientOptions,
+    stream_name: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A lone server that has lost its high watermark shows none until the next publish."""
+    async with Client(crashable.address, options=stream_options) as client:
+        await client.create_stream(stream_name)
+        await client.publish_many(stream_name, [b"0", b"1", b"2"])
+        await crashable.crash()
+        await crashable.start()
+        last = [message.offset for message in await client.last(stream_name, 3)]
+        read = [message.offset async for message in client.read(stream_name)]
+        hidden = crashable.kind != "embedded"
+        assert last == read == ([] if hidden else [0, 1, 2])
+        assert ("has messages up to offset 2" in caplog.text) is hidden
+        await client.publish(stream_name, b"3")
+        assert [message.offset for message in await client.last(stream_name, 4)] == [0, 1, 2, 3]
+
+
+async def test_commands_know_what_a_restarted_server_hides(
+    crashable: Crashable, stream_options: ClientOptions, stream_name: str
+) -> None:
+    """A lone server may show nothing behind its old high watermark before the next publish."""
+    async with Client(crashable.address, options=stream_options) as client:
+        await client.create_stream(stream_name)
+        await client.publish_many(stream_name, [b"%d" % number for number in range(5)])
+        await client.set_cursor("__group:billing", stream_name, 0, 4)
+        await crashable.crash()
+        await crashable.start()
+        state = await client.fetch_partition_metadata(stream_name, 0)
+        assert state.newest_offset == 4
+        shown, said = await command(
+            crashable.address, "groups", "show", "billing", "--stream", stream_name
+        )
+        assert [each["lag"] for each in shown[0]["positions"]] == [0]
+        assert "end of the log" not in said
+        for to, after in (("new", 4), ("latest", 3)):
+            reset = "reset", "another", "--stream", stream_name, "--to", to, "--dry-run"
+            moves, _ = await command(crashable.address, "groups", *reset)
+            assert [move["after"] for move in moves] == [after]
+        words = "tail", stream_name, "--from", "earliest", "--no-follow"
+        read, said = await command(crashable.address, *words)
+        assert len(read) == state.high_watermark + 1
+        assert ("warning" in said) == (len(read) < 5)
+
+
+async def command(servers: str, *words: str) -> tuple[list[Any], str]:
+    """Run a command with --json; return what it wrote to stdout and to stderr."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "liftbridge_aio", *words, "--json", "--servers", servers),
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    async with asyncio.timeout(BOUND):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    lines = [json.loads(line) for line in out.splitlines()]
+    return (lines[0] if words[0] == "groups" else lines), err.decode()

@@ -9,9 +9,9 @@ from functools import partial
 import anyio
 import pytest
 
-from faults.support import BOUND, Recorder, eventually, take
 from liftbridge_aio import Client, LiftbridgeError, PublishOutcomeUnknown, StartAt
 from liftbridge_aio.testing import FaultProxy
+from support.faults import BOUND, Recorder, eventually, take
 
 
 def cancelling() -> int:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from faults.support import BOUND, QUICK, eventually, in_flight, nothing_left_behind, within
 from liftbridge_aio import Ack, AckPolicy, Client, ClientOptions, PublishOutcomeUnknown
+from liftbridge_aio._publish import session as publish_session
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.net import publish_session
 from liftbridge_aio.wire.codec import PublishRefusal, decode_publish_responses
+from support.faults import BOUND, QUICK, eventually, in_flight, nothing_left_behind, within
 
 OPTIONS = ClientOptions(backoff=QUICK)
 

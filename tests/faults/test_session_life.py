@@ -10,16 +10,6 @@ from typing import Final
 
 import pytest
 
-from faults.support import (
-    BOUND,
-    QUICK,
-    Recorder,
-    eventually,
-    in_flight,
-    outcomes_of,
-    read_all,
-    within,
-)
 from liftbridge_aio import (
     Ack,
     AckPolicy,
@@ -32,9 +22,20 @@ from liftbridge_aio import (
     RequestTimeout,
     StreamOptions,
 )
-from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster, messages
-from liftbridge_aio.net.pending_publish import PendingPublish
+from liftbridge_aio._publish.message import PendingPublish
+from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
+from liftbridge_aio.broker.cluster import messages
 from liftbridge_aio.wire import proto
+from support.faults import (
+    BOUND,
+    QUICK,
+    Recorder,
+    eventually,
+    in_flight,
+    outcomes_of,
+    read_all,
+    within,
+)
 
 ENDS: Final = ("UNAVAILABLE", "INTERNAL", "UNKNOWN", "RESOURCE_EXHAUSTED", "CANCELLED", "cut")
 
@@ -133,7 +134,7 @@ async def test_while_acks_do_not_come_one_message_after_the_other_goes_in_order(
         futures[0].cancel()
 
 
-async def test_a_late_ack_lets_all_go_though_another_message_went_alone_meanwhile() -> None:
+async def test_a_late_ack_releases_all_though_another_message_went_alone() -> None:
     """Else a partition whose acks take a second would carry a message a second."""
     options = ClientOptions(backoff=QUICK, ack_timeout=60.0, close_timeout=0.1)
     async with (
@@ -159,7 +160,7 @@ async def test_a_late_ack_lets_all_go_though_another_message_went_alone_meanwhil
 
 
 def is_ack_of_leader(reply: proto.PublishResponse) -> bool:
-    """Neither an ack of all replicas nor the refusal of a barrier."""
+    """Neither an ack of all replicas nor the refusal of a flush marker."""
     ack = reply.ack
     return ack is not None and ack.stream == "s" and ack.ack_policy is proto.AckPolicy.LEADER
 
@@ -173,8 +174,8 @@ async def test_who_is_refused_while_it_is_asked_for_is_sent_again(broker: Embedd
         broker.faults.delay("PublishAsync", 1.3, at="request")
         futures = [await client.publish_async("s", b"%d" % n) for n in range(3)]
         assert client._parts is not None
-        lane = client._parts.publisher._lanes.known["s", 0]
-        await eventually(lambda: lane.tries)
+        route = client._parts.publisher._dispatcher.routes["s", 0]
+        await eventually(lambda: route.retries)
         await client.create_stream("s")
         outcomes = await outcomes_of(futures, BOUND)
         assert [ack.offset for ack in outcomes.acked.values()] == [0, 1, 2]
@@ -234,7 +235,7 @@ async def test_an_ack_that_says_no_is_no_ack(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Servers turn such acks into refusals; one that does not is believed all the same (W7)."""
-    monkeypatch.setattr(messages, "refusal_in", lambda _: None)
+    monkeypatch.setattr(messages, "refusal_of", lambda _: None)
     async with Client(broker.address, options=ClientOptions(backoff=QUICK)) as client:
         await client.create_stream("s", options=StreamOptions(optimistic_concurrency_control=True))
         await client.publish("s", b"first", expected_offset=0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from faults.support import Options, eventually, take, within
 from liftbridge_aio import Client, StartAt
 from liftbridge_aio.testing import FaultProxy
+from support.faults import Options, eventually, take, within
 
 KIB = 2**10
 MIB = 2**20
@@ -59,7 +59,7 @@ async def test_many_unread_subscriptions_share_one_budget(
             )
             for _ in range(subscriptions)
         ]
-        assert client.statistics().subscriptions == subscriptions
+        assert len(client.statistics().subscriptions) == subscriptions
         least = 3  # whole messages that fit into the 4 KiB that everybody may hold
         await eventually(lambda: all(each.statistics().buffered >= least for each in unread))
         assert proxy.statistics().bytes_to_clients - before < subscriptions * size * count / 2
@@ -72,4 +72,4 @@ async def test_many_unread_subscriptions_share_one_budget(
         # Those that came first filled larger shares; the others got little, but not nothing.
         held = sum(each.statistics().buffered_bytes for each in unread)
         assert held <= budget
-    assert client.statistics().subscriptions == 0
+    assert len(client.statistics().subscriptions) == 0

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from faults.support import BOUND, QUICK, nothing_left_behind, within
 from liftbridge_aio import (
     Client,
     ClientOptions,
@@ -18,8 +17,9 @@ from liftbridge_aio import (
     NotLiftbridge,
     RequestTimeout,
 )
-from liftbridge_aio.addresses import parse_address
-from servers.node import Server
+from liftbridge_aio._core.addresses import parse_address
+from support.faults import BOUND, QUICK, nothing_left_behind, within
+from support.servers.node import Server
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -106,8 +106,9 @@ async def test_connecting_says_what_is_wrong(name: str) -> None:
     strange = STRANGE[name]
     async with nothing_left_behind(), listening(strange.talk) as address:
         client = Client(address, options=OPTIONS)
-        with pytest.raises(strange.expected):
+        with pytest.raises(strange.expected) as caught:
             await within(0.6 + 1.0, client.connect())
+        assert caught.value.hint
         assert "closed" in repr(client)
 
 
@@ -116,8 +117,9 @@ async def test_waiting_for_readiness_ends_too(name: str) -> None:
     strange = STRANGE[name]
     async with nothing_left_behind(), listening(strange.talk) as address:
         client = Client(address, options=OPTIONS)
-        with pytest.raises((ConnectionFailed, RequestTimeout)):
+        with pytest.raises((ConnectionFailed, RequestTimeout)) as caught:
             await within(0.6 + 1.0, client.wait_ready())
+        assert caught.value.hint
         await client.aclose()
 
 

@@ -8,20 +8,14 @@ from typing import NamedTuple
 
 import pytest
 
-from faults.support import QUICK, Recorder, eventually, within
-from liftbridge_aio import (
-    Client,
-    ClientOptions,
-    PublishOutcomeUnknown,
-    Retry,
-    StreamNotFound,
-    publish_lanes,
-)
+from liftbridge_aio import Client, ClientOptions, PublishOutcomeUnknown, Retry, StreamNotFound
+from liftbridge_aio._publish import session as publish_session
+from liftbridge_aio._publish import session_pool
+from liftbridge_aio._publish.broker_selection import choose_broker
 from liftbridge_aio.broker import EmbeddedCluster
-from liftbridge_aio.net import publish_session
-from liftbridge_aio.session_choice import choose_broker
 from liftbridge_aio.telemetry import Connected
 from liftbridge_aio.testing import Direction, FaultProxy
+from support.faults import QUICK, Recorder, eventually, within
 
 SOON = 3.0
 """Seconds; far less than a publish may wait (30), or asks again for a stream (5)."""
@@ -133,7 +127,7 @@ async def test_a_broker_that_was_down_is_tried_again(
     await one_proxied.client.fetch_metadata()
     await one_proxied.publish_everywhere()
     assert not one_proxied.connected
-    monkeypatch.setattr(publish_lanes, "_DOWN_FOR", 0.0)
+    monkeypatch.setattr(session_pool, "_AVOIDED_FOR", 0.0)
     await one_proxied.client.fetch_metadata()
     await one_proxied.publish_everywhere()
     assert one_proxied.connected

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from faults.support import nothing_left_behind, outcomes_of, take
 from liftbridge_aio import Client, ClientOptions, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.testing import FaultProxy
-from servers.node import LiftbridgeNode
+from support.faults import nothing_left_behind, outcomes_of, take
+from support.servers.node import LiftbridgeNode
 
 uvloop = pytest.importorskip("uvloop", reason="uvloop is not for this platform")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from faults.support import BOUND, Options, eventually, in_flight, outcomes_of, steps, within
 from liftbridge_aio import AckPolicy, AckTimeout, Client
-from liftbridge_aio.net.publish_session import PublishSession
+from liftbridge_aio._publish.session import PublishSession
 from liftbridge_aio.testing import FaultProxy
+from support.faults import BOUND, Options, eventually, in_flight, outcomes_of, steps, within
 
 AHEAD = 2048
 WINDOW = 5000
@@ -15,7 +15,7 @@ WINDOW = 5000
 
 def session_of(client: Client) -> PublishSession:
     assert client._parts is not None
-    (session,) = client._parts.publisher._lanes.sessions
+    (session,) = client._parts.publisher._dispatcher.sessions
     return session
 
 
@@ -37,7 +37,7 @@ async def test_a_server_that_stops_to_answer_is_not_written_to_without_end(
     assert len((await outcomes_of(futures, BOUND)).acked) == WINDOW
 
 
-async def test_one_that_asks_for_no_ack_and_finds_no_credit_is_not_counted_as_answered(
+async def test_a_publish_without_ack_and_credit_is_not_counted_as_answered(
     proxy: FaultProxy, options: Options, direct: Client, stream_name: str
 ) -> None:
     await direct.create_stream(stream_name)

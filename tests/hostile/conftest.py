@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from contract.raw import Wire
 from liftbridge_aio.broker import EmbeddedBroker
+from support.raw import Wire
 
 
 @pytest.fixture

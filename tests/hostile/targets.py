@@ -12,13 +12,12 @@ from typing import Final
 
 from hpack import Encoder
 
-from hostile.http2_bytes import DATA, GRPC, HEADERS, block, frame, message, settings, trailers
-from liftbridge_aio.activity import activity_event
+from liftbridge_aio._client.activity import activity_event
 from liftbridge_aio.compression import Gzip, Zlib
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import Ack, AckPolicy, Message
-from liftbridge_aio.net.data_lane import DataLane
-from liftbridge_aio.net.lane_stream import LanePhase
+from liftbridge_aio.net.core.data_lane import DataLane
+from liftbridge_aio.net.core.lane_stream import LanePhase
 from liftbridge_aio.wire import convert, envelope, proto, rpc
 from liftbridge_aio.wire.codec import (
     decode_acks,
@@ -30,6 +29,7 @@ from liftbridge_aio.wire.codec import (
 )
 from liftbridge_aio.wire.column_batch import decode_columns
 from liftbridge_aio.wire.envelope_batches import decode_ack_envelopes
+from support.peers.http2_bytes import DATA, GRPC, HEADERS, block, frame, message, settings, trailers
 
 LONGEST: Final = 1000
 """Messages on the lane may have so many bytes."""

@@ -14,17 +14,18 @@ from hypothesis import strategies as st
 from hostile.fuzz import FOUND, at_random, try_out
 from hostile.mutation import mutated
 from hostile.targets import SEEDS, TARGETS
+from support.examples import examples
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.binary(max_size=300))
 def test_any_bytes(name: str, data: bytes) -> None:
     TARGETS[name](data)
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(seed=st.integers(0, 2**32))
 def test_spoilt_bytes(name: str, seed: int) -> None:
     TARGETS[name](mutated(random.Random(seed), SEEDS[name]))

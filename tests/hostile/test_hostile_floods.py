@@ -16,9 +16,10 @@ from typing import Final
 import pytest
 from hpack import Encoder
 
-from contract.raw import Wire
-from faults.support import eventually
-from hostile.http2_bytes import (
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.wire import proto
+from support.faults import eventually
+from support.peers.http2_bytes import (
     CONTINUATION,
     END_HEADERS,
     END_STREAM,
@@ -37,8 +38,7 @@ from hostile.http2_bytes import (
     settings,
     window_update,
 )
-from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.wire import proto
+from support.raw import Wire
 
 PATIENCE: Final = 30.0
 MIB: Final = 2**20

@@ -9,13 +9,13 @@ import pytest
 from grpclib.config import Configuration
 from h2.config import H2Configuration
 
-from faults.support import eventually, nothing_left_behind, steps, within
-from hostile.hostile_server import Call, HostileServer, Line
-from hostile.http2_bytes import DATA, MAX_FRAME, PING, frame, settings
-from hostile.scenes import MAX_STREAMS
 from hostile.test_hostile_server import OPTIONS, PATIENCE, ask
 from liftbridge_aio import Client
 from liftbridge_aio.net.protocol import BrokerProtocol, ConnectionHandler
+from support.faults import eventually, nothing_left_behind, steps, within
+from support.peers.hostile_scenes import MAX_STREAMS
+from support.peers.hostile_server import Call, HostileServer, Line
+from support.peers.http2_bytes import DATA, MAX_FRAME, PING, frame, settings
 
 MOST: Final = 2**20
 FULL: Final = 2**16

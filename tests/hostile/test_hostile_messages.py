@@ -10,9 +10,6 @@ from typing import Final
 
 import pytest
 
-from faults.support import nothing_left_behind, within
-from hostile.hostile_server import STORED, STREAM, Call, HostileServer, Line, ack, stored
-from hostile.http2_bytes import data, message, trailers
 from hostile.test_hostile_server import FINE, OPTIONS, PATIENCE, outcome, publish
 from liftbridge_aio import (
     Client,
@@ -24,6 +21,9 @@ from liftbridge_aio import (
     StreamReset,
 )
 from liftbridge_aio.wire import proto
+from support.faults import nothing_left_behind, within
+from support.peers.hostile_server import STORED, STREAM, Call, HostileServer, Line, ack, stored
+from support.peers.http2_bytes import data, message, trailers
 
 HUGE: Final = 2**63 - 1
 RIGHT: Final = [stored(offset) for offset in range(STORED)]

@@ -12,11 +12,11 @@ import betterproto2
 import pytest
 from grpclib.exceptions import GRPCError
 
-from contract.raw import Wire
 from hostile.targets import UNARY
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.wire import proto, rpc
 from liftbridge_aio.wire.rpc import Rpc
+from support.raw import Wire
 
 ROUNDS: Final = 25
 TEXTS: Final = (

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pytest
 
-from faults.support import nothing_left_behind, within
-from hostile.hostile_server import STORED, STREAM, HostileServer
-from hostile.scenes import SCENES, Effect, Scene
 from liftbridge_aio import Client, ClientOptions, LiftbridgeError, StartAt
 from liftbridge_aio.retry import Backoff
+from support.faults import nothing_left_behind, within
+from support.peers.hostile_scenes import SCENES, Effect, Scene
+from support.peers.hostile_server import STORED, STREAM, HostileServer
 
 OPTIONS: Final = ClientOptions(
     backoff=Backoff(initial=0.001, maximum=0.005),

@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from grpclib.const import Status
 
-from contract.raw import Wire
-from hostile.hostile_server import STREAM, HostileServer
 from liftbridge_aio import Client, ClientOptions, LiftbridgeError, MessageTooLarge, ServerError
 from liftbridge_aio.wire import proto, rpc
 from liftbridge_aio.wire.metadata_codec import encode_metadata
+from support.peers.hostile_server import STREAM, HostileServer
+from support.raw import Wire
 
 MIB: Final = 2**20
 BOUND: Final = 5.0
 """Seconds; they took up to a minute, in which nothing else ran."""
+HELD: Final = 0.3
+"""Seconds of work at a time, after which others must have run; they were up to nine."""
 
+MANY_PARTITIONS: Final = encode_metadata(
+    proto.FetchMetadataResponse(
+        stream_metadata=[
+            proto.StreamMetadata(
+                name="a", partitions={number: proto.PartitionMetadata() for number in range(10_000)}
+            )
+        ]
+    )
+)
 UNKNOWN: Final = b"\x78\x01"
 PARTS: Final = {
     "unknown fields": UNKNOWN,
     "nameless brokers": b"\x0a\x00",
     "nameless streams": b"\x12\x00",
     "nameless groups": b"\x1a\x00",
+    "the same stream": b"\x12\x07\x0a\x01a\x22\x02\x08\x00",
+    "partitions of one stream": MANY_PARTITIONS,
 }
 
 
@@ -37,6 +51,24 @@ class Padding(HostileServer):
 
     def reply(self, name: str) -> bytes:
         return super().reply(name) + self.padding
+
+
+class Pulse:
+    """Measures for how long at a time others could not run, in seconds of this thread's work."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._beating = asyncio.create_task(self._beat())
+
+    async def _beat(self) -> None:
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            self.longest, last = max(self.longest, now - last), now
+
+    def stop(self) -> None:
+        self._beating.cancel()
 
 
 async def outcome(server: HostileServer) -> LiftbridgeError | None:
@@ -61,12 +93,15 @@ async def test_a_reply_that_is_too_large(name: str) -> None:
     assert "4194304" in str(error)
 
 
-@pytest.mark.parametrize("name", [one for one in PARTS if "nameless" in one])
-async def test_metadata_of_nothing(name: str) -> None:
+@pytest.mark.parametrize("name", [one for one in PARTS if one != "unknown fields"])
+async def test_metadata_of_more_than_any_cluster_has(name: str) -> None:
     async with Padding(PARTS[name], 3 * MIB).listening() as server:
+        pulse = Pulse()
         error = await outcome(server)
+        pulse.stop()
     assert isinstance(error, ServerError)
-    assert "has no name" in str(error)
+    assert "at most 65536" in str(error)
+    assert pulse.longest < HELD, f"the event loop was held for {pulse.longest:.2f} s"
 
 
 async def test_metadata_with_much_that_is_unknown() -> None:
@@ -81,23 +116,41 @@ async def test_metadata_with_much_that_is_unknown() -> None:
             await client.fetch_partition_metadata(STREAM, 0)
 
 
-async def test_metadata_of_thousands_of_partitions_is_taken() -> None:
-    partition = proto.PartitionMetadata(leader="n1", replicas=["n1"], isr=["n1"])
-    streams = [
-        proto.StreamMetadata(
-            name=f"stream-{number}", partitions=dict.fromkeys(range(10), partition)
-        )
-        for number in range(2000)
-    ]
-    many = encode_metadata(proto.FetchMetadataResponse(stream_metadata=streams))
-    assert len(many) > rpc.SLOWLY_READ_BYTES
+def numbered(count: int, name: str, **partition: Any) -> bytes:
+    """Metadata of so many streams of one partition, with five digits for a name's last part."""
+    only = proto.StreamMetadata(
+        name=f"{name}00000", partitions={0: proto.PartitionMetadata(**partition)}
+    )
+    template = encode_metadata(proto.FetchMetadataResponse(stream_metadata=[only]))
+    return b"".join(template.replace(b"00000", b"%05d" % number) for number in range(count))
 
-    async with (
-        Padding(many, len(many)).listening() as server,
-        Client(server.address) as client,
-    ):
-        streams_known = client.metadata.streams
-        assert len(streams_known["stream-999"].partitions) == 10
+
+SERVERS: Final = ["server-1", "server-2", "server-3"]
+LARGE: Final[dict[str, tuple[int, dict[str, Any]]]] = {
+    "real": (
+        29_000,
+        {"name": "customers.orders.", "leader": "server-1", "replicas": SERVERS, "isr": SERVERS},
+    ),
+    "as many as are taken": (32_000, {"name": ""}),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+async def test_others_run_while_large_metadata_is_read(name: str) -> None:
+    count, content = LARGE[name]
+    data = numbered(count, **content)
+    assert len(data) <= 4 * MIB
+    gc.collect()
+    gc.freeze()  # what other tests have left costs a collection as much as what is measured
+    try:
+        async with Padding(data, len(data)).listening() as server:
+            pulse = Pulse()
+            async with Client(server.address) as client:
+                pulse.stop()
+                assert len(client.metadata.streams) > count
+    finally:
+        gc.unfreeze()
+    assert pulse.longest < HELD, f"the event loop was held for {pulse.longest:.2f} s"
 
 
 # The broker

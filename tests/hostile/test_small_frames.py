@@ -8,13 +8,22 @@ from typing import Final
 
 import pytest
 
-from contract.raw import Wire
-from faults.support import eventually, within
-from hostile.hostile_server import STREAM, Call, HostileServer, Line
-from hostile.http2_bytes import DATA, PADDED, PING, PREFACE, SETTINGS_ACK, frame, message, settings
 from hostile.test_hostile_floods import MIB, connected, request, resident
 from liftbridge_aio import Client, ClientOptions, LiftbridgeError, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
+from support.faults import eventually, within
+from support.peers.hostile_server import STREAM, Call, HostileServer, Line
+from support.peers.http2_bytes import (
+    DATA,
+    PADDED,
+    PING,
+    PREFACE,
+    SETTINGS_ACK,
+    frame,
+    message,
+    settings,
+)
+from support.raw import Wire
 
 ROOM: Final = 12 * MIB
 """By how much the process may grow; it was some seventy times what came."""
@@ -45,7 +54,7 @@ async def test_the_broker_has_room_and_time_for_others(
     try:
         listener = broker._listener
         assert listener is not None
-        await eventually(lambda: any(one._rest for one in listener.connections), BOUND)
+        await eventually(lambda: any(one._unprocessed for one in listener.connections), BOUND)
         await wire.publish("s", b"meanwhile")
         assert not answered.done()
         await within(BOUND, answered)

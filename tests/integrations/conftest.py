@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from integrations.web_apps import FRAMEWORKS, Serve
 from liftbridge_aio import Client
-from servers.node import Server
+from support.servers.node import Server
+from support.web.web_apps import FRAMEWORKS, Serve
 
 EMBEDDED: Final = "embedded"
 ENOUGH: Final = ("starlette", "fastapi")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import aiohttp
 
-from integrations.web_process import BOUND, ENDS_WITH, running
 from liftbridge_aio import Client
 from liftbridge_aio.broker import EmbeddedBroker
+from support.web.web_process import BOUND, ENDS_WITH, running
 
 FRAMEWORK = "aiohttp"
 

@@ -9,14 +9,18 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
-from faults.support import eventually
-from integrations.event_source import Received, browse
-from integrations.lanes import ON_EMBEDDED, ON_ONE_FRAMEWORK
-from integrations.web_apps import Serve
-from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Message, StartAt, StopAt
+from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Message, Retry, StartAt, StopAt
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.integrations import aiohttp as for_aiohttp
 from liftbridge_aio.integrations.starlette import Event
-from servers.node import Server
+from support.faults import eventually
+from support.marks import ON_EMBEDDED, ON_ONE_FRAMEWORK
+from support.servers.node import Server
+from support.web.event_source import Received, browse
+from support.web.web_apps import Serve
 
 EARLIEST = StartAt.earliest()
 
@@ -124,7 +128,8 @@ async def test_a_deleted_stream_is_a_failure_and_then_not_found(
 ) -> None:
     await client.create_stream(stream_name)
     await client.publish(stream_name, b"a")
-    async with serve(server.address, stream_name, start=EARLIEST) as service:
+    quick = ClientOptions(not_found_timeout=0.3)
+    async with serve(server.address, stream_name, start=EARLIEST, options=quick) as service:
         async with browse(service.events) as page:
             assert (await anext(page)).data == "a"
             await client.delete_stream(stream_name)
@@ -134,6 +139,32 @@ async def test_a_deleted_stream_is_a_failure_and_then_not_found(
         async with browse(service.events, failed.last_event_id) as page:
             assert page.status == 404
             assert not await page.read()
+
+
+@ON_ONE_FRAMEWORK
+async def test_a_browser_goes_on_when_the_server_knows_no_streams_yet(
+    stream_name: str, serve: Serve
+) -> None:
+    """A lone server answers so for about two seconds after a start; a 404 would be final."""
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream(stream_name)
+        await client.publish(stream_name, b"a")
+        async with serve(broker.address, stream_name, start=EARLIEST) as service:
+            async with browse(service.events) as page:
+                first = await anext(page)
+            broker.faults.forget_streams()
+            await broker.restart()
+            looks = broker.faults.delay("FetchMetadata", 0, times=None)
+            async with asyncio.TaskGroup() as tasks:
+
+                async def come_back() -> None:
+                    async with browse(service.events, first.last_event_id) as page:
+                        assert (await anext(page)).data == "b"
+
+                tasks.create_task(come_back())
+                await looks.wait(4)
+                broker.faults.remember_streams()
+                await client.publish(stream_name, b"b", retry=Retry(attempts=9))
 
 
 async def test_that_there_is_no_such_stream_is_told_soon(
@@ -188,7 +219,7 @@ async def test_several_partitions_are_read_as_one_and_resumed_each_where_it_was(
 
 @ON_EMBEDDED
 @ON_ONE_FRAMEWORK
-async def test_what_comes_into_any_partition_is_not_missed_by_a_browser_that_left(
+async def test_a_browser_that_left_misses_nothing_of_any_partition(
     server: Server, client: Client, stream_name: str, serve: Serve
 ) -> None:
     await client.create_stream(stream_name, partitions=3)
@@ -315,11 +346,50 @@ async def test_a_head_request_gets_the_headers_alone(
     async with (
         serve(server.address, stream_name) as service,
         aiohttp.ClientSession() as session,
-        session.head(service.events) as response,
+        session.head(service.events) as head,
     ):
-        assert response.status == 200
-        assert response.content_type == "text/event-stream"
-        assert service.client.statistics().subscriptions == 0
+        assert head.status == 200
+        assert await head.read() == b""
+        assert len(service.client.statistics().subscriptions) == 0
+        async with session.get(service.events) as get:
+            for name in ("Content-Type", "Cache-Control", "X-Accel-Buffering", "Content-Length"):
+                assert head.headers.get(name) == get.headers.get(name)
+
+
+@ON_EMBEDDED
+@pytest.mark.parametrize("method", ["HEAD", "GET"])
+async def test_an_option_that_makes_no_sense_is_refused_with_every_method(
+    server: Server, stream_name: str, serve: Serve, method: str
+) -> None:
+    async with (
+        serve(server.address, stream_name, heartbeat=0) as service,
+        aiohttp.ClientSession() as session,
+        session.request(method, service.events) as response,
+    ):
+        assert response.status == 500
+
+
+@ON_EMBEDDED
+async def test_an_aiohttp_application_may_be_given_a_client(
+    server: Server,  # noqa: ARG001 - that of the client
+    client: Client,
+    stream_name: str,
+) -> None:
+    await client.create_stream(stream_name)
+    await client.publish(stream_name, b"a")
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        return await for_aiohttp.send_events(
+            request, stream_name, start=EARLIEST, stop=StopAt.latest()
+        )
+
+    app = web.Application()
+    app[for_aiohttp.CLIENT] = client
+    app.router.add_get("/events", respond)
+    app.router.add_get("/health", for_aiohttp.health(stream_name, timeout=5))
+    async with TestClient(TestServer(app)) as http:
+        assert "data: a" in await (await http.get("/events")).text()
+        assert (await (await http.get("/health")).json())["status"] == "ready"
 
 
 @ON_EMBEDDED
@@ -343,10 +413,10 @@ async def test_a_browser_that_leaves_ends_the_subscription_and_leaves_no_task(
     async with serve(server.address, stream_name) as service:
         async with browse(service.events) as page:
             await page.read()  # now the connection to the server stands, with its tasks
-        await eventually(lambda: service.client.statistics().subscriptions == 0)
+        await eventually(lambda: len(service.client.statistics().subscriptions) == 0)
         before = asyncio.all_tasks()
         async with browse(service.events) as page:
             await page.read()
-            assert service.client.statistics().subscriptions == 1
-        await eventually(lambda: service.client.statistics().subscriptions == 0)
+            assert len(service.client.statistics().subscriptions) == 1
+        await eventually(lambda: len(service.client.statistics().subscriptions) == 0)
         await eventually(lambda: not asyncio.all_tasks() - before)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Annotated
 
 import pytest
-from fastapi import Depends, FastAPI, WebSocket
+from anyio.from_thread import start_blocking_portal
+from fastapi import Depends, FastAPI, HTTPException, Request, WebSocket
 from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 
-from liftbridge_aio import Client, ClientOptions, UsageError
+from liftbridge_aio import Client, ClientOptions, StartAt, StopAt, UsageError
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.integrations.fastapi import (
     ConnectedClient,
+    EventStreamResponse,
     client_lifespan,
     connected_client,
     get_client,
@@ -85,6 +88,100 @@ def test_the_client_can_be_replaced_in_tests(liftbridge_broker: EmbeddedBroker) 
     app.dependency_overrides[get_client] = another
     with TestClient(app) as http:
         assert http.post("/order").json() == 0
+
+
+class Gate:
+    """A dependency of a dependency: lets its client be used while a request lasts."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.open = 0
+        self.closed = 0
+
+    async def client(self, item: str = "") -> AsyncIterator[Client]:
+        if item == "refused":
+            raise HTTPException(403, "refused")
+        self.open += 1
+        try:
+            async with Client(self.address) as client:
+                yield client
+        finally:
+            self.closed += 1
+
+
+@pytest.mark.parametrize("is_mounted", [False, True])
+@pytest.mark.parametrize("has_own_client", [False, True])
+def test_a_client_that_replaces_it_is_used_by_events_and_health(
+    liftbridge_broker: EmbeddedBroker, *, is_mounted: bool, has_own_client: bool
+) -> None:
+    """That of the application, where it has one, knows nothing of the stream."""
+    gate = Gate(liftbridge_broker.address)
+    app = FastAPI()
+    app.dependency_overrides[get_client] = gate.client
+    app.add_route("/health", health("orders", timeout=5))
+
+    @app.get("/orders")
+    @app.head("/orders")
+    async def orders(request: Request) -> EventStreamResponse:
+        return EventStreamResponse(
+            request, "orders", start=StartAt.earliest(), stop=StopAt.latest()
+        )
+
+    @app.post("/orders")
+    async def order(client: ConnectedClient) -> None:
+        await client.create_stream("orders")
+        await client.publish("orders", b"bread")
+
+    with ExitStack() as stack:
+        outer = app
+        if has_own_client:
+            other = stack.enter_context(running_broker())
+            outer = FastAPI(lifespan=client_lifespan(other))
+            outer.mount("/" if is_mounted else "/elsewhere", app)
+            if not is_mounted:
+                app.router.lifespan_context = client_lifespan(other)
+                outer = app
+        elif is_mounted:
+            outer = FastAPI()
+            outer.mount("/", app)
+        http = stack.enter_context(TestClient(outer))
+        assert http.post("/orders").status_code == 200
+        assert gate.open == gate.closed == 1
+        assert http.get("/health").json()["status"] == "ready"
+        assert "data: bread" in http.get("/orders").text
+        assert gate.open == gate.closed == 3
+        for path in ("/health", "/orders"):
+            assert http.get(path, params={"item": "refused"}).status_code == 403
+        head = http.head("/orders")
+        assert (head.status_code, head.text) == (200, "")
+        assert gate.open == gate.closed == 3
+
+
+@contextmanager
+def running_broker() -> Iterator[str]:
+    """A broker that has nothing, in a loop of its own."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(EmbeddedBroker()) as broker,
+    ):
+        yield broker.address
+
+
+def test_a_plain_function_may_replace_it(liftbridge_broker: EmbeddedBroker) -> None:
+    app = FastAPI(lifespan=client_lifespan(liftbridge_broker.address))
+    app.add_route("/health", health())
+
+    def closed() -> Client:
+        return Client("127.0.0.1:1")
+
+    with TestClient(app) as http:
+        assert http.get("/health").status_code == 200
+        app.dependency_overrides[get_client] = closed
+        answer = http.get("/health")
+        assert answer.status_code == 503
+        assert answer.headers["cache-control"] == "no-store"
+        app.dependency_overrides.clear()
+        assert http.get("/health").status_code == 200
 
 
 def test_an_application_without_a_client_says_so() -> None:

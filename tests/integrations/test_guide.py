@@ -14,15 +14,15 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from docs.markdown import blocks, names, table
-from faults.support import eventually
-from integrations.event_source import Received, browse
-from integrations.web_process import BOUND, COMMANDS, ENDS_WITH, GUIDE, code_of, running
 from liftbridge_aio import Client, StartAt, StopAt
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.integrations.event_stream import _STATUS, EventStreamOptions
 from liftbridge_aio.integrations.server_sent_events import BINARY, END, FAILURE
-from servers.node import Server
+from support.faults import eventually
+from support.markdown import blocks, names, table
+from support.servers.node import Server
+from support.web.event_source import Received, browse
+from support.web.web_process import BOUND, COMMANDS, ENDS_WITH, GUIDE, code_of, running
 
 PUBLISHERS: Final = 12
 JSON: Final = {"Content-Type": "application/json"}
@@ -77,7 +77,7 @@ async def stored(client: Client, stream: str) -> Counter[bytes]:
 
 
 @pytest.mark.parametrize("framework", COMMANDS)
-async def test_a_service_publishes_follows_resumes_and_loses_nothing_when_it_ends(
+async def test_a_service_publishes_follows_resumes_and_loses_nothing_at_its_end(
     framework: str, server: Server, client: Client, stream_name: str, tmp_path: Path
 ) -> None:
     await client.create_stream(stream_name)

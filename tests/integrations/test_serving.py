@@ -15,16 +15,16 @@ import pytest
 from aiohttp import web
 from starlette.applications import Starlette
 
-from faults.support import eventually, nothing_left_behind
-from integrations.event_source import EventStreamParser, Received, browse
-from integrations.lanes import ON_ONE_FRAMEWORK
-from integrations.web_apps import FRAMEWORKS, Serve
 from liftbridge_aio import Client, ClientOptions, ConnectTimeout, Message, Retry, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.integrations import aiohttp as for_aiohttp
 from liftbridge_aio.integrations import starlette as for_starlette
 from liftbridge_aio.integrations.starlette import Event
-from servers.ports import free_ports
+from support.faults import eventually, nothing_left_behind
+from support.marks import ON_ONE_FRAMEWORK
+from support.servers.ports import free_ports
+from support.web.event_source import EventStreamParser, Received, browse
+from support.web.web_apps import FRAMEWORKS, Serve
 
 EARLIEST = StartAt.earliest()
 SMALL = ClientOptions(max_buffered_bytes=2**20)
@@ -111,7 +111,7 @@ async def test_silence_is_filled_with_comments(
 
 
 @ON_ONE_FRAMEWORK
-async def test_a_reading_that_is_lost_is_a_failure_after_which_the_browser_comes_back(
+async def test_after_a_lost_subscription_the_browser_comes_back(
     broker: EmbeddedBroker, client: Client, serve: Serve
 ) -> None:
     await client.publish("orders", b"bread")
@@ -170,7 +170,7 @@ async def test_a_service_without_a_stream_that_it_needs_is_unready(
 
 
 @pytest.mark.usefixtures("client")
-async def test_the_health_of_a_service_without_an_answering_server_is_told_in_time(
+async def test_a_health_check_without_an_answering_server_is_answered_in_time(
     broker: EmbeddedBroker, serve: Serve
 ) -> None:
     loop = asyncio.get_running_loop()

@@ -9,9 +9,9 @@ import nats
 import pytest
 from nats.aio.client import Client as NatsClient
 
-from nats_publisher.streams import Streams
-from servers.build import nats_path
-from servers.nats import NatsServer
+from support.nats_streams import Streams
+from support.servers.build import nats_path
+from support.servers.nats import NatsServer
 
 
 @pytest.fixture(scope="session")

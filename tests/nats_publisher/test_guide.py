@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pytest
 
-from docs.markdown import Block, blocks, names, table
 from liftbridge_aio import Client, errors
 from liftbridge_aio import nats as room
 from liftbridge_aio.nats import NatsPublisherOptions
-from servers.node import LiftbridgeNode
+from support.markdown import Block, blocks, names, table
+from support.servers.node import LiftbridgeNode
 
 GUIDE: Final = Path(inspect.getfile(room)).with_name("README.md")
 PYTHON: Final = blocks(GUIDE, "python")

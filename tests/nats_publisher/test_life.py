@@ -11,7 +11,6 @@ import nats
 import pytest
 from nats.aio.client import Client as NatsClient
 
-from contract.raw import eventually
 from liftbridge_aio import (
     ClientClosed,
     ConnectionFailed,
@@ -23,8 +22,9 @@ from liftbridge_aio import (
     WrongType,
 )
 from liftbridge_aio.nats import NatsPublisher, NatsPublisherOptions
-from nats_publisher.streams import BOUND, Streams
-from servers.ports import free_ports
+from support.nats_streams import BOUND, Streams
+from support.raw import eventually
+from support.servers.ports import free_ports
 
 
 async def test_a_connection_that_was_given_stays_open_and_as_it_was(
@@ -189,6 +189,12 @@ async def test_an_owner_who_closes_the_connection_fails_what_is_unsettled(
 def test_what_leads_nowhere_is_refused(arguments: tuple[Any, ...], fields: dict[str, Any]) -> None:
     with pytest.raises((InvalidRequest, TypeError)):
         NatsPublisher(list(arguments), **fields)
+
+
+@pytest.mark.parametrize("connection", [3, None, b"nats://127.0.0.1:1", [7]])
+def test_what_is_neither_address_nor_connection_is_refused(connection: Any) -> None:
+    with pytest.raises(WrongType, match="NATS server"):
+        NatsPublisher(connection)
 
 
 async def test_arguments_for_connecting_are_for_addresses(connection: NatsClient) -> None:

@@ -9,7 +9,6 @@ import nats
 import pytest
 from nats.aio.client import Client as NatsClient
 
-from contract.raw import eventually
 from liftbridge_aio import (
     Ack,
     AckPolicy,
@@ -19,9 +18,11 @@ from liftbridge_aio import (
     PublishTimeout,
 )
 from liftbridge_aio.nats import NatsPublisher, NatsPublisherOptions
+from liftbridge_aio.nats.in_flight import MessagesInFlight
 from liftbridge_aio.nats.link import close_for_good
-from nats_publisher.streams import BOUND, Stream
-from servers.nats import NatsServer
+from support.nats_streams import BOUND, Stream
+from support.raw import eventually
+from support.servers.nats import NatsServer
 
 QUICK = {"reconnect_time_wait": 0.02}
 
@@ -82,7 +83,7 @@ async def test_what_comes_while_nats_is_away_waits_and_goes_out_in_order(
     assert [message.value for message in stream.messages] == sent
 
 
-async def test_what_was_handed_over_before_an_outage_is_unknown_and_the_reason_is_told(
+async def test_what_was_handed_over_before_an_outage_is_unknown_with_its_reason(
     own_nats: NatsServer, listener: NatsClient
 ) -> None:
     stream = Stream(listener, "orders", silent=True)
@@ -181,6 +182,27 @@ async def test_a_flush_of_a_frozen_server_ends(own_nats: NatsServer) -> None:
         await publisher.publish("orders", b"", ack_policy=AckPolicy.NONE)
         with pytest.raises(AckTimeout, match="without an ack"):
             await publisher.flush()
+
+
+async def test_a_fault_in_checking_deadlines_fails_what_waits_and_nothing_else(
+    own_nats: NatsServer, listener: NatsClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(listener, "orders", silent=True)
+    await stream.listen("orders")
+
+    def faulty(*_: object) -> None:
+        monkeypatch.undo()
+        raise ZeroDivisionError
+
+    async with NatsPublisher(url(own_nats), connect=QUICK) as publisher:
+        future = await publisher.submit("orders", b"")
+        await stream.have(1)
+        monkeypatch.setattr(MessagesInFlight, "expire", faulty)
+        async with asyncio.timeout(BOUND):
+            with pytest.raises(PublishOutcomeUnknown, match="a fault of the publisher"):
+                await future
+            with pytest.raises(AckTimeout):
+                await publisher.publish("orders", b"", ack_timeout=0.1)
 
 
 async def test_nats_that_is_gone_for_good_is_told(own_nats: NatsServer) -> None:

@@ -27,7 +27,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.model import AckError
 from liftbridge_aio.nats import NatsPublisher, NatsPublisherOptions, encode_message
-from nats_publisher.streams import BOUND, Streams
+from support.nats_streams import BOUND, Streams
 
 
 def options(**fields: Any) -> NatsPublisherOptions:

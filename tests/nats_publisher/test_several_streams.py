@@ -17,7 +17,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.model import AckError
 from liftbridge_aio.nats import NatsPublisher, NobodyListens
-from nats_publisher.streams import Streams
+from support.nats_streams import Streams
 
 
 async def test_of_several_streams_the_named_one_counts(

@@ -16,7 +16,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.model import AckError
 from liftbridge_aio.nats import NatsPublisher, NatsPublisherOptions, NobodyListens
-from nats_publisher.streams import BOUND, Streams, taken
+from support.nats_streams import BOUND, Streams, taken
 
 
 def options(**fields: Any) -> NatsPublisherOptions:

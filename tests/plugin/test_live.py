@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 
-from faults.support import eventually
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.pytest_plugin import RunInLoop
-from servers.node import LiftbridgeNode
+from support.faults import eventually
+from support.servers.node import LiftbridgeNode
 
 pytest_plugins = ["pytester"]
 

@@ -9,8 +9,6 @@ from typing import Final
 import pytest
 
 # pytester forgets what is imported during a run; these register themselves and are imported once.
-import liftbridge_aio.client_parts
-import liftbridge_aio.subscription  # noqa: F401 - see above
 from liftbridge_aio.broker import EmbeddedBroker  # noqa: F401 - see above
 
 pytest_plugins = ["pytester"]

@@ -10,10 +10,10 @@ import pytest
 
 from liftbridge_aio import TLS, Client, ClientOptions
 from liftbridge_aio.broker import BrokerTLS, EmbeddedBroker
-from security.certificates import Certificates, Pair
-from security.tls_node import STREAMS, policy_settings, server_settings, start
-from servers.build import pinned_version
-from servers.node import EmbeddedServer, LiftbridgeNode, Server
+from support.certificates import Certificates, Pair
+from support.servers.build import pinned_version
+from support.servers.node import EmbeddedServer, LiftbridgeNode, Server
+from support.servers.tls_node import STREAMS, policy_settings, server_settings, start
 
 EMBEDDED: Final = "embedded"
 PINNED: Final = pinned_version()

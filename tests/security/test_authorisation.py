@@ -17,8 +17,8 @@ from liftbridge_aio import (
     StartAt,
 )
 from liftbridge_aio.telemetry import Retried
-from security.certificates import Certificates
-from servers.node import LiftbridgeNode
+from support.certificates import Certificates
+from support.servers.node import LiftbridgeNode
 
 DENIED: dict[str, Callable[[Client], Awaitable[Any]]] = {
     "CreateStream": lambda client: client.create_stream("closed"),

@@ -22,8 +22,8 @@ from liftbridge_aio import (
     WrongType,
 )
 from liftbridge_aio.broker import BrokerTLS, EmbeddedBroker, EmbeddedCluster
-from liftbridge_aio.broker.tls_connection import TLSConnection
-from security.certificates import Certificates
+from liftbridge_aio.broker.server.tls_connection import TLSConnection
+from support.certificates import Certificates
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ async def test_what_is_no_tls_leaves_nothing_behind(
         async with Client(broker.address, options=options) as client:
             assert await client.ping() < 5
         gc.collect()
-        assert not listener._agreeing
+        assert not listener._handshaking
         assert len(listener._handlers) <= 1
 
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import pytest
 
-from docs.markdown import ROOT, Block, blocks, names, table
 from liftbridge_aio import TLS, Client, errors
+from liftbridge_aio._core.server_url import parse_servers
 from liftbridge_aio.cli import app as command_line
-from liftbridge_aio.cli.connection import Connection
-from liftbridge_aio.server_url import parse_servers
-from security.tls_node import MODEL
+from liftbridge_aio.cli.connection import ConnectionFlags
+from support.markdown import ROOT, Block, blocks, names, table
+from support.servers.tls_node import MODEL
 
 GUIDE: Final = ROOT / "liftbridge_aio" / "SECURITY.md"
 COMMANDS: Final = [line for block in blocks(GUIDE, "console") for line in block.code.splitlines()]
@@ -28,7 +28,7 @@ def test_code_runs_by_itself(block: Block, capsys: pytest.CaptureFixture[str]) -
     said = capsys.readouterr().out
     if "print" in block.code:
         assert "ann is let in" in said
-        assert "asks for a certificate of the client" in said
+        assert "requires a certificate of the client" in said
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -65,7 +65,7 @@ def test_the_table_of_options_is_complete(monkeypatch: pytest.MonkeyPatch) -> No
             assert client.options.tls == TLS(**wanted)
         for said in names(flag):
             assert said == f"--tls-{name.replace('_', '-')}"
-            assert f"tls_{name}" in {each.name for each in fields(Connection)}
+            assert f"tls_{name}" in {each.name for each in fields(ConnectionFlags)}
 
 
 def test_the_tables_of_errors_name_errors() -> None:

@@ -14,9 +14,9 @@ import pytest
 from liftbridge_aio import TLS, Client, ClientOptions, Hook, LiftbridgeError
 from liftbridge_aio.broker import BrokerTLS, EmbeddedBroker
 from liftbridge_aio.cli.arguments import BadArgument
-from liftbridge_aio.cli.connection import Connection
-from liftbridge_aio.spark.options import ConnectionOptions
-from security.certificates import PASSWORD, Certificates, Pair
+from liftbridge_aio.cli.connection import ConnectionFlags
+from liftbridge_aio.spark.core.connection_options import ConnectionOptions
+from support.certificates import PASSWORD, Certificates, Pair
 
 
 def watching(told: list[str]) -> Hook:
@@ -117,7 +117,7 @@ MISTAKES: dict[str, Callable[[str], object]] = {
     "something else as a broker's TLS": lambda secret: EmbeddedBroker(
         tls=secret,  # type: ignore[arg-type]
     ),
-    "a URL without its beginning, for the CLI": lambda secret: Connection(
+    "a URL without its beginning, for the CLI": lambda secret: ConnectionFlags(
         servers=f"a:9292?key_password={secret}"
     ).client(),
     "a URL without its beginning, on Spark": lambda secret: ConnectionOptions.parse(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from liftbridge_aio import TLS, Client, ClientOptions, StartAt
-from liftbridge_aio.net.link import Purpose
-from servers.node import Server
+from liftbridge_aio.net.broker_connection import Purpose
+from support.servers.node import Server
 
 
 async def test_everything_a_client_does_goes_over_tls(tls_server: Server, admin_tls: TLS) -> None:
@@ -25,5 +25,7 @@ def on_the_lane(client: Client) -> set[Purpose]:
     """The purposes of the links of which calls are on the data lane."""
     parts = client._parts
     assert parts is not None
-    protocols = {link.purpose: link._channel.first_protocol for link in parts.connection.pool.links}
+    protocols = {
+        link.purpose: link._channel.first_protocol for link in parts.network.pool.connections
+    }
     return {purpose for purpose, protocol in protocols.items() if protocol and protocol._users}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from liftbridge_aio.cli import main
-from security.certificates import PASSWORD, Certificates, Pair
+from support.certificates import PASSWORD, Certificates, Pair
 
 BOUND = 20.0
 Run = Callable[..., tuple[int, str, str]]
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_said(
     ask = ("streams", "list", "--servers", broker_address)
     code, _, err = run(*ask)
     assert code == 1
-    assert "speaks TLS" in err
+    assert "requires TLS" in err
     code, _, err = run(*ask, "--tls-ca", certificates.ca)
     assert code == 1
     assert "give --tls-cert and --tls-key" in err
@@ -96,7 +96,7 @@ def test_what_is_wrong_is_said(
     assert "an authority that is not trusted" in err
     code, _, err = run(*ask, "--tls-key", "key.pem")
     assert code == 2
-    assert "key is of no use without cert" in err
+    assert "key requires cert" in err
     code, _, err = run("streams", "list", "--servers", "liftbridge+tls://a?key_password=hush")
     assert code == 2
     assert "LIFTBRIDGE_TLS_KEY_PASSWORD" in err
@@ -109,4 +109,4 @@ def test_what_is_wrong_is_said(
     assert "none.pem cannot be used for TLS: No such file or directory" in err
     code, _, err = run("broker", "--port", "0", "--tls-key", "key.pem")
     assert code == 2
-    assert "go with --tls-cert" in err
+    assert "need --tls-cert" in err

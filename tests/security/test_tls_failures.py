@@ -23,16 +23,15 @@ from liftbridge_aio import (
     StartAt,
     SubscriptionLost,
     TLSFailed,
-    reading_patience,
 )
+from liftbridge_aio._core.status import CallFailure, Reach
+from liftbridge_aio._subscribe.core import resubscribe_deadline
 from liftbridge_aio.broker import BrokerTLS, EmbeddedBroker
-from liftbridge_aio.net.link import Purpose
-from liftbridge_aio.net.tls_context import ClientTLS
-from liftbridge_aio.net.tls_probe import speaks_tls
-from liftbridge_aio.status import CallFailure, Reach
+from liftbridge_aio.net.broker_connection import Purpose
+from liftbridge_aio.net.tls_context import ClientTLS, speaks_tls
 from liftbridge_aio.telemetry import ConnectFailed, Hook
-from security.certificates import PASSWORD, Certificates, Pair
-from servers.node import Server
+from support.certificates import PASSWORD, Certificates, Pair
+from support.servers.node import Server
 
 SOON = 3.0  # seconds, of the ten that a call may take
 
@@ -80,7 +79,7 @@ async def test_no_certificate_where_the_server_wants_one(
     if version is ssl.TLSVersion.TLSv1_3:
         error = await refusal_of(tls_server.address, TLS(ca=certificates.ca))
         assert type(error) is ClientNotTrusted
-        assert "asks for a certificate of the client, which shows none" in str(error)
+        assert "requires a certificate of the client, which presents none" in str(error)
     else:  # which has no words for it
         context = ssl.create_default_context(cafile=str(certificates.ca))
         context.maximum_version = version
@@ -108,7 +107,7 @@ async def test_a_certificate_of_the_client_that_is_not_accepted(
 async def test_plain_connections_to_a_server_that_wants_tls(tls_server: Server) -> None:
     error = await refusal_of(tls_server.address, None)
     assert type(error) is TLSFailed
-    assert "speaks TLS, and this client is not set up to do so" in str(error)
+    assert "requires TLS, but this client was configured without it" in str(error)
 
 
 async def test_tls_to_a_server_that_does_not_speak_it(server: Server, admin_tls: TLS) -> None:
@@ -169,7 +168,7 @@ async def test_files_that_cannot_be_used(
         (TLS(ca=ca, cert=cert, key=empty), "cannot be used: it is no PEM file"),
         (TLS(ca=ca, cert=cert), "with a certificate and its private key, or that is"),
         (TLS(ca=ca, cert=both, key_password=PASSWORD[1:]), "opened by another key_password"),
-        (TLS(ca=ca, cert=cert, key=certificates.server.key), "not that of the certificate"),
+        (TLS(ca=ca, cert=cert, key=certificates.server.key), "does not belong to the certificate"),
         (TLS(ca=ca, cert=cert, key=locked), "is encrypted; give its key_password"),
         (TLS(ca=ca, cert=cert, key=locked, key_password=PASSWORD[1:]), "password"),
     ):
@@ -218,7 +217,7 @@ async def test_files_that_are_being_renewed_hold_nobody_up(
     for _ in range(2):
         assert tls.context() is before
     (warning,) = caplog.messages
-    assert "not that of the certificate; what was read before is used on" in warning
+    assert "does not belong to the certificate; connections use the files as read before" in warning
     key.write_bytes(admin.key.read_bytes())
     assert tls.context() is not before
     key.unlink()
@@ -237,7 +236,7 @@ async def test_a_context_of_ones_own_is_used_as_it_is(
     async with Client(tls_server.address, options=options) as client:
         assert await client.ping() < SOON
         assert client._parts is not None
-        (link,) = client._parts.connection.pool.links
+        (link,) = client._parts.network.pool.connections
         protocol = link._channel.first_protocol
         assert protocol is not None
         agreed = protocol.connection._transport.get_extra_info("ssl_object")
@@ -255,7 +254,7 @@ class Watch(Hook):
         self.events.append(event)
 
 
-async def test_one_server_of_three_that_is_not_trusted_is_told_of_and_passed_over(
+async def test_one_untrusted_server_of_three_is_reported_and_passed_over(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, bad = certificates.server, certificates.signed("server-x", "127.0.0.1", by_stranger=True)
@@ -282,7 +281,7 @@ async def test_one_server_of_three_that_is_not_trusted_is_told_of_and_passed_ove
 async def test_what_is_under_way_ends_when_servers_are_not_trusted_any_more(
     certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_patience, "UNTRUSTED_FOR", 0.5)  # not five seconds, for time
+    monkeypatch.setattr(resubscribe_deadline, "UNTRUSTED_FOR", 0.5)  # not five seconds, for time
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
 
     def put(pair: Pair) -> None:
@@ -320,7 +319,7 @@ async def test_what_is_under_way_ends_when_servers_are_not_trusted_any_more(
 async def test_a_plain_client_whose_server_turns_to_tls_is_told(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_patience, "UNTRUSTED_FOR", 0.2)
+    monkeypatch.setattr(resubscribe_deadline, "UNTRUSTED_FOR", 0.2)
     options = ClientOptions(resubscribe_timeout=None)
     plain, pair = EmbeddedBroker(), certificates.server
     await plain.start()
@@ -330,9 +329,9 @@ async def test_a_plain_client_whose_server_turns_to_tls_is_told(
             await plain.stop()
             secure = EmbeddedBroker(port=plain.port, tls=BrokerTLS(cert=pair.cert, key=pair.key))
             async with secure, asyncio.timeout(20):
-                with pytest.raises(TLSFailed, match="speaks TLS"):
+                with pytest.raises(TLSFailed, match="requires TLS"):
                     await anext(reading)
-                with pytest.raises(TLSFailed, match="speaks TLS"):
+                with pytest.raises(TLSFailed, match="requires TLS"):
                     await client.create_stream("t")
 
 
@@ -386,7 +385,7 @@ async def test_an_address_that_nobody_can_be_asked_for_is_a_failure_like_others(
     async with EmbeddedBroker() as broker, Client(broker.address) as client:
         assert client._parts is not None
         for address in ("a..b:1", f"{'a' * 64}:1", "a b:1"):  # servers may tell what they like
-            with pytest.raises(CallFailure, match="no address") as caught:
-                await client._parts.connection.pool.get(address, Purpose.CONTROL)
+            with pytest.raises(CallFailure, match="is not an address") as caught:
+                await client._parts.network.pool.get(address, Purpose.CONTROL)
             assert caught.value.reach is Reach.NOT_SENT
         assert await client.ping() < SOON

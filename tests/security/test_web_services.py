@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from integrations.web_apps import FRAMEWORKS
 from liftbridge_aio import TLS, Client, ClientOptions
 from liftbridge_aio.broker import BrokerTLS, EmbeddedBroker
 from liftbridge_aio.integrations.service import running_service
-from security.certificates import PASSWORD, Certificates, Pair
+from support.certificates import PASSWORD, Certificates, Pair
+from support.web.web_apps import FRAMEWORKS
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from conftest import EMBEDDED, PINNED, _unavailable
-from spark.broker_thread import BrokerThread
-from spark.halting_query import SMALL_BATCHES
-from spark.log_client import LogClient
+from support.spark.broker_thread import BrokerThread
+from support.spark.halting_query import SMALL_BATCHES
+from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +79,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _local_session(folder: Path) -> Iterator[SparkSession]:
-    from liftbridge_aio.spark.local_session import local_session  # noqa: PLC0415
+    from liftbridge_aio.spark.session.local_session import local_session  # noqa: PLC0415
 
     with local_session(
         "tests",
@@ -91,8 +91,8 @@ def _local_session(folder: Path) -> Iterator[SparkSession]:
 
 
 def _cluster_session(folder: Path) -> Iterator[SparkSession]:
-    from liftbridge_aio.spark.local_session import local_session  # noqa: PLC0415
-    from spark.spark_servers import standalone_cluster  # noqa: PLC0415
+    from liftbridge_aio.spark.session.local_session import local_session  # noqa: PLC0415
+    from support.spark.spark_servers import standalone_cluster  # noqa: PLC0415
 
     with ExitStack() as stack:
         master = "local-cluster[2,1,1024]"
@@ -104,7 +104,7 @@ def _cluster_session(folder: Path) -> Iterator[SparkSession]:
 
 def _connect_session(folder: Path) -> Iterator[SparkSession]:
     from liftbridge_aio.spark import register  # noqa: PLC0415
-    from spark.spark_servers import connect_session  # noqa: PLC0415
+    from support.spark.spark_servers import connect_session  # noqa: PLC0415
 
     with connect_session(folder, SETTINGS) as session:
         register(session)

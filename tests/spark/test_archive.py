@@ -17,7 +17,8 @@ import pytest
 
 import liftbridge_aio
 from liftbridge_aio import Record
-from liftbridge_aio.spark.archive import (
+from liftbridge_aio.spark.errors import InvalidOption
+from liftbridge_aio.spark.pipelines.archive import (
     CHECKPOINT,
     ArchiveBroken,
     ArchivePlan,
@@ -25,10 +26,9 @@ from liftbridge_aio.spark.archive import (
     start_archive,
     write_batch,
 )
-from liftbridge_aio.spark.errors import InvalidOption
-from spark.broker_thread import BrokerThread
 from spark.conftest import QUICK_JVM
-from spark.log_client import LogClient
+from support.spark.broker_thread import BrokerThread
+from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,7 +110,7 @@ def test_an_archive_holds_all_of_a_message_beside_other_streams(
     assert second.batch == 0
 
 
-def test_the_next_run_goes_on_and_replaces_what_a_batch_that_was_cut_off_wrote(
+def test_the_next_run_goes_on_and_replaces_what_a_cut_off_batch_wrote(
     log: LogClient, run: Callable[..., None], archive: Path, stream_name: str
 ) -> None:
     log.create(stream_name, partitions=2)
@@ -160,7 +160,7 @@ KILLED = {
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("there", KILLED.values(), ids=KILLED)
-def test_an_archive_killed_in_the_middle_of_a_batch_holds_each_message_once(
+def test_an_archive_killed_during_a_batch_holds_each_message_once(
     own_broker: BrokerThread, archive: Path, there: str
 ) -> None:
     names = [f"orders-{number:02}" for number in range(12)]
@@ -193,7 +193,7 @@ def test_an_archive_killed_in_the_middle_of_a_batch_holds_each_message_once(
 def test_an_archive_without_its_checkpoint_is_not_begun_anew(archive: Path) -> None:
     check_folder(archive)
     (archive / "stream=orders").mkdir(parents=True)
-    with pytest.raises(ArchiveBroken, match=f"stream=orders, without its folder {CHECKPOINT}"):
+    with pytest.raises(ArchiveBroken, match=f"stream=orders, but no folder {CHECKPOINT}"):
         check_folder(archive)
     (archive / CHECKPOINT / "offsets").mkdir(parents=True)
     with pytest.raises(ArchiveBroken, match="stream=orders"):
@@ -204,7 +204,7 @@ def test_an_archive_without_its_checkpoint_is_not_begun_anew(archive: Path) -> N
 
 def test_a_file_is_no_archive(archive: Path) -> None:
     archive.touch()
-    with pytest.raises(ArchiveBroken, match="is no folder"):
+    with pytest.raises(ArchiveBroken, match="is not a folder"):
         check_folder(archive)
 
 

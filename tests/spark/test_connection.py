@@ -13,12 +13,12 @@ import pytest
 
 from liftbridge_aio import Client, ClientClosed, ConnectionFailed, Metadata, RequestTimeout
 from liftbridge_aio.spark.connection import close_connections, connection_to
-from liftbridge_aio.spark.options import ConnectionOptions
-from servers.ports import free_ports
-from spark.broker_thread import BrokerThread
+from liftbridge_aio.spark.core.connection_options import ConnectionOptions
+from support.servers.ports import free_ports
+from support.spark.broker_thread import BrokerThread
 
 if TYPE_CHECKING:
-    from spark.log_client import LogClient
+    from support.spark.log_client import LogClient
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,7 @@ def test_what_takes_too_long_is_ended(spark_broker: str) -> None:
 
     numbers = connection_to(to(spark_broker)).iterate(never, 0.05)
     assert next(numbers) == 0
-    with pytest.raises(RequestTimeout, match=r"not done within 0\.05 s"):
+    with pytest.raises(RequestTimeout, match=r"did not end within 0\.05 s"):
         next(numbers)
     assert ended.is_set()
 

@@ -9,17 +9,18 @@ import pytest
 
 from liftbridge_aio import Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.spark.connection import close_connections
-from liftbridge_aio.spark.data_loss import LogState
-from liftbridge_aio.spark.driver import ask
+from liftbridge_aio.spark.core.data_loss import LogState
+from liftbridge_aio.spark.core.offsets import Offsets
+from liftbridge_aio.spark.core.options import ReadOptions
+from liftbridge_aio.spark.core.selection import Assigned, Pattern, Selection, Streams
 from liftbridge_aio.spark.errors import DataLoss, ServersUnreachable, StreamMissing
-from liftbridge_aio.spark.log_ends import Survey, log_states, survey
-from liftbridge_aio.spark.offsets import Offsets, StreamPartition
-from liftbridge_aio.spark.options import ReadOptions
-from liftbridge_aio.spark.selection import Assigned, Pattern, Selection, Streams
-from liftbridge_aio.spark.stream_planning import goes_on_at
-from servers.ports import free_ports
-from spark.log_client import LogClient
+from liftbridge_aio.spark.read.driver import run_with_retry
+from liftbridge_aio.spark.read.log_ends import SelectedStreams, fetch_selected, log_states
+from liftbridge_aio.spark.read.stream_planning import resume_position
+from support.servers.ports import free_ports
+from support.spark.log_client import LogClient
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +61,7 @@ async def test_a_stream_that_the_server_does_not_know_yet_is_waited_for(
     known = [stream_name] if kind == "known" else None
     looks = broker.faults.delay("FetchMetadata", 0, times=None)
     async with asyncio.TaskGroup() as tasks:
-        looking = tasks.create_task(survey(client, selections[kind], known))
+        looking = tasks.create_task(fetch_selected(client, selections[kind], known))
         await looks.wait(2)
         await client.create_stream(stream_name)
     assert looking.result().counts[stream_name] == 1
@@ -70,11 +71,14 @@ async def test_a_partition_that_its_leader_does_not_know_yet_is_waited_for(
     broker: EmbeddedBroker, client: Client, stream_name: str
 ) -> None:
     place = StreamPartition(stream_name, 0)
+    await client.create_stream(stream_name)
+    await fetch_selected(client, Streams((stream_name,)))
     looks = broker.faults.delay("FetchMetadata", 0, times=None)
+    broker.faults.forget_streams()
     async with asyncio.TaskGroup() as tasks:
         looking = tasks.create_task(log_states(client, [place]))
         await looks.wait(2)
-        await client.create_stream(stream_name)
+        broker.faults.remember_streams()
     assert looking.result() == {place: LogState(0, 0, 0)}
 
 
@@ -82,7 +86,7 @@ async def test_a_stream_that_nobody_misses_is_not_waited_for(
     client: Client, stream_name: str
 ) -> None:
     async with asyncio.timeout(10):
-        assert (await survey(client, Streams((stream_name,)), ())).counts == {}
+        assert (await fetch_selected(client, Streams((stream_name,)), ())).counts == {}
 
 
 def test_a_partition_that_stays_unknown_is_told_with_the_place(
@@ -92,7 +96,7 @@ def test_a_partition_that_stays_unknown_is_told_with_the_place(
     place = StreamPartition(stream_name, 4)
     how = options(spark_broker, stream=stream_name, **{"liftbridge.notFoundTimeout": "0.1"})
     with pytest.raises(StreamMissing) as caught:
-        ask(how, lambda client: log_states(client, [place]), Offsets({place: 7}))
+        run_with_retry(how, lambda client: log_states(client, [place]), Offsets({place: 7}))
     assert f"stream={stream_name!r}, partition=4, offset=7" in str(caught.value)
 
 
@@ -105,7 +109,7 @@ def test_a_server_that_is_away_is_told_with_what_it_was_asked_about() -> None:
 
     def text(position: Offsets | None, **selected: str) -> str:
         with pytest.raises(ServersUnreachable) as caught:
-            ask(
+            run_with_retry(
                 options(servers, **quick, **selected),
                 lambda client: client.fetch_metadata(),
                 position,
@@ -131,12 +135,12 @@ def test_a_server_that_is_away_is_told_with_what_it_was_asked_about() -> None:
 def test_a_query_goes_on_behind_what_a_shorter_log_has_stored() -> None:
     """What is stored and not committed yet may have been read: a new leader does not know."""
     place = StreamPartition("orders", 0)
-    start, found = Offsets({place: 10}), Survey({"orders": 1}, {})
+    start, found = Offsets({place: 10}), SelectedStreams({"orders": 1}, {})
     strict = options("h:1", stream="orders")
     lenient = options("h:1", stream="orders", failOnDataLoss="false")
     shorter = {place: LogState(0, 5, 7)}
-    with pytest.raises(DataLoss, match="goes on at offset 7"):
-        goes_on_at(strict, start, found, shorter)
-    assert goes_on_at(lenient, start, found, shorter) == Offsets({place: 7})
+    with pytest.raises(DataLoss, match="continues at offset 7"):
+        resume_position(strict, start, found, shorter)
+    assert resume_position(lenient, start, found, shorter) == Offsets({place: 7})
     for lagging in (LogState(0, 5, 10), LogState(0, 5, 12)):
-        assert goes_on_at(strict, start, found, {place: lagging}) == start
+        assert resume_position(strict, start, found, {place: lagging}) == start

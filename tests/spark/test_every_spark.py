@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from liftbridge_aio import Record
 from spark.conftest import EVERY_SERVER
-from spark.log_client import LogClient
+from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

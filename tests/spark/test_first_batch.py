@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
+from liftbridge_aio.spark.core.offsets import (
+    Offsets,
+    end_of_first_batch,
+    offsets_from_option,
+    start_of_batch,
+)
 from liftbridge_aio.spark.errors import DataLoss
-from liftbridge_aio.spark.first_batch import end_of_first_batch, start_of_batch
-from liftbridge_aio.spark.offsets import Offsets, offsets_from_option
-from spark.log_client import LogClient
-from spark.micro_batches import MicroBatches, flat
+from support.spark.log_client import LogClient
+from support.spark.micro_batches import MicroBatches, flat
 
 PLACES = st.tuples(st.sampled_from("ab"), st.integers(0, 11))
 OFFSETS = st.dictionaries(PLACES, st.integers(0, 99))
@@ -54,7 +58,7 @@ def numbers(first: int, last: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, last)]
 
 
-def test_a_first_batch_from_the_end_has_what_came_since_whenever_spark_asks_again(
+def test_a_first_batch_from_the_end_is_the_same_when_spark_asks_again(
     spark_broker: str, log: LogClient, stream_name: str
 ) -> None:
     log.create(stream_name)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from docs.markdown import Block, blocks, names, table
 from liftbridge_aio import Client, Record
-from liftbridge_aio.spark import errors, option_table
-from spark.broker_thread import BrokerThread
-from spark.log_client import LogClient
+from liftbridge_aio.spark import errors
+from liftbridge_aio.spark.core import option_table
+from liftbridge_aio.spark.pipelines.archive import ArchivePlan, start_archive
+from support.markdown import Block, blocks, names, table
+from support.spark.broker_thread import BrokerThread
+from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +38,7 @@ def _compiled(block: Block, head: str = "") -> Any:
 
 
 def test_every_block_is_run_below() -> None:
-    assert [block.setup for block in PYTHON] == ["spark", "spark", "spark", "client"]
+    assert [block.setup for block in PYTHON] == ["spark", "spark", "spark", "client", "spark"]
 
 
 def test_the_pipeline_adds_up(
@@ -70,6 +72,34 @@ def test_batches_are_written_and_read(spark: SparkSession, own_broker: BrokerThr
         exec(the_code("orders.orderBy"), namespace)  # noqa: S102
         assert namespace["orders"].count() == 3
         assert namespace["largest"] is not None
+
+
+def test_an_archive_is_published_again_in_its_order(
+    spark: SparkSession, own_broker: BrokerThread, tmp_path: Path
+) -> None:
+    streams, folder = ("orders", "sales"), tmp_path / "archive"
+    plan = ArchivePlan(servers=own_broker.address, streams=streams, folder=folder, max_messages=25)
+    with LogClient(own_broker.address) as log:
+        for stream in plan.streams:
+            log.create(stream, partitions=2)
+        log.create("orders-again", partitions=2)
+        for first in (0, 50):
+            for partition in (0, 1):
+                rows = range(first, first + 50)
+                records = [
+                    Record(b"%d" % row, b"%d" % (row % 7), {"trace": b"%d" % row}, partition)
+                    for row in rows
+                ]
+                log.publish("orders", records)
+            log.publish("sales", [b"sale"])
+            assert start_archive(spark, plan).awaitTermination(60)
+        words = {"spark": spark, "servers": own_broker.address, "archive": str(folder)}
+        exec(the_code("spark.read.parquet"), words)  # noqa: S102
+        for partition in (0, 1):
+            assert [
+                (message.key, message.value, message.headers["trace"])
+                for message in log.read("orders-again", partition)
+            ] == [(b"%d" % (row % 7), b"%d" % row, b"%d" % row) for row in range(100)]
 
 
 async def test_repeats_can_be_counted(capsys: pytest.CaptureFixture[str]) -> None:

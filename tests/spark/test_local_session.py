@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liftbridge_aio.spark.local_session import _write_worker_python, log_tail
+from liftbridge_aio.spark.session.local_session import _write_worker_python, log_tail
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ def test_a_spark_that_cannot_start_says_why(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from liftbridge_aio.spark.local_session import local_session, SparkDidNotStart\n"
+        "from liftbridge_aio.spark.session.local_session import local_session, SparkDidNotStart\n"
         "settings = {'spark.driver.memory': '1x'}\n"
         "try:\n"
         "    with local_session('x', Path(sys.argv[1]), settings=settings): pass\n"

@@ -9,20 +9,20 @@ import pytest
 
 from liftbridge_aio import Backoff, Client, ClientOptions, StreamOptions, SubscriptionLost
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.spark import log_ends
+from liftbridge_aio.model import StreamPartition
+from liftbridge_aio.spark.core.selection import Assigned, Pattern, Streams
 from liftbridge_aio.spark.errors import StreamMissing
-from liftbridge_aio.spark.log_ends import (
+from liftbridge_aio.spark.read import log_ends
+from liftbridge_aio.spark.read.log_ends import (
     average_bytes,
+    fetch_selected,
     first_messages,
     log_states,
     offsets_at,
     oldest_offsets,
-    survey,
 )
-from liftbridge_aio.spark.offsets import StreamPartition
-from liftbridge_aio.spark.selection import Assigned, Pattern, Streams
 from spark.conftest import EVERY_SERVER
-from spark.log_client import LogClient
+from support.spark.log_client import LogClient
 
 
 @EVERY_SERVER
@@ -33,14 +33,18 @@ def test_a_survey_finds_what_is_selected(log: LogClient, stream_name: str) -> No
     named = Streams(tuple(names))
 
     async def look(client: Client) -> None:
-        found = await survey(client, named)
+        found = await fetch_selected(client, named)
         assert found.counts == names
         assert len(set(found.created.values())) == 2
-        everything = await survey(client, Pattern(f"{re.escape(stream_name)}-."))
+        everything = await fetch_selected(client, Pattern(f"{re.escape(stream_name)}-."))
         assert {name: everything.counts[name] for name in names} == names
-        partly = await survey(client, Assigned((StreamPartition(f"{stream_name}-b", 0),)), names)
+        partly = await fetch_selected(
+            client, Assigned((StreamPartition(f"{stream_name}-b", 0),)), names
+        )
         assert partly == found
-        lacking = await survey(client, Streams((f"{stream_name}-a", f"{stream_name}-c")), ())
+        lacking = await fetch_selected(
+            client, Streams((f"{stream_name}-a", f"{stream_name}-c")), ()
+        )
         assert lacking.counts == {f"{stream_name}-a": 2}
         with pytest.raises(StreamMissing, match=f"{stream_name}-c"):
             Streams((f"{stream_name}-c",)).partitions(lacking.counts)
@@ -160,13 +164,13 @@ def test_a_log_that_was_emptied_counts_as_empty_and_is_told(
         return await oldest_offsets(client, {place: 3})
 
     assert log.run(look) == {place: 3}
-    assert f"{stream_name}/0 gives none of its offsets below 3" in caplog.text
+    assert f"{stream_name}/0 sent no message below offset 3" in caplog.text
 
 
 async def test_a_log_that_cuts_its_readers_off_does_not_count_as_empty(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(log_ends, "_SILENCE", 0.4)
+    monkeypatch.setattr(log_ends, "_IDLE_TIMEOUT", 0.4)
     how = ClientOptions(backoff=Backoff(initial=0.4, maximum=0.4))
     async with EmbeddedBroker() as broker, Client(broker.address, options=how) as client:
         await client.create_stream("s")
@@ -186,11 +190,11 @@ async def test_a_log_that_cuts_its_readers_off_does_not_count_as_empty(
 async def test_a_log_that_cuts_its_readers_off_for_too_long_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_ends, "_SILENCE", 0.4)
-    monkeypatch.setattr(log_ends, "_LOOKS", 3)
+    monkeypatch.setattr(log_ends, "_IDLE_TIMEOUT", 0.4)
+    monkeypatch.setattr(log_ends, "_MAX_WAITS", 3)
     async with EmbeddedBroker() as broker, Client(broker.address) as client:
         await client.create_stream("s")
         await client.publish_many("s", [b""] * 3)
         broker.faults.fail("Subscribe", code="INTERNAL", at="reply", times=None)
-        with pytest.raises(SubscriptionLost, match="cut off"):
+        with pytest.raises(SubscriptionLost, match="disconnected again and again"):
             await oldest_offsets(client, {StreamPartition("s", 0): 3})

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark.conftest import KIND
-from spark.halting_query import ROWS, check_all_rows, halting, start_query, values, wait_for
-from spark.log_client import LogClient
+from support.spark.halting_query import ROWS, check_all_rows, halting, start_query, values, wait_for
+from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def test_a_batch_query_that_loses_an_executor_has_each_row_once(
     assert found == [(partition, offset) for partition in (0, 1) for offset in range(ROWS)]
 
 
-def test_a_streaming_query_that_loses_an_executor_leaves_no_row_out_and_its_repeats_are_counted(
+def test_a_query_that_loses_an_executor_loses_no_row_and_counts_repeats(
     small_batches: SparkSession, log: LogClient, stream_name: str, tmp_path: Path
 ) -> None:
     source = log.create(f"{stream_name}-in")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from liftbridge_aio.spark.process_warnings import WarningsInLog
+from liftbridge_aio.spark.session.process_warnings import WarningsInLog
 
 WARN = "logging.getLogger('liftbridge_aio.spark').warning('%d rows are gone', 3)"
 

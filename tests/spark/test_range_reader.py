@@ -13,6 +13,9 @@ import pytest
 
 from liftbridge_aio import Client, Record
 from liftbridge_aio.spark.connection import close_connections
+from liftbridge_aio.spark.core.offsets import OffsetRange
+from liftbridge_aio.spark.core.options import ReadOptions
+from liftbridge_aio.spark.core.splitting import split
 from liftbridge_aio.spark.errors import (
     DataLoss,
     ReadFailed,
@@ -21,13 +24,10 @@ from liftbridge_aio.spark.errors import (
     SparkSourceError,
     StreamMissing,
 )
-from liftbridge_aio.spark.offsets import OffsetRange
-from liftbridge_aio.spark.options import ReadOptions
-from liftbridge_aio.spark.range_reader import ReadTask, read_range
-from liftbridge_aio.spark.splitting import split
-from spark.broker_thread import BrokerThread
+from liftbridge_aio.spark.read.range_reader import ReadTask, read_range
 from spark.conftest import EVERY_SERVER
-from spark.log_client import LogClient
+from support.spark.broker_thread import BrokerThread
+from support.spark.log_client import LogClient
 
 pytest.importorskip("pyarrow")
 

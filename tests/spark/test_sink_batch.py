@@ -9,9 +9,9 @@ import pytest
 
 from liftbridge_aio.partitioner import by_key
 from liftbridge_aio.spark.write_report import write_report
-from spark.broker_thread import BrokerThread
 from spark.conftest import EVERY_SERVER
-from spark.log_client import LogClient
+from support.spark.broker_thread import BrokerThread
+from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +65,7 @@ def test_each_row_of_many_tasks_is_there_once(
         assert message.partition == by_key(stream_name, message.key, b"", 2)
 
 
-def test_what_is_read_can_be_written_as_it_is(
+def test_what_is_read_is_written_elsewhere_or_goes_back_where_it_came_from(
     spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str
 ) -> None:
     copy = f"{stream_name}-copy"
@@ -73,14 +73,14 @@ def test_what_is_read_can_be_written_as_it_is(
     log.create(copy, partitions=2)
     log.publish(stream_name, [b"%d" % number for number in range(20)], partition=1)
     source = spark.read.format("liftbridge").option("servers", spark_broker)
-    write(
-        source.option("stream", stream_name).option("includeHeaders", "true").load(),
-        spark_broker,
-        copy,
-    )
+    frame = source.option("stream", stream_name).option("includeHeaders", "true").load()
+    write(frame, spark_broker, copy)
     assert [message.value for message in log.read(copy, 1)] == [
         message.value for message in log.read(stream_name, 1)
     ]
+    write(frame, spark_broker)
+    values = [message.value for message in log.read(stream_name, 1)]
+    assert values == 2 * [b"%d" % number for number in range(20)]
 
 
 def test_the_tasks_of_a_worker_share_a_connection(
@@ -116,9 +116,9 @@ REFUSED = {
     ),
     "a value of a wrong type": (
         ["1.5D as value"],
-        r"value is double, and must be binary or string",
+        r"value is double, but must be binary or string",
     ),
-    "no value": (["'k' as key"], "there is no column value"),
+    "no value": (["'k' as key"], "the column value is missing"),
     "no stream": (["'v' as value"], "set the option stream, or add a column stream"),
 }
 
@@ -184,6 +184,6 @@ def test_a_missing_stream_is_named(spark: SparkSession, spark_broker: str) -> No
     frame = spark.range(1).selectExpr("'v' as value", "'nowhere' as stream")
     with pytest.raises(
         PythonException,
-        match=r"\[LIFTBRIDGE_STREAM_MISSING\] no such stream \[stream='nowhere'\]: create it",
+        match=r"\[LIFTBRIDGE_STREAM_MISSING\] the stream does not exist .*'nowhere'.*: create it",
     ):
         write(frame, spark_broker, **{"liftbridge.notFoundTimeout": "0.3"})

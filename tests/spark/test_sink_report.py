@@ -5,22 +5,30 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Iterator
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql.types import LongType, StringType, StructType
 
-from liftbridge_aio.spark.batch_publisher import PartitionWritten
 from liftbridge_aio.spark.connection import close_connections
-from liftbridge_aio.spark.errors import InvalidColumns, InvalidRow, StreamMissing
-from liftbridge_aio.spark.options import WriteOptions
-from liftbridge_aio.spark.row_columns import RowColumns
-from liftbridge_aio.spark.sink import BatchSink, StreamSink, TaskWritten
-from liftbridge_aio.spark.task_write import TaskWrite
-from liftbridge_aio.spark.write_id import TaskAttempt
-from spark.broker_thread import BrokerThread
-from spark.log_client import LogClient
+from liftbridge_aio.spark.core.options import WriteOptions
+from liftbridge_aio.spark.core.row_columns import RowColumns
+from liftbridge_aio.spark.core.write_id import TaskAttempt
+from liftbridge_aio.spark.errors import (
+    BatchUnknown,
+    InvalidColumns,
+    InvalidRow,
+    StreamMissing,
+)
+from liftbridge_aio.spark.write.batch_publisher import PartitionWritten
+from liftbridge_aio.spark.write.sink import BatchSink, StreamSink, TaskCommit
+from liftbridge_aio.spark.write.task_writer import TaskWriter
+from support.spark.broker_thread import BrokerThread
+from support.spark.log_client import LogClient
 
+QUERY = UUID("0ffee000-1111-4222-8333-444444444444")
 SCHEMA = StructType().add("value", StringType())
 
 
@@ -29,12 +37,12 @@ def options(servers: str, **more: str) -> WriteOptions:
 
 
 def attempt(task: int = 0, *, number: int = 0) -> TaskAttempt:
-    return TaskAttempt("0ffee", 7, task, number, "some-id")
+    return TaskAttempt(QUERY, 7, task, number, b"attempt1")
 
 
-def written(task: int, rows: int, *, number: int = 0, sent_again: int = 0) -> TaskWritten:
+def written(task: int, rows: int, *, number: int = 0, resent: int = 0) -> TaskCommit:
     part = PartitionWritten("totals", 1, 100, 100 + rows - 1, rows)
-    return TaskWritten(attempt(task, number=number), (part,) if rows else (), sent_again)
+    return TaskCommit(attempt(task, number=number), (part,) if rows else (), resent)
 
 
 def a_sink() -> StreamSink:
@@ -46,7 +54,7 @@ def test_a_batch_without_trouble_is_told_quietly(caplog: pytest.LogCaptureFixtur
         a_sink().commit([written(0, 30), written(1, 12), written(2, 0)], 7)
     (record,) = caplog.records
     assert record.levelno == logging.INFO
-    assert record.getMessage() == "batch 7 of query 0ffee: 42 rows written by 3 tasks"
+    assert record.getMessage() == f"batch 7 of query {QUERY}: 42 rows written by 3 tasks"
 
 
 def test_a_batch_without_tasks_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
@@ -55,22 +63,46 @@ def test_a_batch_without_tasks_is_no_trouble(caplog: pytest.LogCaptureFixture) -
     assert caplog.messages == ["batch 7: 0 rows written by 0 tasks"]
 
 
-def test_tasks_that_may_have_stored_rows_twice_are_told_with_how_many_at_most(
+def test_tasks_that_may_have_stored_rows_twice_are_logged_with_their_bound(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    a_sink().commit([written(0, 30), written(1, 12, number=2, sent_again=5)], 7)
+    a_sink().commit([written(0, 30), written(1, 12, number=2, resent=5)], 7)
     (message,) = caplog.messages
     assert message == (
-        "batch 7 of query 0ffee: task 1 was tried 2 times before and sent 5 rows again; besides its"
-        " 12 rows up to 29 repeats of them are stored in totals/1"
+        f"batch 7 of query {QUERY}: task 1 had 2 earlier attempts since its stage last started,"
+        " and sent 5 rows again; besides its 12 rows, up to 29 repeats may be stored since then in"
+        " totals/1"
     )
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"sql.streaming.queryId": str(QUERY)},
+        {"streaming.sql.batchId": "7"},
+        {"sql.streaming.queryId": "no id", "streaming.sql.batchId": "7"},
+        {"sql.streaming.queryId": str(QUERY), "streaming.sql.batchId": ""},
+        {"sql.streaming.queryId": str(QUERY), "streaming.sql.batchId": "-1"},
+    ],
+)
+def test_a_task_that_is_not_told_its_query_and_batch_publishes_nothing(
+    properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TaskContext, "_taskContext", None)
+    context = TaskContext(
+        partitionId=0, attemptNumber=0, stageId=0, taskAttemptId=0, localProperties=properties
+    )
+    assert TaskContext.get() is context
+    with pytest.raises(BatchUnknown, match=r"sql\.streaming\.queryId.*stream='totals'"):
+        a_sink().write(iter([batch("a")]))
 
 
 def test_an_aborted_batch_says_what_stays(caplog: pytest.LogCaptureFixture) -> None:
     a_sink().abort([written(0, 30), None], 7)
     (message,) = caplog.messages
     assert message.startswith(
-        "batch 7 of query 0ffee failed: 30 rows of the tasks that were done are stored in"
+        f"batch 7 of query {QUERY} failed: 30 rows of tasks that succeeded are stored in"
         " totals/1 from 100 to 129"
     )
 
@@ -95,7 +127,7 @@ def batch(*values: str | None) -> pa.RecordBatch:
 
 def test_a_task_that_fails_after_it_published_says_how_many_rows_stay(log: LogClient) -> None:
     log.create("totals")
-    task = TaskWrite(attempt(number=1), options(log.address), RowColumns(value=0))
+    task = TaskWriter(attempt(number=1), options(log.address), RowColumns(value=0))
 
     def rows_then_failure() -> Iterator[pa.RecordBatch]:
         yield batch("a", "b", "c")
@@ -105,8 +137,8 @@ def test_a_task_that_fails_after_it_published_says_how_many_rows_stay(log: LogCl
         task.publish_all(rows_then_failure())
     (note,) = failed.value.__notes__
     assert note == (
-        "[LIFTBRIDGE_ROWS_STORED] task 0 of batch 7 of query 0ffee, attempt 1: 3 rows are stored,"
-        " 0 more may be; running the task again repeats them\n"
+        f"[LIFTBRIDGE_ROWS_STORED] task 0 of batch 7 of query {QUERY}, attempt 1: 3 rows are"
+        " stored, 0 more may be; running the task again repeats them\n"
         "  stream='totals', partition=0, offsets 0 to 2: 3 rows"
     )
     assert [message.value for message in log.read("totals")] == [b"a", b"b", b"c"]
@@ -114,7 +146,7 @@ def test_a_task_that_fails_after_it_published_says_how_many_rows_stay(log: LogCl
 
 def test_rows_are_numbered_over_all_batches_of_the_task(log: LogClient) -> None:
     log.create("totals")
-    task = TaskWrite(attempt(), options(log.address), RowColumns(value=0))
+    task = TaskWriter(attempt(), options(log.address), RowColumns(value=0))
     with pytest.raises(InvalidRow, match="row 3 of the task has no value"):
         task.publish_all(iter([batch("a", "b"), batch(), batch("c", None)]))
     # Nothing of a batch is published in which a row is bad.
@@ -123,8 +155,10 @@ def test_rows_are_numbered_over_all_batches_of_the_task(log: LogClient) -> None:
 
 def test_a_missing_stream_is_named(log: LogClient) -> None:
     quick = options(log.address, **{"liftbridge.not_found_timeout": "0.3"})
-    with pytest.raises(StreamMissing, match=r"no such stream \[stream='totals'\]: create it"):
-        TaskWrite(attempt(), quick, RowColumns(value=0)).publish_all(iter([batch("a")]))
+    with pytest.raises(
+        StreamMissing, match=r"the stream does not exist \[stream='totals'\]: create it"
+    ):
+        TaskWriter(attempt(), quick, RowColumns(value=0)).publish_all(iter([batch("a")]))
 
 
 def test_what_is_wrong_with_the_columns_names_the_stream() -> None:

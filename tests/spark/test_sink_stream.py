@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from liftbridge_aio.spark.write_report import write_report
-from spark.log_client import LogClient
+from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +47,7 @@ def run(
         query.stop()
 
 
-def test_a_batch_that_runs_again_reads_and_repeats_the_same_rows_and_no_others(
+def test_a_batch_that_runs_again_repeats_the_same_rows_and_no_others(
     spark: SparkSession,
     spark_broker: str,
     log: LogClient,

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import threading
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
+
 from liftbridge_aio.spark.connection import close_connections
-from spark.log_client import LogClient
-from spark.micro_batches import MicroBatches, flat
+from liftbridge_aio.spark.core.options import WriteOptions
+from liftbridge_aio.spark.core.row_columns import RowColumns
+from liftbridge_aio.spark.core.write_id import TaskAttempt
+from liftbridge_aio.spark.errors import ServersUnreachable
+from liftbridge_aio.spark.write.task_writer import TaskWriter
+from support.spark.broker_thread import BrokerThread
+from support.spark.log_client import LogClient
+from support.spark.micro_batches import MicroBatches, flat
 
 if TYPE_CHECKING:
     from conftest import StartRealServer
@@ -23,7 +35,7 @@ def _no_connections_left() -> Iterator[None]:
     close_connections()
 
 
-def test_a_query_goes_on_over_the_restart_of_a_real_server_without_repeating_a_row(
+def test_a_query_survives_the_restart_of_a_real_server_without_a_repeat(
     start_real_server: StartRealServer, stream_name: str
 ) -> None:
     node = start_real_server()
@@ -47,3 +59,131 @@ def test_a_query_goes_on_over_the_restart_of_a_real_server_without_repeating_a_r
         log.publish(stream_name, [b"new"])
     for query in queries:
         assert flat(query.run()) == [(stream_name, 0, 10, b"new")]
+
+
+ROWS = [b"%d" % number for number in range(30)]
+SMALL = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "10"}
+AWAY, FORGETFUL = 1.2, 0.4
+"""Seconds for which a server is gone, and for which it then knows no streams."""
+CALLS = {"liftbridge.callTimeout": "0.5", "liftbridge.notFoundTimeout": "0.8"}
+"""Less than the server is away; and more than it is forgetful, but less than both together."""
+
+COMMITTED = "replication-offset-checkpoint"
+"""Where v1.9.0 writes how far a log is committed, every five seconds; else it forgets that."""
+
+
+def first_batch(query: MicroBatches) -> list[bytes]:
+    """Begin as a query does that reads what is there, and read one batch."""
+    query.reader.prepareForTriggerAvailableNow()
+    query.offsets.append(json.dumps(query.reader.initialOffset()))
+    limit = query.reader.getDefaultReadLimit()
+    query.offsets.append(json.dumps(query.reader.latestOffset(json.loads(query.offsets[0]), limit)))
+    return [row[3] for row in query.read_last()]
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+def test_a_server_that_comes_back_in_the_middle_of_a_query_costs_no_row(
+    own_broker: BrokerThread, stream_name: str, strict: str
+) -> None:
+    with LogClient(own_broker.address) as log:
+        log.create(stream_name)
+        log.publish(stream_name, ROWS)
+    query = MicroBatches(own_broker.address, stream=stream_name, failOnDataLoss=strict, **SMALL)
+    query.restart(**{"liftbridge.notFoundTimeout": CALLS["liftbridge.notFoundTimeout"]})
+    rows = first_batch(query)
+    with own_broker.away(AWAY, FORGETFUL):
+        rows += [row[3] for row in flat(query.run())]
+    assert rows == ROWS
+    assert query.where() == {stream_name: {"0": 30}}
+
+
+def test_a_real_server_away_for_six_seconds_costs_no_row(
+    start_real_server: StartRealServer, stream_name: str
+) -> None:
+    node = start_real_server()
+    with LogClient(node.address) as log:
+        log.create(stream_name)
+        log.publish(stream_name, ROWS)
+    query = MicroBatches(node.address, stream=stream_name, failOnDataLoss="false", **SMALL)
+    query.restart(**{"liftbridge.notFoundTimeout": "5"})
+    rows = first_batch(query)
+    committed = node.folder / "data" / "streams" / stream_name / "0" / COMMITTED
+    while not committed.exists() or committed.read_text() != "29":
+        assert node.running
+        time.sleep(0.05)
+    node.kill()
+
+    def come_back() -> None:
+        time.sleep(6)
+        node.launch()
+
+    coming_back = threading.Thread(target=come_back)
+    coming_back.start()
+    rows += [row[3] for row in flat(query.run())]
+    coming_back.join()
+    assert rows == ROWS
+    assert query.where() == {stream_name: {"0": 30}}
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+def test_a_task_that_begins_while_its_server_is_away_reads_all_its_rows(
+    own_broker: BrokerThread, stream_name: str, strict: str
+) -> None:
+    with LogClient(own_broker.address) as log:
+        log.create(stream_name)
+        log.publish(stream_name, ROWS)
+    query = MicroBatches(
+        own_broker.address, stream=stream_name, failOnDataLoss=strict, **SMALL, **CALLS
+    )
+    assert first_batch(query) == ROWS[:10]
+    [planned] = query.reader.partitions(*map(json.loads, query.offsets))
+    with own_broker.away(AWAY, FORGETFUL):
+        batches = list(query.reader.read(planned))
+    assert [row["value"] for batch in batches for row in batch.to_pylist()] == ROWS[:10]
+
+
+def test_a_task_whose_servers_stay_away_names_the_option_that_helps(
+    own_broker: BrokerThread, stream_name: str
+) -> None:
+    with LogClient(own_broker.address) as log:
+        log.create(stream_name)
+        log.publish(stream_name, ROWS)
+    query = MicroBatches(own_broker.address, stream=stream_name, readTimeout="2", **SMALL, **CALLS)
+    assert first_batch(query) == ROWS[:10]
+    [planned] = query.reader.partitions(*map(json.loads, query.offsets))
+    own_broker.stop()
+    began = time.monotonic()
+    with pytest.raises(ServersUnreachable, match="readTimeout") as caught:
+        list(query.reader.read(planned))
+    assert time.monotonic() - began >= 1.5
+    assert "callTimeout" not in str(caught.value)
+
+
+def write_task(servers: str, stream: str, **options: str) -> TaskWriter:
+    parsed = WriteOptions.parse(
+        {"servers": servers, "stream": stream, **CALLS, **options}, streaming=False
+    )
+    attempt = TaskAttempt(query=UUID(int=5), batch=0, task=0, number=0, id=b"attempt1")
+    return TaskWriter(attempt, parsed, RowColumns(value=0))
+
+
+def batch_of(values: list[bytes]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
+
+
+def test_a_task_that_writes_waits_for_servers_that_are_away_when_it_begins(
+    own_broker: BrokerThread, stream_name: str
+) -> None:
+    with LogClient(own_broker.address) as log:
+        log.create(stream_name)
+        write_task(own_broker.address, stream_name).publish_all(iter([batch_of(ROWS[:10])]))
+        with own_broker.away(AWAY, FORGETFUL):
+            write_task(own_broker.address, stream_name).publish_all(iter([batch_of(ROWS[10:])]))
+        assert [message.value for message in log.read(stream_name)] == ROWS
+        own_broker.stop()
+        late = write_task(own_broker.address, stream_name, publishTimeout="2")
+        began = time.monotonic()
+        with pytest.raises(ServersUnreachable, match="publishTimeout") as caught:
+            late.publish_all(iter([batch_of(ROWS)]))
+        assert time.monotonic() - began >= 1.5
+        assert "callTimeout" not in str(caught.value)

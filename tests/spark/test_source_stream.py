@@ -14,8 +14,8 @@ pytest.importorskip("pyspark")
 
 from liftbridge_aio.spark.connection import close_connections
 from spark.conftest import EVERY_SERVER
-from spark.log_client import LogClient
-from spark.micro_batches import MicroBatches, flat
+from support.spark.log_client import LogClient
+from support.spark.micro_batches import MicroBatches, flat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,45 @@ def test_a_query_reads_what_is_there_in_limited_batches_and_goes_on_later(
     assert sink.batches[3:] == [(3, list(range(90, 95)))]
 
 
-def test_a_query_that_goes_on_reads_what_is_published_until_its_stream_is_deleted(
+@pytest.mark.parametrize("more", [{}, {"maxOffsetsPerTrigger": "6"}])
+def test_a_query_waits_until_enough_is_there(
+    spark: SparkSession,
+    spark_broker: str,
+    log: LogClient,
+    stream_name: str,
+    checkpoint: str,
+    more: dict[str, str],
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, numbers(0, 2))
+    sink = Collected()
+    options = {"servers": spark_broker, "stream": stream_name, **LEAST, **more, **EARLIEST}
+    soon = "spark.sql.streaming.noDataProgressEventInterval"
+    spark.conf.set(soon, "100ms")
+    try:
+        query = start(spark, sink, checkpoint, {"processingTime": "0 seconds"}, **options)
+    finally:
+        spark.conf.unset(soon)
+    try:
+        wait(lambda: sink.values == [0, 1])
+        log.publish(stream_name, numbers(2, 6))
+        wait(lambda: newest(query, stream_name) == 6)  # it has seen them
+        assert sink.values == [0, 1]
+        log.publish(stream_name, numbers(6, 7))
+        wait(lambda: sink.values == list(range(7)))
+    finally:
+        query.stop()
+    assert [len(values) for _, values in sink.batches] == [2, 5]
+
+
+def newest(query: StreamingQuery, stream: str) -> int:
+    """The offset after the newest message that the query knows of, as its progress says."""
+    progress = query.lastProgress
+    latest = progress.sources[0].latestOffset if progress else None
+    return int(json.loads(latest)[stream]["0"]) if latest else 0
+
+
+def test_a_running_query_reads_what_is_published_until_its_stream_is_gone(
     spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str, checkpoint: str
 ) -> None:
     log.create(stream_name)
@@ -161,6 +199,73 @@ def test_a_query_that_runs_once_has_no_limit(
     assert [len(batch) for batch in query.run(once=True)] == [50]
 
 
+LEAST = {"minOffsetsPerTrigger": "5", "maxTriggerDelay": "1h"}
+
+
+@EVERY_SERVER
+def test_batches_wait_until_enough_is_there_but_the_first_after_a_start(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name, partitions=2)
+    log.publish(stream_name, numbers(0, 2))
+    query = MicroBatches(
+        spark_broker, stream=stream_name, maxOffsetsPerTrigger="6", **LEAST, **EARLIEST
+    )
+    assert [len(batch) for batch in query.run()] == [2]  # the first one has what there is
+    log.publish(stream_name, numbers(2, 4))
+    log.publish(stream_name, numbers(0, 2), partition=1)
+    assert query.run() == []
+    report = query.reader.reportLatestOffset()
+    assert report is not None  # what waits shows in the lag
+    assert (report[stream_name]["0"], report[stream_name]["1"]) == (4, 2)
+    log.publish(stream_name, numbers(4, 12))
+    assert [len(batch) for batch in query.run()] == [6, 6]
+    log.publish(stream_name, numbers(12, 13))
+    assert query.run() == []
+    query.restart()
+    assert [len(batch) for batch in query.run()] == [1]
+    log.publish(stream_name, numbers(13, 14))
+    assert query.run() == []
+    assert query.where() == {stream_name: {"0": 13, "1": 2}}
+
+
+def test_a_batch_that_waited_long_enough_has_what_there_is(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name)
+    options = {**LEAST, "maxTriggerDelay": "200ms"}
+    query = MicroBatches(spark_broker, stream=stream_name, **options, **EARLIEST)
+    assert query.run() == []
+    log.publish(stream_name, numbers(0, 2))
+    found: list[int] = []
+
+    def came() -> bool:
+        found.extend(len(batch) for batch in query.run())
+        return bool(found)
+
+    wait(came)
+    assert found == [2]
+
+
+def test_a_query_that_stops_by_itself_or_runs_once_waits_for_nothing(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, numbers(0, 12))
+    query = MicroBatches(
+        spark_broker, stream=stream_name, maxOffsetsPerTrigger="5", **LEAST, **EARLIEST
+    )
+    assert [len(batch) for batch in query.available_now()] == [5, 5, 2]
+    log.publish(stream_name, numbers(12, 14))
+    query.restart()
+    assert [len(batch) for batch in query.available_now()] == [2]
+    query.restart()
+    assert query.run() == []
+    log.publish(stream_name, numbers(14, 15))
+    assert query.run() == []
+    assert [len(batch) for batch in query.run(once=True)] == [1]
+
+
 def test_a_limit_in_bytes_goes_by_the_size_of_what_comes_next(
     spark_broker: str, log: LogClient, stream_name: str
 ) -> None:
@@ -210,7 +315,7 @@ def test_what_is_published_after_the_start_is_for_the_next_run(
 
 
 @EVERY_SERVER
-def test_streams_that_fit_a_pattern_join_a_running_query_from_their_beginning(
+def test_streams_that_match_a_pattern_join_a_query_from_their_beginning(
     spark_broker: str, log: LogClient, stream_name: str
 ) -> None:
     first = log.create(f"{stream_name}-1")

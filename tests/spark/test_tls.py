@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from conftest import PINNED
-from liftbridge_aio import TLS
+from liftbridge_aio import TLS, Client
+from liftbridge_aio.spark.connection import WorkerConnection
+from liftbridge_aio.spark.core.connection_options import ConnectionOptions
 from liftbridge_aio.spark.errors import InvalidOption
-from liftbridge_aio.spark.options import ConnectionOptions
-from security.certificates import Certificates, Pair
-from security.tls_node import server_settings, start
-from spark.log_client import LogClient
+from support.certificates import PASSWORD, Certificates, Pair
+from support.servers.tls_node import server_settings, start
+from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,6 +103,19 @@ def test_a_server_that_is_not_trusted_is_told_at_once(
     assert time.monotonic() - began < 20  # readTimeout is 60
 
 
+def test_an_encrypted_key_is_opened_with_the_password_of_the_process(
+    certificates: Certificates, mine: Pair, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = certificates.locked(mine)
+    url = f"liftbridge+tls://{address}?ca={certificates.ca}&cert={mine.cert}&key={key}"
+    monkeypatch.setenv("LIFTBRIDGE_TLS_KEY_PASSWORD", PASSWORD)
+    connection = WorkerConnection(ConnectionOptions.parse({"servers": url}))
+    try:
+        assert connection.run(Client.ping, 10) < 10
+    finally:
+        connection.close()
+
+
 def test_a_url_and_options_say_the_same() -> None:
     by_url = ConnectionOptions.parse({"servers": URL})
     by_options = ConnectionOptions.parse(
@@ -123,10 +137,10 @@ def test_a_url_and_options_say_the_same() -> None:
     assert ConnectionOptions.parse({"servers": "liftbridge://a"}).client_options().tls is None
 
 
-def test_what_opens_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIFTBRIDGE_TLS_KEY_PASSWORD", "hush")
+def test_the_password_of_the_key_comes_from_the_environment() -> None:
+    environ = {"LIFTBRIDGE_TLS_KEY_PASSWORD": "hush"}
     options = ConnectionOptions.parse({"servers": URL})
-    tls = options.client_options().tls
+    tls = options.client_options(environ).tls
     assert tls == TLS(
         ca="ca.pem",
         cert="me.pem",
@@ -135,7 +149,7 @@ def test_what_opens_the_key_comes_from_the_environment(monkeypatch: pytest.Monke
         key_password="hush",  # noqa: S106 - which is none
     )
     assert "hush" not in repr(options)
-    assert ConnectionOptions.parse({"servers": "a:1"}).client_options().tls is None
+    assert ConnectionOptions.parse({"servers": "a:1"}).client_options(environ).tls is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +158,7 @@ def test_what_opens_the_key_comes_from_the_environment(monkeypatch: pytest.Monke
         ({"servers": "a:1", "liftbridge.tlsKeyPassword": "hush"}, "LIFTBRIDGE_TLS_KEY_PASSWORD"),
         ({"servers": "a:1", "liftbridge.tlsKey": "me-key.pem"}, "liftbridge.tls"),
         ({"servers": "a:1", "liftbridge.tls": "perhaps"}, "0 or 1"),
-        ({"servers": "a:1", "liftbridge.tlsCa": ""}, "liftbridge.tlsca is empty"),
+        ({"servers": "a:1", "liftbridge.tlsCa": ""}, "liftbridge.tlsCa is empty"),
         ({"servers": URL, "liftbridge.tls": "false"}, "contradict"),
         ({"servers": "liftbridge://a", "liftbridge.tlsCa": "ca.pem"}, "contradict"),
         ({"servers": "liftbridge://a", "liftbridge.tls": "true"}, "contradict"),

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from liftbridge_aio import Record
-from liftbridge_aio.spark.query_progress import ProgressCounter, query_failed
-from liftbridge_aio.spark.totals_pipeline import TotalsPlan, start_totals
-from spark.log_client import LogClient
+from liftbridge_aio.spark.pipelines.totals_pipeline import TotalsPlan, start_totals
+from liftbridge_aio.spark.session.query_progress import ProgressCounter, query_failed
+from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def until_read(spark: SparkSession, plan: TotalsPlan) -> Callable[[], ProgressCo
     return run
 
 
-def test_each_event_is_in_one_total_also_over_a_restart_and_those_too_late_are_counted(
+def test_each_event_is_in_one_total_over_a_restart_and_late_ones_counted(
     log: LogClient, plan: TotalsPlan, until_read: Callable[[], ProgressCounter]
 ) -> None:
     sales = [sale("Accra", 100, "09:01:00"), sale("Accra", 20, "09:04:59.999")]

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from servers.build import build_nats, build_server
-from servers.nats import NatsServer
-from servers.ports import free_ports
-from servers.process import ServerProcess
+from support.servers.build import build_nats, build_server
+from support.servers.nats import NatsServer
+from support.servers.ports import free_ports
+from support.servers.process import ServerProcess
 
 from .raw import Refused, Server
 

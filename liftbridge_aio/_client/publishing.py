@@ -1,0 +1,422 @@
+"""The publishing calls of the client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, overload
+
+from liftbridge_aio._core.arguments import check_text, check_type
+from liftbridge_aio.errors import (
+    ClientClosed,
+    LiftbridgeError,
+    PublishManyFailed,
+    PublishNotSent,
+    RequestTimeout,
+)
+from liftbridge_aio.model import Ack, Acked, AckPolicy, OutgoingMessage, Partitioner, Record
+from liftbridge_aio.options import Duration, timer_seconds
+from liftbridge_aio.retry import Retry
+
+from .base import ClientBase
+
+logger = logging.getLogger("liftbridge_aio.publisher")
+
+
+class ClientPublishing(ClientBase):
+    """Publishing, one message or many, acked or not."""
+
+    _unchecked: frozenset[str] = frozenset()
+    """Streams of which it was logged that servers do not check expected offsets in them."""
+
+    @overload
+    async def publish(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: Acked = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> Ack: ...
+
+    @overload
+    async def publish(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: AckPolicy = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> Ack | None: ...
+
+    async def publish(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        partition: int | None = None,
+        partitioner: Partitioner | None = None,
+        ack_policy: AckPolicy = AckPolicy.LEADER,
+        ack_timeout: Duration | None = None,
+        expected_offset: int | None = None,
+        correlation_id: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+    ) -> Ack | None:
+        """Publish a message and wait for its ack.
+
+        Cancelling takes the message back if it is not written yet; after that only the wait is
+        abandoned.
+
+        Args:
+            stream: where to.
+            value: the message.
+            key: decides the partition if nothing else does, and what compaction keeps.
+            headers: anything but `subject` and `reply`, which the server writes itself.
+            partition: the partition; beats every partitioner.
+            partitioner: chooses the partition; None: the client's, else by key, else 0.
+            ack_policy: when the server confirms. With NONE this returns None once the message is
+                written; errors that come later reach the hook and `flush`.
+            ack_timeout: seconds from the write to the ack; None is the client's value.
+            expected_offset: the offset that the message must get; None: any. Servers check it in
+                streams with optimistic concurrency control, and ignore it in others; a warning is
+                logged, once per stream, if the ack shows that.
+            correlation_id: comes back in the ack; None: made here. Used again for another message
+                after an `AckTimeout`, it may be settled by the late ack of the first.
+            retry: send again when the outcome is unknown. **This may store the message twice**,
+                unless `expected_offset` is given: then what stands there is read and compared.
+            timeout: seconds for everything; None is publish_timeout + ack_timeout.
+
+        Returns:
+            The ack; None with ack policy NONE.
+
+        Raises:
+            InvalidRequest: it cannot be sent like this; nothing was sent.
+            PublishOutcomeUnknown: written, but not answered (`AckTimeout`: in time).
+            PublishNotSent: not written (`PublishTimeout`: in time).
+            IncorrectOffset: the expected offset was not the next one.
+            StreamNotFound: no broker knows the stream.
+            PartitionReadonly: the partition takes no messages.
+            LiftbridgeError: the server refused it.
+        """
+        future = await self.publish_async(
+            *(stream, value, key, headers, partition, partitioner, ack_policy, ack_timeout),
+            *(expected_offset, correlation_id, retry, timeout),
+        )
+        return await future
+
+    @overload
+    async def publish_async(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: Acked = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> asyncio.Future[Ack]: ...
+
+    @overload
+    async def publish_async(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        partition: int | None = ...,
+        partitioner: Partitioner | None = ...,
+        ack_policy: AckPolicy = ...,
+        ack_timeout: Duration | None = ...,
+        expected_offset: int | None = ...,
+        correlation_id: str | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> asyncio.Future[Ack | None]: ...
+
+    async def publish_async(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        partition: int | None = None,
+        partitioner: Partitioner | None = None,
+        ack_policy: AckPolicy = AckPolicy.LEADER,
+        ack_timeout: Duration | None = None,
+        expected_offset: int | None = None,
+        correlation_id: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+    ) -> asyncio.Future[Any]:
+        """Publish a message and return the future of its ack, once there is room in the window.
+
+        Arguments and errors are those of `publish`; what goes wrong before the message is
+        registered is raised here, the rest by the future. Cancelling this call leaves nothing
+        behind; cancelling the future takes the message back if it is not written yet.
+        """
+        parts = self._parts
+        future = None
+        if (
+            parts is not None
+            and not self._closed
+            and partitioner is None
+            and ack_timeout is None
+            and correlation_id is None
+            and retry is None
+            and timeout is None
+        ):
+            future = parts.submit_now(
+                stream, value, key, headers, partition, ack_policy, expected_offset
+            )
+        if future is None:
+            message = OutgoingMessage(
+                *(stream, value, key, headers, partition, partitioner, ack_policy, ack_timeout),
+                *(expected_offset, correlation_id, retry, timeout),
+            )
+            future = await self._living.submit(message)
+        if expected_offset is not None:
+            future.add_done_callback(partial(self._check_offset, stream, expected_offset))
+        return future
+
+    def _check_offset(self, stream: str, expected: int, future: asyncio.Future[Ack | None]) -> None:
+        """Warn, once per stream, if an ack shows that the expected offset was not checked."""
+        # Reading an exception that nobody has seen would hide it from `flush`.
+        unseen = getattr(future, "_log_traceback", False)
+        if future.cancelled() or unseen or future.exception():
+            return
+        ack = future.result()
+        if ack is None or ack.offset == expected or stream in self._unchecked:
+            return
+        self._unchecked |= {stream}
+        text = (
+            "the server stored a message of stream %r at offset %d although expected_offset was"
+            " %s: it does not check expected offsets in this stream, so retry= may store a message"
+            " twice; create the stream with optimistic_concurrency_control=True"
+        )
+        logger.warning(text, stream, ack.offset, expected)
+
+    @overload
+    async def publish_many(
+        self,
+        stream: str,
+        records: Iterable[bytes | Record],
+        *,
+        partitioner: Partitioner | None = ...,
+        ack_policy: Acked = ...,
+        ack_timeout: Duration | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> list[Ack]: ...
+
+    @overload
+    async def publish_many(
+        self,
+        stream: str,
+        records: Iterable[bytes | Record],
+        *,
+        partitioner: Partitioner | None = ...,
+        ack_policy: AckPolicy = ...,
+        ack_timeout: Duration | None = ...,
+        retry: Retry | None = ...,
+        timeout: Duration | None = ...,
+    ) -> list[Ack | None]: ...
+
+    async def publish_many(
+        self,
+        stream: str,
+        records: Iterable[bytes | Record],
+        *,
+        partitioner: Partitioner | None = None,
+        ack_policy: AckPolicy = AckPolicy.LEADER,
+        ack_timeout: Duration | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+    ) -> list[Any]:
+        """Publish many messages, in order, and wait for all their acks.
+
+        Cancelling takes back what is not written yet; for the rest only the wait is abandoned.
+
+        Args:
+            stream: where to.
+            records: values, or records with key, headers and partition.
+            partitioner: as for `publish`.
+            ack_policy: as for `publish`.
+            ack_timeout: as for `publish`.
+            retry: as for `publish`.
+            timeout: seconds for everything; None is publish_timeout + ack_timeout for each.
+
+        Returns:
+            The acks in the order of the records; None for each with ack policy NONE.
+
+        Raises:
+            PublishManyFailed: not all were acked; its `outcomes` says which, its cause is the
+                first error.
+        """
+        check_text(stream, "a stream name")
+        check_type(records, (Iterable,), "publish_many takes an iterable of values and records")
+        if ack_timeout is not None:
+            timer_seconds(ack_timeout, "ack_timeout")
+        remaining = iter(records)
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timer_seconds(timeout, "timeout")
+        futures: list[asyncio.Future[Ack | None]] = []
+        unsent: list[LiftbridgeError] = []
+        try:
+            for item in remaining:
+                record = item if isinstance(item, Record) else Record(item)
+                futures.append(
+                    await self.publish_async(
+                        *(stream, record.value, record.key, record.headers, record.partition),
+                        *(partitioner, ack_policy, ack_timeout),
+                        retry=retry,
+                        timeout=None if deadline is None else max(deadline - loop.time(), 0),
+                    )
+                )
+        except LiftbridgeError as error:
+            if not futures and isinstance(error, ClientClosed):
+                raise
+            # What follows must not overtake the record that failed.
+            text = "not sent, because a record before it could not be"
+            unsent = [error, *(PublishNotSent(text, stream=stream) for _ in remaining)]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+        outcomes: list[Ack | BaseException | None] = [
+            *await asyncio.gather(*futures, return_exceptions=True),
+            *unsent,
+        ]
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if failed:
+            first = failed[0]
+            said = first.message if isinstance(first, LiftbridgeError) else repr(first)
+            text = f"{len(failed)} of {len(outcomes)} messages were not acked, the first: {said}"
+            summary = PublishManyFailed(text, stream=stream)
+            summary.outcomes = outcomes
+            raise summary from first
+        return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+
+    async def flush(self, *, timeout: Duration | None = None) -> None:
+        """Wait until every publish so far is settled.
+
+        With ack policy NONE settled means that the server has taken the message out of the
+        connection, not that it is stored. Cancelling abandons the wait.
+
+        Args:
+            timeout: seconds for everything; None waits as long as the messages may take.
+
+        Raises:
+            LiftbridgeError: the first error since the last flush that nobody has seen; a note on
+                it says how many more there were.
+            RequestTimeout: not all were settled in time.
+        """
+        parts = self._living
+        limit = None if timeout is None else timer_seconds(timeout, "timeout")
+        try:
+            async with asyncio.timeout(limit):
+                await parts.retrying.settle()
+                await parts.publisher.flush()
+        except TimeoutError as error:
+            if isinstance(error, LiftbridgeError):
+                raise
+            text = f"not every publish was settled within {limit:g} s"
+            raise RequestTimeout(text) from None
+
+    @overload
+    async def publish_to_subject(
+        self,
+        subject: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        ack_policy: Acked = ...,
+        ack_inbox: str | None = ...,
+        correlation_id: str | None = ...,
+        timeout: Duration | None = ...,
+    ) -> Ack: ...
+
+    @overload
+    async def publish_to_subject(
+        self,
+        subject: str,
+        value: bytes,
+        key: bytes | None = ...,
+        headers: Mapping[str, bytes] | None = ...,
+        ack_policy: AckPolicy = ...,
+        ack_inbox: str | None = ...,
+        correlation_id: str | None = ...,
+        timeout: Duration | None = ...,
+    ) -> Ack | None: ...
+
+    async def publish_to_subject(
+        self,
+        subject: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        ack_policy: AckPolicy = AckPolicy.LEADER,
+        ack_inbox: str | None = None,
+        correlation_id: str | None = None,
+        timeout: Duration | None = None,
+    ) -> Ack | None:
+        """Publish to a NATS subject, and so to every stream that is attached to it.
+
+        The first ack counts, whichever stream it comes from. Paused partitions do not get the
+        message, and streams with optimistic concurrency control refuse it unless they are empty.
+        Cancelling abandons the wait.
+
+        Args:
+            subject: without wildcards.
+            value: the message.
+            key: its key.
+            headers: anything but `subject` and `reply`.
+            ack_policy: when a server confirms; with NONE this returns None.
+            ack_inbox: a NATS subject to which acks go too; None: the server's own.
+            correlation_id: comes back in the ack.
+            timeout: seconds to wait for the ack; None is the client's ack_timeout.
+
+        Raises:
+            InvalidRequest: it cannot be sent like this.
+            AckTimeout: no ack came in time; perhaps no stream listens.
+            PublishOutcomeUnknown: the connection broke before the ack.
+            IncorrectOffset: a stream with optimistic concurrency control refused it.
+        """
+        from liftbridge_aio._publish.subject import publish_to_subject  # noqa: PLC0415 - imports the network
+
+        return await publish_to_subject(
+            self._living.network,
+            subject,
+            value,
+            key=key,
+            headers=headers,
+            ack_policy=ack_policy,
+            ack_inbox=ack_inbox,
+            correlation_id=correlation_id,
+            max_message_bytes=self.options.max_message_bytes,
+            timeout=timer_seconds(
+                self.options.ack_timeout if timeout is None else timeout, "timeout"
+            ),
+        )

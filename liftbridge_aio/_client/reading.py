@@ -1,0 +1,416 @@
+"""The reading calls of the client: subscriptions and cursors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final, overload
+
+from liftbridge_aio._core.arguments import (
+    INT32_MAX,
+    INT64_MAX,
+    about,
+    check_flags,
+    check_text,
+    check_type,
+    check_whole_number,
+)
+from liftbridge_aio._subscribe.core.plan import MergedPlan, ReadingPlan, kind_of_partitions
+from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.model import AllPartitions, Message, StartAt, StopAt
+from liftbridge_aio.options import UNSET, Duration, Unset, timer_seconds
+
+from .base import ClientBase
+
+if TYPE_CHECKING:
+    from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
+    from liftbridge_aio._subscribe.subscription import Subscription
+
+_NEW_ONLY: Final = StartAt.new_only()
+_EARLIEST: Final = StartAt.earliest()
+_LATEST: Final = StopAt.latest()
+
+
+class ClientReading(ClientBase):
+    """Calls that subscribe, read messages, and store or fetch cursors."""
+
+    @overload
+    def subscribe(
+        self,
+        stream: str,
+        partition: int = ...,
+        start: StartAt = ...,
+        stop: StopAt | None = ...,
+        *,
+        resubscribe_timeout: Duration | Unset | None = ...,
+        resume: bool = ...,
+        from_isr_replica: bool = ...,
+        reverse: bool = ...,
+        cursor: str | None = ...,
+        cursor_interval: Duration = ...,
+        timeout: Duration | None = ...,
+    ) -> Subscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        stream: str,
+        partition: AllPartitions | Collection[int],
+        start: StartAt | Mapping[int, StartAt] = ...,
+        stop: StopAt | None = ...,
+        *,
+        resubscribe_timeout: Duration | Unset | None = ...,
+        resume: bool = ...,
+        from_isr_replica: bool = ...,
+        reverse: bool = ...,
+        cursor: str | None = ...,
+        cursor_interval: Duration = ...,
+        timeout: Duration | None = ...,
+    ) -> MergedSubscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        stream: str,
+        partition: int | AllPartitions | Collection[int],
+        start: StartAt = ...,
+        stop: StopAt | None = ...,
+        *,
+        resubscribe_timeout: Duration | Unset | None = ...,
+        resume: bool = ...,
+        from_isr_replica: bool = ...,
+        reverse: bool = ...,
+        cursor: str | None = ...,
+        cursor_interval: Duration = ...,
+        timeout: Duration | None = ...,
+    ) -> Subscription | MergedSubscription: ...
+
+    def subscribe(
+        self,
+        stream: str,
+        partition: int | AllPartitions | Collection[int] = 0,
+        start: StartAt | Mapping[int, StartAt] = _NEW_ONLY,
+        stop: StopAt | None = None,
+        *,
+        resubscribe_timeout: Duration | Unset | None = UNSET,
+        resume: bool = False,
+        from_isr_replica: bool = False,
+        reverse: bool = False,
+        cursor: str | None = None,
+        cursor_interval: Duration = 5.0,
+        timeout: Duration | None = None,
+    ) -> Subscription | MergedSubscription:
+        """Read one partition or several: return an async iterator over messages.
+
+        Iterate it inside `async with` or without. Nothing is sent before it is entered or iterated.
+
+        With a `cursor`, the server stores the position, for as long as it keeps its log of cursors,
+        and the next subscription with the same cursor starts behind it; `start` applies only if
+        nothing is stored. The position is the last finished offset, as with Go clients. It is
+        stored every `cursor_interval` seconds if it has moved, on leaving `async with`, and by
+        `commit()`. A message is finished when the next one is requested, or when the block is left
+        without an exception. So after a crash some messages are delivered again, and none is lost.
+        Subscriptions that use the same cursor at the same time overwrite each other's position. If
+        a start at new messages only finds an empty partition, messages published between the end of
+        this subscription and the start of the next one are not read: -1 cannot be stored. If a
+        policy of the servers forbids storing, or TLS fails for 5 seconds at each try, the
+        subscription ends with that error.
+
+        Args:
+            stream: the stream to read.
+            partition: a number, several of them, or `ALL_PARTITIONS`. Several are read as one; the
+                order of each is kept.
+            start: where to begin; for several partitions also a mapping from their numbers.
+            stop: where to end; None: never.
+            resubscribe_timeout: seconds to retry after a break, None: without limit; left out: the
+                client's value.
+            resume: resume the partition whenever it is paused.
+            from_isr_replica: read from any in-sync replica instead of the leader.
+            reverse: read towards lower offsets; needs a server with API 2.0.0.
+            cursor: the id of a cursor that stores the position; requires `async with`.
+            cursor_interval: seconds between commits of the cursor.
+            timeout: seconds until the server has accepted; None is the client's call_timeout.
+
+        Raises:
+            InvalidRequest: an argument is invalid, or arguments contradict each other.
+            ClientClosed: not connected.
+        """
+        parts = self._living
+        with about(stream):
+            kind_of_partitions(partition)
+        several = not isinstance(partition, int)
+        if isinstance(start, Mapping) and not (several and start):
+            text = "a mapping of starts needs several partitions, and must not be empty"
+            raise InvalidRequest(text, stream=stream)
+        plan = ReadingPlan(
+            stream=stream,
+            partition=partition if isinstance(partition, int) else 0,
+            start=next(iter(start.values())) if isinstance(start, Mapping) else start,
+            stop=stop,
+            resubscribe_timeout=(
+                self.options.resubscribe_timeout
+                if isinstance(resubscribe_timeout, Unset)
+                else resubscribe_timeout
+            ),
+            resume=resume,
+            from_isr_replica=from_isr_replica,
+            reverse=reverse,
+            timeout=self._seconds(timeout),
+            now=time.time_ns(),
+        )
+        with about(stream, partition):
+            interval = _cursor_interval(cursor, cursor_interval, reverse=reverse)
+        durable = None
+        if cursor is not None:
+            durable = parts.durable_reading(cursor, interval, plan.timeout)
+        close_timeout = timer_seconds(self.options.close_timeout)
+        if isinstance(partition, int):
+            return parts.subscription(plan, close_timeout, durable)
+        merged = MergedPlan(plan, partition, start)
+        return parts.merged_subscription(merged, close_timeout, durable)
+
+    @overload
+    def read(
+        self,
+        stream: str,
+        start: StartAt = ...,
+        stop: StopAt = ...,
+        partition: int = ...,
+        *,
+        resume: bool = ...,
+        timeout: Duration | None = ...,
+    ) -> Subscription: ...
+
+    @overload
+    def read(
+        self,
+        stream: str,
+        start: StartAt | Mapping[int, StartAt] = ...,
+        stop: StopAt = ...,
+        *,
+        partition: AllPartitions | Collection[int],
+        resume: bool = ...,
+        timeout: Duration | None = ...,
+    ) -> MergedSubscription: ...
+
+    @overload
+    def read(
+        self,
+        stream: str,
+        start: StartAt | Mapping[int, StartAt],
+        stop: StopAt,
+        partition: AllPartitions | Collection[int],
+        *,
+        resume: bool = ...,
+        timeout: Duration | None = ...,
+    ) -> MergedSubscription: ...
+
+    @overload
+    def read(
+        self,
+        stream: str,
+        start: StartAt = ...,
+        stop: StopAt = ...,
+        partition: int | AllPartitions | Collection[int] = ...,
+        *,
+        resume: bool = ...,
+        timeout: Duration | None = ...,
+    ) -> Subscription | MergedSubscription: ...
+
+    def read(
+        self,
+        stream: str,
+        start: StartAt | Mapping[int, StartAt] = _EARLIEST,
+        stop: StopAt = _LATEST,
+        partition: int | AllPartitions | Collection[int] = 0,
+        *,
+        resume: bool = False,
+        timeout: Duration | None = None,
+    ) -> Subscription | MergedSubscription:
+        """Read stored messages, and end: by default all that are stored when it begins.
+
+        Returns an async iterator. It is empty for a stream without messages. If retention has
+        removed all of them, that takes about 1.5 seconds to find out, as servers do not say so.
+
+        Args:
+            stream: the stream to read.
+            start: where to begin, as for `subscribe`.
+            stop: where to end; waits for an offset that does not exist yet.
+            partition: as for `subscribe`.
+            resume: resume the partition if it is paused.
+            timeout: seconds until the server has accepted; None is the client's call_timeout.
+
+        Raises:
+            InvalidRequest: an argument is invalid, or arguments contradict each other.
+            ClientClosed: not connected.
+        """
+        check_type(stop, StopAt, "stop is a StopAt, such as StopAt.latest()")
+        if isinstance(partition, int):
+            if isinstance(start, Mapping):
+                text = "a mapping of starts needs several partitions"
+                raise InvalidRequest(text, stream=stream)
+            return self.subscribe(stream, partition, start, stop, resume=resume, timeout=timeout)
+        return self.subscribe(stream, partition, start, stop, resume=resume, timeout=timeout)
+
+    async def last(
+        self,
+        stream: str,
+        n: int,
+        partition: int = 0,
+        *,
+        resume: bool = False,
+        timeout: Duration | None = None,
+    ) -> list[Message]:
+        """Return the last messages of a partition, the oldest of them first.
+
+        These are fewer only if the log has no more; gaps from compaction and retention are skipped.
+        Only committed messages count. Cancelling abandons the calls.
+
+        Args:
+            stream: the stream to read.
+            n: how many messages, from 0 up.
+            partition: which of its partitions.
+            resume: resume the partition if it is paused.
+            timeout: seconds for everything; None is the client's call_timeout. If retention has
+                emptied the log, finding that out takes 1.5 of them.
+
+        Raises:
+            StreamNotFound: no such stream.
+            PartitionNotFound: the stream has no such partition.
+            PartitionPaused: the partition is paused, and `resume` is False.
+            RequestTimeout: they could not be read in time.
+            LiftbridgeError: the partition could not be read.
+        """
+        limit = self._seconds(timeout)
+        parts = self._living
+        with about(stream, partition):
+            check_text(stream, "a stream name")
+            check_whole_number(partition, "a partition", 0, INT32_MAX)
+            check_whole_number(n, "the number of messages", 0, INT64_MAX)
+            check_flags(resume=resume)
+        from liftbridge_aio._subscribe.log_start import last_messages  # noqa: PLC0415 - imports the network
+
+        def subscribe(start: StartAt, stop: StopAt) -> Subscription:
+            return self.subscribe(stream, partition, start, stop, resume=resume, timeout=limit)
+
+        return await last_messages(
+            parts.network, subscribe, stream, partition, n, limit, resume=resume
+        )
+
+    async def oldest_offset(
+        self, stream: str, partition: int = 0, *, timeout: Duration | None = None
+    ) -> int:
+        """Return the offset of the oldest message that can be read. Cancelling abandons the call.
+
+        If there is none, because nothing was published or retention has removed everything, it is
+        the offset of the next message: one behind the high watermark. Finding out that retention
+        has removed everything takes a second or two, as servers do not say so.
+
+        Args:
+            stream: its name.
+            partition: which of its partitions.
+            timeout: seconds for everything; None is the client's call_timeout.
+
+        Raises:
+            StreamNotFound: no such stream.
+            PartitionNotFound: the stream has no such partition.
+            LiftbridgeError: the leader did not answer in time.
+        """
+        limit = self._seconds(timeout)
+        parts = self._living
+        with about(stream, partition):
+            check_text(stream, "a stream name")
+            check_whole_number(partition, "a partition", 0, INT32_MAX)
+        from liftbridge_aio._subscribe.log_start import readable_range  # noqa: PLC0415 - imports the network
+
+        return (await readable_range(parts.network, stream, partition, limit)).start
+
+    async def _read_one(self, stream: str, partition: int, offset: int) -> Message | None:
+        """Return the message at an offset; None if there is none. Bounded by call_timeout."""
+        limit = self._seconds(None)
+        network = self._living.network
+        async with network.bounded(
+            limit,
+            "the message could not be read",
+            call="Subscribe",
+            stream=stream,
+            partition=partition,
+            offset=offset,
+        ):
+            state = await network.metadata.partition(stream, partition, limit)
+            if offset > state.newest_offset:
+                return None  # and a subscription would wait for it
+            at = StartAt.offset(offset), StopAt.offset(offset)
+            async with self.subscribe(stream, partition, *at) as subscription:
+                async for message in subscription:
+                    return message
+        return None
+
+    async def set_cursor(
+        self,
+        cursor_id: str,
+        stream: str,
+        partition: int,
+        offset: int,
+        *,
+        timeout: Duration | None = None,
+    ) -> None:
+        """Store a position in the server, by convention the last offset that was processed.
+
+        Of several positions of one cursor that wait to be written, only the newest is. Rewinding is
+        unreliable on v1.9.0 servers: after a restart they recover the highest position. Cancelling
+        abandons the wait; the position may be stored or not.
+
+        Args:
+            cursor_id: the id of the cursor.
+            stream: the stream that the position belongs to.
+            partition: which of its partitions.
+            offset: the position, from 0 up.
+            timeout: seconds for everything; None is the client's call_timeout.
+
+        Raises:
+            InvalidRequest: an argument is invalid.
+            CursorsUnavailable: the server stores no cursors, or failed to store this one.
+            LiftbridgeError: no server answered in time.
+        """
+        _check_cursor(cursor_id, stream, partition)
+        with about(stream, partition):
+            check_whole_number(offset, "an offset", 0, INT64_MAX)
+        await self._living.cursors.set(cursor_id, stream, partition, offset, self._seconds(timeout))
+
+    async def fetch_cursor(
+        self, cursor_id: str, stream: str, partition: int, *, timeout: Duration | None = None
+    ) -> int | None:
+        """Return a stored position; None if there is none. Cancelling abandons the call.
+
+        Raises:
+            InvalidRequest: an argument is invalid.
+            CursorsUnavailable: the server stores no cursors, or failed to read this one.
+            LiftbridgeError: no server answered in time.
+        """
+        _check_cursor(cursor_id, stream, partition)
+        return await self._living.cursors.fetch(
+            cursor_id, stream, partition, self._seconds(timeout)
+        )
+
+
+def _cursor_interval(cursor: str | None, interval: Duration, *, reverse: bool) -> float:
+    if cursor is not None:
+        check_text(cursor, "the id of a cursor")
+        if not cursor:
+            raise InvalidRequest("a cursor needs an id")
+        if reverse:
+            raise InvalidRequest("a subscription with a cursor cannot read in reverse")
+    length = timer_seconds(interval, "cursor_interval")
+    if not length:
+        raise InvalidRequest("cursor_interval must be longer than 0 seconds")
+    return length
+
+
+def _check_cursor(cursor_id: str, stream: str, partition: int) -> None:
+    with about(stream, partition):
+        check_text(cursor_id, "the id of a cursor")
+        check_text(stream, "a stream name")
+        check_whole_number(partition, "a partition", 0, INT32_MAX)
+        if not cursor_id or not stream:
+            raise InvalidRequest("a cursor needs an id and the name of a stream")

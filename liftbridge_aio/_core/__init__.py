@@ -1,0 +1,16 @@
+"""Pure helpers that every part of the package may use.
+
+- `absence`: Decides when a stream counts as gone: once servers have denied it for long enough.
+- `addresses`: Addresses as people write them: `host`, `host:port`, `[ipv6]:port`.
+- `arguments`: Checks of single arguments, shared by all calls.
+- `bounded_gather`: Awaits many calls with bounded concurrency, and lets all of them finish.
+- `early_interrupt`: Ctrl-C while the command line is being imported ends the process at once,
+  with exit code 130.
+- `event_loop`: The running event loop, which must be asyncio's.
+- `file_lock`: Exclusive locks on files, which the operating system releases when the process
+  ends.
+- `message_check`: Refuses invalid messages before anything is sent.
+- `names`: Checks of names that would crash a server.
+- `server_url`: Parses servers as users write them: addresses, or one URL with TLS parameters.
+- `status`: Turns status codes and texts of failed calls into errors and decisions about retries.
+"""

@@ -1,0 +1,90 @@
+"""Publishing to a NATS subject, and so to every stream that is attached to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from liftbridge_aio._core.arguments import check_optional_text, check_text
+from liftbridge_aio._core.message_check import check_content, check_size, checked_policy
+from liftbridge_aio._core.names import subject_problem
+from liftbridge_aio.errors import (
+    AckTimeout,
+    ConnectionFailed,
+    InvalidRequest,
+    PublishOutcomeUnknown,
+    RequestTimeout,
+)
+from liftbridge_aio.model import Ack, AckError, AckPolicy
+from liftbridge_aio.net.network import Network
+from liftbridge_aio.wire import proto
+from liftbridge_aio.wire.codec import ack_from_wire
+from liftbridge_aio.wire.rpc import PUBLISH_TO_SUBJECT
+
+from .refusals import PublishCode, publish_error
+
+
+async def publish_to_subject(
+    network: Network,
+    subject: str,
+    value: bytes,
+    *,
+    key: bytes | None,
+    headers: Mapping[str, bytes] | None,
+    ack_policy: AckPolicy,
+    ack_inbox: str | None,
+    correlation_id: str | None,
+    max_message_bytes: int,
+    timeout: float,
+) -> Ack | None:
+    """Publish to a NATS subject; see `Client.publish_to_subject`."""
+    check_text(subject, "a subject")
+    check_optional_text(ack_inbox, "an ack inbox")
+    ack_policy = checked_policy(ack_policy)
+    inbox_problem = subject_problem(ack_inbox) if ack_inbox else None
+    if inbox_problem is not None:
+        text = f"{ack_inbox!r} is no ack inbox: {inbox_problem}"
+        raise InvalidRequest(text)
+    check_optional_text(correlation_id, "a correlation id")
+    problem = subject_problem(subject)
+    if problem is not None or "*" in subject or ">" in subject:
+        text = f"{subject!r} is no subject to publish to: {problem or 'it has wildcards'}"
+        raise InvalidRequest(text)
+    check_content(value, key, headers)
+    request = proto.PublishToSubjectRequest(
+        subject=subject,
+        value=value,
+        key=key or b"",
+        headers=dict(headers or {}),
+        ack_policy=proto.AckPolicy(ack_policy),
+        ack_inbox=ack_inbox or "",
+        correlation_id=correlation_id or "",
+    )
+    check_size(len(bytes(request)), max_message_bytes)
+    try:
+        # The deadline goes along: without one the server neither waits nor acks.
+        reply = await network.router.call_any(PUBLISH_TO_SUBJECT, request, timeout)
+    except RequestTimeout as error:
+        text = f"no ack for the message to subject {subject!r} within {timeout:g} s"
+        raise AckTimeout(text) from error
+    except ConnectionFailed as error:
+        if error.reached_server:
+            text = f"the connection broke before the ack for subject {subject!r} came"
+            raise PublishOutcomeUnknown(text) from error
+        raise
+    if ack_policy is AckPolicy.NONE or reply.ack is None:
+        return None
+    ack = ack_from_wire(reply.ack)
+    if ack.ack_error is not AckError.OK:
+        # A nack comes with the status OK here.
+        code = _NACK_CODES.get(ack.ack_error, PublishCode.UNKNOWN)
+        text = f"the ack says {ack.ack_error.name}"
+        raise publish_error(code, text).at(ack.stream)
+    return ack
+
+
+_NACK_CODES: Final = {
+    AckError.INCORRECT_OFFSET: PublishCode.INCORRECT_OFFSET,
+    AckError.TOO_LARGE: PublishCode.BAD_REQUEST,
+    AckError.ENCRYPTION: PublishCode.ENCRYPTION_FAILED,
+}

@@ -1,0 +1,26 @@
+"""Everything between a Subscribe call and `async for`.
+
+- `cursor_committer`: Stores the positions of readers as cursors in the server.
+- `decoder`: Judges and decodes received messages, a batch ahead of the user.
+- `durable_reader`: Starts readers at their stored cursors, and stores their positions while they
+  read.
+- `log_probe`: Finds out where a partition's log begins, and whether retention has emptied it.
+- `log_start`: Finds out where a log begins and ends, and reads its last messages.
+- `merge`: Takes messages from many readers in turn, in order within each, not between them.
+- `merged_subscription`: Subscription to several partitions, read as one.
+- `missed_offsets`: Detects messages that were removed from the log before they were read.
+- `partition_reader`: Reads one partition: subscribes, buffers what is received, and resubscribes
+  after breaks.
+- `receive_buffer`: The bounded buffer of received messages between the connection and the user.
+- `recovery`: Decides what follows when the call of a reader ends: the end, an error, or another
+  try.
+- `reverse_reader`: Reads in reverse what servers skip, and finds out if they support reverse
+  reading.
+- `seekable_reader`: A reader that can seek: a new one replaces the current one, and the counters
+  continue.
+- `start`: Turns the start and stop of a subscription into offsets, and makes its requests.
+- `subscription`: Subscription to one partition: an async iterator and an async context manager.
+- `subscription_base`: What subscriptions have in common: lists of messages, entering and leaving.
+- `typed_reader`: Converts messages of any source, one by one, as they are read.
+- `core/`: Pure parts of reading: no event loop, clock, chance or I/O.
+"""

@@ -1,0 +1,196 @@
+"""What a user asked to read, of one partition or several, checked before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from liftbridge_aio._core.arguments import (
+    INT32_MAX,
+    about,
+    check_flags,
+    check_text,
+    check_type,
+    check_whole_number,
+    partition_numbers,
+    several,
+)
+from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.model import AllPartitions, StartAt, StartPosition, StopAt, StopPosition
+from liftbridge_aio.options import Duration, seconds
+
+
+class ConsumerIdentity:
+    """The identity with which a member of a consumer group subscribes.
+
+    The epoch is read at each subscribe: a subscription that lasts over several epochs is resumed
+    with the newest one that the member knows.
+    """
+
+    __slots__ = ("consumer", "epoch", "group")
+
+    def __init__(self, group: str, consumer: str, epoch: int) -> None:
+        self.group = group
+        self.consumer = consumer
+        self.epoch = epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingPlan:
+    """The arguments of a subscription, defaults filled in."""
+
+    stream: str
+    partition: int
+    start: StartAt
+    stop: StopAt | None
+    resubscribe_timeout: Duration | None
+    """Seconds to retry after a break; None: without limit."""
+    resume: bool
+    from_isr_replica: bool
+    reverse: bool
+    timeout: float
+    """Seconds until the server has accepted the first time."""
+    now: int
+    """The time of the call, in Unix nanoseconds."""
+    start_found: bool = False
+    """True if the client looked the start up; it may be behind the stop, if all was read."""
+    consumer: ConsumerIdentity | None = None
+    """The member of a consumer group that reads; it ends with `PartitionTaken` when another member
+    takes the partition."""
+
+    def __post_init__(self) -> None:
+        """Refuse invalid plans.
+
+        Raises:
+            InvalidRequest: the plan makes no sense.
+        """
+        with about(self.stream, self.partition):
+            check_text(self.stream, "a stream name")
+            check_whole_number(self.partition, "a partition", 0, INT32_MAX)
+            check_type(self.start, StartAt, "start is a StartAt, such as StartAt.earliest()")
+            check_type(
+                self.stop,
+                (StopAt, type(None)),
+                "stop is a StopAt, such as StopAt.latest(), or None",
+            )
+            check_flags(
+                resume=self.resume, from_isr_replica=self.from_isr_replica, reverse=self.reverse
+            )
+            if self.resubscribe_timeout is not None:
+                seconds(self.resubscribe_timeout, "resubscribe_timeout")
+        problem = self._problem()
+        if problem is not None:
+            raise InvalidRequest(problem, stream=self.stream, partition=self.partition)
+
+    def _problem(self) -> str | None:
+        if not self.stream:
+            return "a stream name must not be empty"
+        if self.consumer is not None and self.from_isr_replica:
+            return "members of a consumer group read from the leader"
+        if self.reverse:
+            problem = self._reverse_problem()
+            if problem is not None:
+                return problem
+        stop = self.stop
+        if stop is None:
+            return None
+        if stop.position is StopPosition.TIMESTAMP and stop.value > self.now:
+            return "a stop time must lie in the past"
+        by_offset = StopPosition.OFFSET, StartPosition.OFFSET
+        if (stop.position, self.start.position) == by_offset and not self.start_found:
+            first, last = self.start.value, stop.value
+            if self.reverse:
+                first, last = last, first
+            if first > last:
+                return f"the stop offset {stop.value} lies before the start {self.start.value}"
+        return None
+
+    def _reverse_problem(self) -> str | None:
+        if self.start.position is StartPosition.TIMESTAMP:
+            return "a reverse reading cannot start by time; start at an offset or at latest()"
+        if self.stop is not None and self.stop.position is StopPosition.LATEST:
+            return "a reverse reading begins at the latest message, so it cannot stop there"
+        return None
+
+
+class MergedPlan:
+    """The plan of each partition.
+
+    Args:
+        each: the plan that they share; its partition and start are the first one's.
+        partition: which partitions.
+        start: where to begin: one for all, or one for each by its number.
+
+    Raises:
+        InvalidRequest: the partitions make no sense, or have no start.
+    """
+
+    def __init__(
+        self,
+        each: ReadingPlan,
+        partition: AllPartitions | Collection[int],
+        start: StartAt | Mapping[int, StartAt],
+    ) -> None:
+        self._each = each
+        self._start = start
+        self.partitions: tuple[int, ...] | None = None
+        """Which partitions; None: all of the stream."""
+        # Invalid starts are refused now, not only when the partitions are known.
+        with about(each.stream):
+            if isinstance(start, Mapping):
+                partition_numbers(start.keys())
+            if not isinstance(partition, AllPartitions):
+                self.partitions = tuple(partition_numbers(partition))
+                self._check(self.partitions)
+        for one in start.values() if isinstance(start, Mapping) else [start]:
+            replace(each, start=one)
+
+    @property
+    def stream(self) -> str:
+        """The stream that is read."""
+        return self._each.stream
+
+    @property
+    def timeout(self) -> float:
+        """Seconds until the server has accepted the first time."""
+        return self._each.timeout
+
+    def _check(self, partitions: Sequence[int]) -> None:
+        if not partitions:
+            raise InvalidRequest("name at least one partition, or read ALL_PARTITIONS")
+        if len(set(partitions)) < len(partitions):
+            raise InvalidRequest("a partition is read once; name each of them once")
+        for partition in partitions:
+            self._start_of(partition)
+
+    def _start_of(self, partition: int) -> StartAt:
+        start = self._start
+        if not isinstance(start, Mapping):
+            return start
+        if partition not in start:
+            text = "starts are given by partition, but none for this one"
+            raise InvalidRequest(text, stream=self.stream, partition=partition)
+        return start[partition]
+
+    def for_partitions(self, partitions: Sequence[int]) -> list[ReadingPlan]:
+        """Return the plan of each partition.
+
+        Raises:
+            InvalidRequest: one of them has no start.
+        """
+        return [
+            replace(self._each, partition=partition, start=self._start_of(partition))
+            for partition in partitions
+        ]
+
+
+def kind_of_partitions(partition: object) -> None:
+    """Refuse what is no argument for partitions.
+
+    Raises:
+        WrongType: it is neither a number, nor several, nor `ALL_PARTITIONS`.
+    """
+    if not isinstance(partition, (int, AllPartitions)):
+        text = "a partition is a whole number, a collection of them, or ALL_PARTITIONS"
+        check_type(partition, Collection, text)
+        several(partition, text)

@@ -1,0 +1,202 @@
+"""The calls of a consumer group, each made once and without retries.
+
+Any broker passes joins, leaves and reports on to the metadata leader. Assignments are fetched from
+the coordinator alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from liftbridge_aio._core.status import (
+    CallFailure,
+    Code,
+    Reach,
+    error_from,
+    group_refusal,
+)
+from liftbridge_aio.model import BrokerInfo, StreamPartition
+from liftbridge_aio.net.network import Network
+from liftbridge_aio.wire import proto
+from liftbridge_aio.wire.convert import metadata_from_wire
+from liftbridge_aio.wire.rpc import (
+    FETCH_CONSUMER_GROUP_ASSIGNMENTS,
+    FETCH_METADATA,
+    JOIN_CONSUMER_GROUP,
+    LEAVE_CONSUMER_GROUP,
+    REPORT_CONSUMER_GROUP_COORDINATOR,
+    ReplyT,
+    RequestT,
+    Rpc,
+)
+
+from .core.group_plan import Assignment
+from .core.steps import (
+    Answer,
+    Call,
+    Done,
+    Fetch,
+    Fetched,
+    Join,
+    Joined,
+    Leave,
+    Locate,
+    Located,
+    Refused,
+    Report,
+)
+
+_NS: Final = 1_000_000_000
+_CHANGE_LIMIT: Final = 3.0
+"""Seconds for a join, a leave or a report, which go through the log of the cluster."""
+_LOCATE_LIMIT: Final = 0.5
+"""Deadline of metadata calls: a server with a dead peer waits until then for its answer. Doubled
+while that is not enough."""
+
+
+class GroupCalls:
+    """Makes the calls of one group, and returns their outcome in the terms of `Membership`."""
+
+    def __init__(self, group: str, streams: Sequence[str], network: Network) -> None:
+        self._group = group
+        self._streams = list(streams)
+        self._network = network
+        self._brokers: dict[str, BrokerInfo] = {}
+        self._turn = itertools.count()
+        self._unlocated = 0
+
+    async def make(self, call: Call, limit: float) -> Answer:
+        """Make a call; whatever goes wrong is an answer too.
+
+        Cancelling abandons it; whether the server acted on it is then not known.
+
+        Args:
+            call: what to ask.
+            limit: seconds that the coordinator has to answer.
+
+        Raises:
+            ClientClosed: the client was closed.
+        """
+        try:
+            return await self._made(call, limit)
+        except CallFailure as failure:
+            return Refused(
+                group_refusal(failure),
+                error_from(_NAMES[type(call)], failure),
+                unknown=failure.may_have_acted,
+            )
+
+    async def _made(self, call: Call, limit: float) -> Answer:
+        match call:
+            case Join():
+                return await self._join(call)
+            case Leave():
+                leave = proto.LeaveConsumerGroupRequest(
+                    group_id=self._group, consumer_id=call.consumer
+                )
+                await self._any(LEAVE_CONSUMER_GROUP, leave)
+                return Done()
+            case Fetch():
+                return await self._fetch(call, limit)
+            case Locate():
+                return await self._locate(call, limit)
+            case Report():
+                report = proto.ReportConsumerGroupCoordinatorRequest(
+                    group_id=self._group,
+                    consumer_id=call.consumer,
+                    coordinator=call.coordinator,
+                    epoch=call.epoch,
+                )
+                await self._any(REPORT_CONSUMER_GROUP_COORDINATOR, report, but=call.coordinator)
+                return Done()
+
+    async def _join(self, call: Join) -> Joined:
+        request = proto.JoinConsumerGroupRequest(
+            group_id=self._group, consumer_id=call.consumer, streams=self._streams
+        )
+        reply = await self._any(JOIN_CONSUMER_GROUP, request)
+        return Joined(
+            reply.coordinator,
+            reply.epoch,
+            reply.consumer_timeout / _NS,
+            reply.coordinator_timeout / _NS,
+        )
+
+    async def _fetch(self, call: Fetch, limit: float) -> Fetched:
+        address = self._address(call.coordinator)
+        if address is None:
+            text = f"the address of the coordinator {call.coordinator!r} is not known"
+            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+        request = proto.FetchConsumerGroupAssignmentsRequest(
+            group_id=self._group, consumer_id=call.consumer, epoch=call.epoch
+        )
+        reply = await self._once(address, FETCH_CONSUMER_GROUP_ASSIGNMENTS, request, limit)
+        return Fetched(_partitions(reply.assignments))
+
+    async def _locate(self, call: Locate, limit: float) -> Located:
+        address = self._address(call.coordinator) if call.answers else None
+        if address is None:
+            address = await self._living_address(but=call.coordinator)
+        request = proto.FetchMetadataRequest(streams=self._streams, groups=[self._group])
+        # A server with a dead peer waits for it until this deadline, and answers the next time from
+        # what it has received until then.
+        limit = min(_LOCATE_LIMIT * 2.0 ** min(self._unlocated, 10), max(limit, _LOCATE_LIMIT))
+        self._unlocated += 1
+        reply = await self._once(address, FETCH_METADATA, request, limit)
+        self._unlocated = 0
+        answer, _, _ = metadata_from_wire(reply)
+        self._brokers.update(answer.brokers)
+        found = answer.groups.get(self._group)
+        if found is None:
+            raise CallFailure(Code.NOT_FOUND, f"no broker knows the group {self._group!r}")
+        return Located(found.coordinator, found.epoch, bool(answer.streams))
+
+    # Whom to call
+
+    async def _any(
+        self, rpc: Rpc[RequestT, ReplyT], request: RequestT, *, but: str | None = None
+    ) -> ReplyT:
+        return await self._once(await self._living_address(but), rpc, request, _CHANGE_LIMIT)
+
+    async def _living_address(self, but: str | None) -> str:
+        """Return the next address whose health check succeeds; the next one if none does."""
+        addresses = self._candidates(but)
+        first = next(self._turn)
+        for number in range(len(addresses)):
+            address = addresses[(first + number) % len(addresses)]
+            if await self._network.router.is_alive(address):
+                return address
+        return addresses[first % len(addresses)]
+
+    def _candidates(self, but: str | None) -> list[str]:
+        addresses = sorted(self._network.router.addresses())
+        avoided = None if but is None else self._address(but)
+        return [address for address in addresses if address != avoided] or addresses
+
+    def _address(self, broker: str) -> str | None:
+        known = self._network.metadata.snapshot.brokers.get(broker) or self._brokers.get(broker)
+        return None if known is None else self._network.router.address_of(known)
+
+    async def _once(
+        self, address: str, rpc: Rpc[RequestT, ReplyT], request: RequestT, limit: float
+    ) -> ReplyT:
+        return await self._network.router.call_once(address, rpc, request, limit)
+
+
+def _partitions(assignments: Iterable[proto.PartitionAssignment]) -> Assignment:
+    return frozenset(
+        StreamPartition(one.stream, partition)
+        for one in assignments
+        for partition in one.partitions
+    )
+
+
+_NAMES: Final[dict[type[Call], str]] = {
+    Join: JOIN_CONSUMER_GROUP.name,
+    Leave: LEAVE_CONSUMER_GROUP.name,
+    Fetch: FETCH_CONSUMER_GROUP_ASSIGNMENTS.name,
+    Locate: FETCH_METADATA.name,
+    Report: REPORT_CONSUMER_GROUP_COORDINATOR.name,
+}

@@ -1,0 +1,89 @@
+"""Finds where a member begins to read: behind the committed position, or where `start` says."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from liftbridge_aio.errors import NoCommittedPosition, StreamReset
+from liftbridge_aio.model import StartAt, StartPosition, StreamPartition
+from liftbridge_aio.net.metadata import MetadataCache
+
+from .fenced_cursors import FencedCursors, group_cursor
+
+_EARLIEST: Final = StartAt.earliest()
+_MOVING: Final = frozenset({StartPosition.NEW_ONLY, StartPosition.LATEST})
+
+
+class StartPositions:
+    """Looks up where to begin.
+
+    Args:
+        group: id of the group.
+        start: where to begin where the group has committed nothing; None: that is an error.
+        cursors: the group's.
+        metadata: knows where a partition ends.
+        timeout: seconds for each call.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        start: StartAt | None,
+        cursors: FencedCursors,
+        metadata: MetadataCache,
+        timeout: float,
+    ) -> None:
+        self._group = group
+        self._start = start
+        self._cursors = cursors
+        self._metadata = metadata
+        self._timeout = timeout
+
+    async def find(self, place: StreamPartition) -> tuple[StartAt, int | None]:
+        """Find where to begin to read a partition. Cancelling abandons the calls.
+
+        "New" and "latest" move: a position is stored at once, so that whoever has the partition
+        next begins at the same place, and not at what is the end by then.
+
+        Returns:
+            The start, and the position that is stored.
+
+        Raises:
+            NoCommittedPosition: there is none, and no other start is wished.
+            StreamReset: the position is behind the end of the log, so the log is another one.
+            LiftbridgeError: a server could not be asked.
+        """
+        stream, partition = place
+        stored = await self._cursors.fetch(
+            group_cursor(self._group), stream, partition, self._timeout
+        )
+        if stored is not None:
+            await self._check_end(place, stored)
+            return StartAt.offset(stored + 1), stored
+        start = self._start
+        if start == _EARLIEST:
+            return start, None
+        begun = await self._cursors.begin_at(self._group, stream, partition, self._timeout)
+        if begun is not None:
+            return StartAt.offset(begun), None
+        if start is None:
+            text = f"the group {self._group!r} has committed no position"
+            raise NoCommittedPosition(text, stream=stream, partition=partition)
+        if start.position not in _MOVING:
+            return start, None
+        state = await self._metadata.partition(stream, partition, self._timeout)
+        is_latest = start.position is StartPosition.LATEST
+        offset = max(state.newest_offset, 0) if is_latest else state.newest_offset + 1
+        begin_at = await self._cursors.note_beginning(
+            self._group, stream, partition, offset, self._timeout
+        )
+        return StartAt.offset(begin_at), begin_at - 1 if begin_at > 0 else None
+
+    async def _check_end(self, place: StreamPartition, stored: int) -> None:
+        state = await self._metadata.partition(*place, self._timeout)
+        if stored > state.newest_offset:
+            text = (
+                f"the group {self._group!r} has committed offset {stored}, but the log ends at"
+                f" {state.newest_offset}: it was truncated, or created anew"
+            )
+            raise StreamReset(text, stream=place.stream, partition=place.partition, offset=stored)

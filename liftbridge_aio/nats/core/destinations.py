@@ -1,0 +1,118 @@
+"""Where a message goes: from a stream, or a subject, to a subject of NATS. Pure."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from liftbridge_aio._core.arguments import (
+    INT32_MAX,
+    about,
+    check_text,
+    check_type,
+    check_whole_number,
+)
+from liftbridge_aio._core.names import subject_problem
+from liftbridge_aio.errors import InvalidRequest, PartitionNotFound
+from liftbridge_aio.model import Partitioner, StreamInfo
+from liftbridge_aio.partitioner import by_key, choose_partition
+
+
+class Destination(NamedTuple):
+    """A subject, and what is known of what listens there."""
+
+    subject: str
+    stream: str | None
+    """Whose ack counts; None: the first one does, whoever sends it."""
+    partition: int | None
+
+
+def partition_subject(subject: str, partition: int) -> str:
+    """Return the subject on which a partition of a stream listens.
+
+    Raises:
+        InvalidRequest: the partition is negative.
+    """
+    check_whole_number(partition, "a partition", 0, INT32_MAX)
+    return f"{subject}.{partition}" if partition else subject
+
+
+def destination(
+    target: str | StreamInfo,
+    value: bytes,
+    *,
+    key: bytes | None = None,
+    partition: int | None = None,
+    partitioner: Partitioner | None = None,
+    stream: str | None = None,
+) -> Destination:
+    """Find the subject of a message.
+
+    Args:
+        target: a stream as `Client.fetch_metadata` tells of it, or a subject to be taken as it is.
+        value: the message, for the partitioner.
+        key: for the partitioner.
+        partition: of the stream; beats the partitioner.
+        partitioner: None is by key, or partition 0 without one.
+        stream: for a subject, the stream whose ack counts.
+
+    Raises:
+        InvalidRequest: no message can be published like this.
+        PartitionNotFound: the stream has no such partition.
+    """
+    if isinstance(target, str):
+        check_subject(target)
+        if partition is not None:
+            text = (
+                "a partition is that of a StreamInfo; for a subject use partition_subject(subject,"
+                f" {partition!r})"
+            )
+            raise InvalidRequest(text)
+        if stream is not None:
+            check_text(stream, "a stream name")
+        return Destination(target, stream, None)
+    check_type(target, StreamInfo, "a message goes to a subject or a StreamInfo")
+    if stream is not None and stream != target.name:
+        text = f"the ack of {stream!r} was asked for, of a message to another stream"
+        raise InvalidRequest(text, stream=target.name)
+    chosen = _partition(target, value, key, partition, partitioner)
+    subject = f"{target.subject}.{chosen}" if chosen else target.subject
+    check_subject(subject)
+    return Destination(subject, target.name, chosen)
+
+
+def _partition(
+    stream: StreamInfo,
+    value: bytes,
+    key: bytes | None,
+    partition: int | None,
+    partitioner: Partitioner | None,
+) -> int:
+    count = len(stream.partitions)
+    if partition is not None:
+        with about(stream.name, partition):
+            check_whole_number(partition, "a partition", 0, INT32_MAX)
+        if partition >= count:
+            text = f"the stream has {count} partitions"
+            raise PartitionNotFound(text, stream=stream.name, partition=partition)
+        return partition
+    chosen = partitioner or (by_key if key is not None else None)
+    if chosen is None or not count:
+        return 0
+    return choose_partition(chosen, stream.name, key, value, count)
+
+
+@lru_cache(maxsize=4096)
+def check_subject(subject: str) -> None:
+    """Refuse what nothing can be published to.
+
+    Raises:
+        InvalidRequest: with what is wrong about it.
+    """
+    check_text(subject, "a subject")
+    problem = subject_problem(subject)
+    if problem is None and any(token in {"*", ">"} for token in subject.split(".")):
+        problem = "it has wildcards"
+    if problem is not None:
+        text = f"{subject!r} is no subject to publish to: {problem}"
+        raise InvalidRequest(text)

@@ -1,0 +1,184 @@
+"""Convert messages into Arrow record batches, column by column.
+
+A row depends on its message only: headers are sorted by name, as servers send them in any order,
+and lack the two that servers add to every message.
+
+Messages arrive as columns and stay columns: no object is made for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import add
+from typing import TYPE_CHECKING, Any, Final
+
+from liftbridge_aio.spark.core.options import ExtraColumns
+from liftbridge_aio.wire.column_batch import ColumnBatch
+
+from .schema import headers_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_BATCH_BYTES: Final = 8 * 2**20
+"""Approximate limit for keys, values and headers of a record batch; a larger message is alone."""
+
+Header = tuple[str, bytes]
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Columns of messages of one partition, for one record batch."""
+
+    stream: str
+    partition: int
+    keys: list[bytes | None] = field(default_factory=list)
+    """None for an empty key: servers do not distinguish the two."""
+    values: list[bytes] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+    """Unix nanoseconds."""
+    headers: list[list[Header]] = field(default_factory=list)
+    """Empty unless the column is selected; so are the subjects."""
+    subjects: list[str] = field(default_factory=list)
+    size: int = 0
+    """Bytes of keys, values and headers."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class ChunkBuilder:
+    """Splits the messages of a partition into chunks of limited size.
+
+    Args:
+        stream: of the messages.
+        partition: of the messages.
+        columns: optional columns.
+        max_rows: most messages of a chunk.
+        max_bytes: most bytes of a chunk, unless its only message is larger.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        partition: int,
+        columns: ExtraColumns,
+        max_rows: int,
+        max_bytes: int = MAX_BATCH_BYTES,
+    ) -> None:
+        self._place = stream, partition
+        self._columns = columns
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        self._chunk = Chunk(stream, partition)
+
+    def add(self, columns: ColumnBatch) -> Iterator[Chunk]:
+        """Add messages, and yield each chunk that is full."""
+        read = columns.headers() if self._columns.headers else []
+        headers = [sorted(each.items()) for each in read]
+        subjects = columns.subjects() if self._columns.subject else []
+        sizes = _sizes(columns, headers)
+        start = 0
+        while start < len(columns):
+            fitting = sizes[start : start + self._max_rows - len(self._chunk)]
+            total = sum(fitting)
+            if self._chunk.size + total > self._max_bytes:
+                free = self._max_bytes - self._chunk.size
+                count = sum(1 for size in accumulate(fitting) if size <= free)
+                if not len(self._chunk):
+                    count = max(count, 1)
+                del fitting[count:]
+                total = sum(fitting)
+            span = slice(start, start + len(fitting))
+            self._take(columns, span, headers[span], subjects[span], total)
+            start = span.stop
+            if start < len(columns) or len(self._chunk) == self._max_rows:
+                yield self._cut()
+
+    def rest(self) -> Chunk | None:
+        """Return the last, incomplete chunk; None if it is empty."""
+        return self._cut() if len(self._chunk) else None
+
+    def _take(
+        self,
+        columns: ColumnBatch,
+        span: slice,
+        headers: list[list[Header]],
+        subjects: list[str],
+        size: int,
+    ) -> None:
+        chunk = self._chunk
+        keys = columns.keys[span]
+        chunk.keys += [key or None for key in keys] if any(keys) else [None] * len(keys)
+        chunk.values += columns.values[span]
+        chunk.offsets += columns.offsets[span]
+        chunk.timestamps += columns.timestamps[span]
+        chunk.headers += headers
+        chunk.subjects += subjects
+        chunk.size += size
+
+    def _cut(self) -> Chunk:
+        chunk, self._chunk = self._chunk, Chunk(*self._place)
+        return chunk
+
+
+def _sizes(columns: ColumnBatch, headers: list[list[Header]]) -> list[int]:
+    sizes = list(map(add, map(len, columns.values), map(len, columns.keys)))
+    if headers:
+        return [
+            size + sum(len(name) + len(value) for name, value in own)
+            for size, own in zip(sizes, headers, strict=True)
+        ]
+    return sizes
+
+
+def record_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
+    """Convert a chunk into a record batch.
+
+    Args:
+        chunk: with at least one message.
+        schema: from `schema.arrow_schema`, for the columns of the chunk.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - the extra [spark], and used on executors only
+
+    names = frozenset(schema.names)
+    count = len(chunk)
+    nanoseconds = pa.array(chunk.timestamps, pa.int64()).cast(pa.timestamp("ns", tz="UTC"))
+    columns = {
+        "key": pa.array(chunk.keys, pa.binary())
+        if any(chunk.keys)
+        else pa.nulls(count, pa.binary()),
+        "value": pa.array(chunk.values, pa.binary()),
+        "topic": pa.repeat(pa.scalar(chunk.stream, pa.string()), count),
+        "partition": pa.repeat(pa.scalar(chunk.partition, pa.int32()), count),
+        "offset": pa.array(chunk.offsets, pa.int64()),
+        "timestamp": nanoseconds.cast(pa.timestamp("us", tz="UTC"), safe=False),
+    }
+    if "headers" in names:
+        columns["headers"] = _headers_array(chunk.headers)
+    if "subject" in names:
+        columns["subject"] = pa.array(chunk.subjects, pa.string())
+    if "timestampNanos" in names:
+        columns["timestampNanos"] = pa.array(chunk.timestamps, pa.int64())
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _headers_array(headers: list[list[Header]]) -> pa.Array[Any]:
+    """Return the column of headers; null for a message without headers."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    ends = list(accumulate((len(own) for own in headers), initial=0))
+    starts = [begin if own else None for begin, own in zip(ends, headers, strict=False)]
+    flat = [header for own in headers for header in own]
+    kind = headers_type()
+    structs = pa.StructArray.from_arrays(
+        [
+            pa.array([name for name, _ in flat], pa.string()),
+            pa.array([value for _, value in flat], pa.binary()),
+        ],
+        fields=list(kind.value_type),
+    )
+    return pa.ListArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), structs, type=kind)

@@ -1,0 +1,72 @@
+"""Progress and failure of a streaming query, from what Spark reports of each batch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from liftbridge_aio.errors import LiftbridgeError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+_OUR_ERROR: Final = re.compile(r"\[LIFTBRIDGE_[A-Z_]+\] .*")
+_END_OF_TRACE: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
+
+
+class QueryFailed(LiftbridgeError):
+    """A query failed; the text is the line of Spark's error that says why."""
+
+
+def query_failed(error: Exception) -> QueryFailed:
+    """Convert an error of Spark, whose text has pages of traces, into one with one line."""
+    text = str(error).strip()
+    raised = _END_OF_TRACE.findall(text) or [text.partition("\n")[0] or type(error).__name__]
+    ours = [found[0] for line in raised if (found := _OUR_ERROR.search(line))]
+    failed = QueryFailed([*raised, *ours][-1])
+    failed.__cause__ = error
+    return failed
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a query has read so far."""
+
+    batches: int
+    """Batches that read at least one row."""
+    rows_read: int
+    rows_late: int
+    """Rows that were dropped, as they arrived after the end of their window."""
+
+
+class ProgressCounter:
+    """Adds up Spark's reports of batches, of which Spark keeps only the newest."""
+
+    def __init__(self) -> None:
+        self.total = Progress(0, 0, 0)
+        self._last = -1
+
+    def update(self, query: StreamingQuery) -> None:
+        """Add new reports; call it at least every few seconds.
+
+        Raises:
+            QueryFailed: the query has failed.
+        """
+        for report in query.recentProgress:
+            self._add(report)
+        failure = query.exception()
+        if failure is not None:
+            raise query_failed(failure)
+
+    def _add(self, report: Any) -> None:
+        before = self.total
+        # While there is nothing to read, Spark reports the next batch repeatedly.
+        if report["batchId"] <= self._last or not report["numInputRows"]:
+            return
+        self._last = report["batchId"]
+        late = sum(part["numRowsDroppedByWatermark"] for part in report["stateOperators"])
+        self.total = Progress(
+            before.batches + 1, before.rows_read + report["numInputRows"], before.rows_late + late
+        )

@@ -1,0 +1,339 @@
+"""Publish the rows of a task, with a bounded number in flight, and wait for every ack.
+
+Rows of a partition keep their order unless one of them has to be sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from liftbridge_aio._client.client import Client
+from liftbridge_aio._core.message_check import SERVER_OVERHEAD_BYTES
+from liftbridge_aio.errors import (
+    ConnectionFailed,
+    InvalidRequest,
+    LiftbridgeError,
+    MessageTooLarge,
+    NoMetadataLeader,
+    NotFound,
+    NotPartitionLeader,
+    PublishNotSent,
+    PublishOutcomeUnknown,
+    RequestTimeout,
+)
+from liftbridge_aio.model import Ack, AckPolicy
+from liftbridge_aio.spark.core.row_placement import OutgoingRow
+from liftbridge_aio.spark.core.write_id import WRITE_ID_HEADER, TaskAttempt
+from liftbridge_aio.spark.errors import InvalidRow, SparkSourceError, StreamMissing, WriteFailed
+
+_MAX_CHUNK_ROWS: Final = 1024
+"""Rows that are passed to the client before it can send them and receive acks."""
+_DRAIN_TIMEOUT: Final = 2.0
+"""Seconds to wait for acks when a task has failed, so that stored rows are counted."""
+
+_RETRYABLE: Final = (
+    ConnectionFailed,
+    NoMetadataLeader,
+    NotPartitionLeader,
+    PublishNotSent,
+    PublishOutcomeUnknown,
+    RequestTimeout,
+)
+"""Errors after which the row is published again."""
+
+
+class PartitionWritten(NamedTuple):
+    """The rows that a task wrote to a partition."""
+
+    stream: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    rows: int
+    """Acked rows; other publishers' messages may be between the two offsets."""
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Rows that are passed to the client together."""
+
+    numbers: Sequence[int]
+    """Their numbers within the task."""
+    rows: Sequence[OutgoingRow]
+    sent: list[asyncio.Future[Ack | None]] = field(default_factory=list)
+    unsent: LiftbridgeError | None = None
+    """Why the rows after those in `sent` were not sent."""
+
+
+@dataclass(slots=True)
+class _Span:
+    first_offset: int
+    last_offset: int
+    rows: int = 0
+
+
+class BatchPublisher:
+    """Publishes the rows of a task, to any number of streams.
+
+    Its coroutines run in the event loop of the client, one at a time. End it with `finish`, or with
+    `abandon` after a failure.
+
+    Args:
+        ack_policy: when a row counts as written.
+        max_in_flight: most unacknowledged rows.
+        ack_timeout: seconds without any ack after which it fails.
+        identity: the attempt, for the write id of each row; None: rows get no write id.
+    """
+
+    def __init__(
+        self,
+        *,
+        ack_policy: AckPolicy,
+        max_in_flight: int,
+        ack_timeout: float,
+        identity: TaskAttempt | None = None,
+    ) -> None:
+        self.resent = 0
+        """Rows that were sent again though they may have been stored before."""
+        self._ack_policy = ack_policy
+        self._max_in_flight = max_in_flight
+        self._chunk_rows = max(1, min(_MAX_CHUNK_ROWS, max_in_flight // 2))
+        self._ack_timeout = ack_timeout
+        self._identity = identity
+        self._chunks: deque[_Chunk] = deque()
+        self._spans: dict[tuple[str, int], _Span] = {}
+        self._limit: asyncio.Timeout | None = None
+        self._last_failure: BaseException | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """The number of rows without a known outcome."""
+        return sum(len(chunk.rows) for chunk in self._chunks)
+
+    def written(self) -> tuple[PartitionWritten, ...]:
+        """Return the acked rows by partition."""
+        return tuple(
+            PartitionWritten(*place, span.first_offset, span.last_offset, span.rows)
+            for place, span in sorted(self._spans.items())
+        )
+
+    async def publish(self, client: Client, first: int, rows: Sequence[OutgoingRow]) -> None:
+        """Publish rows; returns when the last of them is in flight, before they are acked.
+
+        Nothing is published if a row is too large, its headers not counted. After an error or
+        cancelling, only `abandon` may be called.
+
+        Args:
+            client: connected.
+            first: number of the first row within its task.
+            rows: to publish.
+
+        Raises:
+            InvalidRow: a row cannot be published as it is.
+            StreamMissing: a stream or partition does not exist.
+            WriteFailed: a row was refused, or no ack arrived for `ack_timeout` seconds.
+        """
+        _check_sizes(first, rows, client.options.max_message_bytes - SERVER_OVERHEAD_BYTES)
+        async with self._ack_deadline():
+            for start in range(0, len(rows), self._chunk_rows):
+                part = rows[start : start + self._chunk_rows]
+                while self._chunks and self.in_flight + len(part) > self._max_in_flight:
+                    await self._settle_oldest(client)
+                chunk = _Chunk(range(first + start, first + start + len(part)), part)
+                self._chunks.append(chunk)
+                await self._send(client, chunk)
+                await asyncio.sleep(0)  # lets the client write, and receive acks
+
+    async def finish(self, client: Client) -> None:
+        """Wait until every row is acked. After cancelling, call `abandon`.
+
+        Raises:
+            SparkSourceError: as `publish`.
+        """
+        async with self._ack_deadline():
+            while self._chunks:
+                await self._settle_oldest(client)
+
+    async def abandon(self) -> int:
+        """Cancel rows that are not sent yet, and wait shortly for acks of the others.
+
+        Returns:
+            How many rows may be stored besides those that are acked.
+        """
+        in_flight = [future for chunk in self._chunks for future in chunk.sent]
+        if in_flight:
+            await asyncio.wait(in_flight, timeout=_DRAIN_TIMEOUT)
+        unknown = 0
+        while self._chunks:
+            chunk = self._chunks.popleft()
+            for future in chunk.sent:
+                unknown += not future.done() or isinstance(_failure(future), PublishOutcomeUnknown)
+                future.cancel()
+            self._count_acks(chunk)
+        return unknown
+
+    @asynccontextmanager
+    async def _ack_deadline(self) -> AsyncIterator[None]:
+        limit = self._limit = asyncio.timeout(self._ack_timeout)
+        try:
+            async with limit:
+                yield
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            text = f"no ack arrived for {self._ack_timeout:g} s"
+            if self._last_failure is not None:
+                text += f"; the last failure was: {self._last_failure}"
+            failed = WriteFailed(text)
+            if self._chunks and self._chunks[0].rows:
+                oldest = self._chunks[0].rows[0]
+                failed.at(oldest[0], oldest[4])
+            failed.hint = "check the servers, or raise the option publishTimeout"
+            raise failed from self._last_failure
+
+    def _extend_deadline(self) -> None:
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._ack_timeout)
+
+    async def _send(self, client: Client, chunk: _Chunk) -> None:
+        publish, policy, sent = client.publish_async, self._ack_policy, chunk.sent
+        attempt = self._identity
+        # One dict for all rows: the client encodes it before it takes the next row.
+        own: dict[str, bytes] = {}
+        try:
+            if attempt is None:
+                for stream, value, key, headers, partition in chunk.rows:
+                    sent.append(await publish(stream, value, key, headers, partition, None, policy))
+                return
+            identified = zip(chunk.rows, attempt.write_ids(chunk.numbers), strict=True)
+            for (stream, value, key, headers, partition), own[WRITE_ID_HEADER] in identified:
+                both = {**headers, **own} if headers else own
+                sent.append(await publish(stream, value, key, both, partition, None, policy))
+        except LiftbridgeError as error:
+            chunk.unsent = error
+
+    async def _settle_oldest(self, client: Client) -> None:
+        """Wait for the acks of the oldest chunk, and send failed rows again."""
+        backoff, tries = client.options.backoff, 0
+        while True:
+            chunk = self._chunks[0]
+            await self._outcomes(chunk)
+            acked = self._count_acks(chunk)
+            if acked:
+                self._extend_deadline()
+            if acked == len(chunk.rows):
+                self._chunks.popleft()
+                return
+            failures = _failures(chunk)
+            for index, error in failures:
+                if not isinstance(error, _RETRYABLE):
+                    self._chunks.popleft()
+                    raise _refusal(chunk.numbers[index], chunk.rows[index], error)
+            self._last_failure = failures[0][1]
+            self.resent += sum(isinstance(one, PublishOutcomeUnknown) for _, one in failures)
+            chunk = self._chunks[0] = _Chunk(
+                [chunk.numbers[index] for index, _ in failures],
+                [chunk.rows[index] for index, _ in failures],
+            )
+            await asyncio.sleep(backoff.delay(tries, random.random()))  # noqa: S311 - jitter
+            tries += 1
+            await self._send(client, chunk)
+
+    async def _outcomes(self, chunk: _Chunk) -> None:
+        # One after the other: acks arrive in the order of the rows and many at once, so most
+        # futures are done already.
+        for future in chunk.sent:
+            if not future.done():
+                with suppress(LiftbridgeError):
+                    await future
+                    self._extend_deadline()
+
+    def _count_acks(self, chunk: _Chunk) -> int:
+        """Count the acks of a chunk by partition, and return how many there are."""
+        acked = 0
+        for place, offsets in _offsets(chunk).items():
+            acked += len(offsets)
+            span = self._spans.setdefault(place, _Span(offsets[0], offsets[0]))
+            span.rows += len(offsets)
+            span.first_offset = min(span.first_offset, *offsets)
+            span.last_offset = max(span.last_offset, *offsets)
+        return acked
+
+
+def _offsets(chunk: _Chunk) -> dict[tuple[str, int], list[int]]:
+    """Return the offsets of acked rows, by partition."""
+    acks = _acks(chunk)
+    found: dict[tuple[str, int], list[int]] = {}
+    places = {(row[0], row[4]) for row in chunk.rows}
+    if len(places) == 1:
+        if offsets := [ack.offset for ack in acks if ack is not None]:
+            found[places.pop()] = offsets
+        return found
+    for row, ack in zip(chunk.rows, acks, strict=False):
+        if ack is not None:
+            found.setdefault((row[0], row[4]), []).append(ack.offset)
+    return found
+
+
+def _acks(chunk: _Chunk) -> list[Ack | None]:
+    """Return the acks of the sent rows; None for a row without one."""
+    try:
+        return [future.result() for future in chunk.sent]
+    except (LiftbridgeError, asyncio.CancelledError, asyncio.InvalidStateError):
+        return [
+            future.result() if future.done() and _failure(future) is None else None
+            for future in chunk.sent
+        ]
+
+
+def _check_sizes(first: int, rows: Sequence[OutgoingRow], most: int) -> None:
+    sizes = [len(value) + len(key) if key else len(value) for _, value, key, _, _ in rows]
+    if max(sizes, default=0) > most:
+        index = next(index for index, size in enumerate(sizes) if size > most)
+        error = MessageTooLarge(f"{sizes[index]} bytes exceed max_message_bytes")
+        raise _refusal(first + index, rows[index], error)
+
+
+def _failure(future: asyncio.Future[Ack | None]) -> BaseException | None:
+    return asyncio.CancelledError() if future.cancelled() else future.exception()
+
+
+def _failures(chunk: _Chunk) -> list[tuple[int, BaseException]]:
+    """Return index and error of each row that is not acked; all sent rows must be done."""
+    failed: list[tuple[int, BaseException]] = [
+        (index, error)
+        for index, future in enumerate(chunk.sent)
+        if (error := _failure(future)) is not None
+    ]
+    if chunk.unsent is not None:
+        failed += ((index, chunk.unsent) for index in range(len(chunk.sent), len(chunk.rows)))
+    return failed
+
+
+def _refusal(number: int, row: OutgoingRow, error: BaseException) -> SparkSourceError:
+    """Return an error that names the row, and says what to do."""
+    text = f"row {number} of the task: {getattr(error, 'message', error)}"
+    refused: SparkSourceError
+    if isinstance(error, MessageTooLarge):
+        refused = InvalidRow(text)
+        refused.hint = (
+            "leave the row out, or raise the option liftbridge.maxMessageBytes and the limit of"
+            " the servers"
+        )
+    elif isinstance(error, InvalidRequest):
+        refused = InvalidRow(text)
+        refused.hint = "correct the row, or leave it out"
+    elif isinstance(error, NotFound):
+        refused = StreamMissing(text)
+        refused.hint = "create the stream, or set the option stream to another one"
+    else:
+        refused = WriteFailed(text)
+        refused.hint = getattr(error, "hint", "")
+    refused.__cause__ = error
+    return refused.at(row[0], row[4])

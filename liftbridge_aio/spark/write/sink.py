@@ -1,0 +1,243 @@
+"""The sink `liftbridge`: the writers that Spark calls, for batch writes and for streaming queries.
+
+Rows are visible as soon as they are published, and a task, batch or run that Spark repeats
+publishes its rows again: at least once. Spark makes a new writer for every micro-batch, pickles it
+for the tasks, and makes another one to commit; so `commit` knows of the tasks only what their
+commit messages say.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from liftbridge_aio.spark.core.options import WriteOptions
+from liftbridge_aio.spark.core.row_columns import RowColumns, row_columns
+from liftbridge_aio.spark.core.write_id import ATTEMPT_BYTES, TaskAttempt
+from liftbridge_aio.spark.errors import BatchUnknown, InvalidOption, SparkSourceError
+
+from .batch_publisher import PartitionWritten
+from .task_writer import TaskWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger("liftbridge_aio.spark")
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+"""Local properties that Spark sets for the tasks of a streaming query."""
+
+
+@dataclass(frozen=True)
+class TaskCommit(WriterCommitMessage):
+    """The commit message of a task, which wrote all its rows, for the driver."""
+
+    attempt: TaskAttempt
+    written: tuple[PartitionWritten, ...]
+    """The stored rows by partition; each row of the task counts once."""
+    resent: int
+    """Rows that the task sent again because their outcome was unknown."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the task."""
+        return sum(part.rows for part in self.written)
+
+    @property
+    def repeats_in_stage(self) -> int:
+        """The number of repeats of its rows that may be stored since its stage last started.
+
+        Spark numbers the attempts of a task from 0 when it starts the stage again, and tells tasks
+        in Python nothing of earlier attempts.
+        """
+        return self.resent + self.rows * self.attempt.number
+
+
+class BatchSink(DataSourceArrowWriter):
+    """Writes a DataFrame once.
+
+    Args:
+        options: of the write.
+        schema: of the DataFrame.
+        overwrite: True for mode "overwrite", which is refused.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            error = InvalidOption("a stream cannot be overwritten", stream=options.stream)
+            error.hint = "use mode('append')"
+            raise error
+        self._options = options
+        self._columns = _columns(schema, options)
+        self._job = uuid.uuid4()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Publish the rows of a task; returns when each of them is acked."""
+        context = _task_context()
+        attempt = _attempt(context, query=self._job, batch=0)
+        return _write(iterator, attempt, self._options, self._columns)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Log what was written; the rows are visible since they were published."""
+        _report(_from_tasks(messages), f"write {self._job}")
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Log what stays in the streams."""
+        _report_aborted(_from_tasks(messages), f"write {self._job}", "running it again")
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a streaming query.
+
+    Args:
+        options: of the write.
+        schema: of the DataFrame.
+        overwrite: True for output mode "complete": each batch then appends the whole result.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:  # noqa: ARG002 - a log keeps older results
+        self._options = options
+        self._columns = _columns(schema, options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Publish the rows of a task; returns when each of them is acked.
+
+        Raises:
+            BatchUnknown: Spark names no query or no batch; nothing is published.
+            SparkSourceError: a row cannot be published, or was not acked.
+        """
+        context = _task_context()
+        try:
+            query, batch = _query_and_batch(context)
+        except BatchUnknown as error:
+            raise error.at(self._options.stream) from None
+        attempt = _attempt(context, query=query, batch=batch)
+        return _write(iterator, attempt, self._options, self._columns)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Log what a batch wrote; Spark may call this again.
+
+        The rows are visible since they were published, so there is nothing to commit.
+        """
+        _report(_from_tasks(messages), _batch_name(messages, batchId))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Log what stays in the streams, though the batch will be run again."""
+        _report_aborted(
+            _from_tasks(messages),
+            _batch_name(messages, batchId),
+            "the query's next start, which runs the batch again,",
+        )
+
+
+def _task_context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("a sink can write only in a task of Spark")
+    return context
+
+
+def _query_and_batch(context: TaskContext) -> tuple[uuid.UUID, int]:
+    query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+    with suppress(ValueError):
+        if query is not None and batch is not None and int(batch) >= 0:
+            return uuid.UUID(query), int(batch)
+    error = BatchUnknown(
+        f"the task has the query id {query!r} ({_QUERY_ID}) and the batch id {batch!r}"
+        f" ({_BATCH_ID}) from Spark, so the query and batch of its rows are not known"
+    )
+    error.hint = "run the query on Apache Spark 4.2 or newer, or write with foreachBatch"
+    raise error
+
+
+def _attempt(context: TaskContext, *, query: uuid.UUID, batch: int) -> TaskAttempt:
+    return TaskAttempt(
+        query=query,
+        batch=batch,
+        task=context.partitionId(),
+        number=context.attemptNumber(),
+        id=secrets.token_bytes(ATTEMPT_BYTES),
+    )
+
+
+def _columns(schema: StructType, options: WriteOptions) -> RowColumns:
+    try:
+        return row_columns(schema.fields, stream=options.stream)
+    except SparkSourceError as error:
+        raise error.at(options.stream) from None
+
+
+def _write(
+    batches: Iterator[pa.RecordBatch],
+    attempt: TaskAttempt,
+    options: WriteOptions,
+    columns: RowColumns,
+) -> TaskCommit:
+    task = TaskWriter(attempt, options, columns)
+    try:
+        task.publish_all(batches)
+    except SparkSourceError as error:
+        error.at(options.stream)  # errors before a row is placed name no stream
+        raise
+    return TaskCommit(attempt, task.written(), task.resent)
+
+
+def _from_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit]:
+    """Return the messages of tasks that succeeded."""
+    return [message for message in messages if isinstance(message, TaskCommit)]
+
+
+def _batch_name(messages: Sequence[WriterCommitMessage | None], batch: int) -> str:
+    queries = {message.attempt.query for message in _from_tasks(messages)}
+    return f"batch {batch} of query {queries.pop()}" if queries else f"batch {batch}"
+
+
+def _report(tasks: list[TaskCommit], what: str) -> None:
+    rows = sum(task.rows for task in tasks)
+    logger.info("%s: %d rows written by %d tasks", what, rows, len(tasks))
+    for task in tasks:
+        if task.repeats_in_stage:
+            logger.warning(
+                "%s: task %d had %d earlier attempts since its stage last started, and sent %d rows"
+                " again; besides its %d rows, up to %d repeats may be stored since then in %s",
+                what,
+                task.attempt.task,
+                task.attempt.number,
+                task.resent,
+                task.rows,
+                task.repeats_in_stage,
+                ", ".join(f"{part.stream}/{part.partition}" for part in task.written),
+            )
+
+
+def _report_aborted(tasks: list[TaskCommit], what: str, again: str) -> None:
+    rows = sum(task.rows for task in tasks)
+    logger.warning(
+        "%s failed: %d rows of tasks that succeeded are stored in %s, besides those that the errors"
+        " of failed tasks name; %s repeats them",
+        what,
+        rows,
+        "; ".join(_places(task) for task in tasks if task.written) or "no stream",
+        again,
+    )
+
+
+def _places(task: TaskCommit) -> str:
+    return ", ".join(
+        f"{part.stream}/{part.partition} from {part.first_offset} to {part.last_offset}"
+        for part in task.written
+    )

@@ -1,0 +1,186 @@
+"""Write the rows of a task, from the thread in which Spark runs it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from liftbridge_aio._client.client import Client
+from liftbridge_aio.errors import ConnectionFailed, LiftbridgeError, RequestTimeout, TLSFailed
+from liftbridge_aio.spark.connection import connection_to
+from liftbridge_aio.spark.core.options import WriteOptions
+from liftbridge_aio.spark.core.row_columns import RowColumns
+from liftbridge_aio.spark.core.row_placement import RowPlacement, Rows
+from liftbridge_aio.spark.core.write_id import TaskAttempt
+from liftbridge_aio.spark.errors import (
+    TLS_HINT,
+    ServersUnreachable,
+    SparkSourceError,
+    StreamMissing,
+)
+
+from .arrow_rows import rows_of
+from .batch_publisher import BatchPublisher, PartitionWritten
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LAST_CONNECT_TIMEOUT: Final = 1.0
+"""Seconds to reach a server, if necessary, when a task has failed."""
+_GC_THRESHOLDS: Final = (50_000, 20, 50)
+"""Least thresholds of the garbage collector while rows are published."""
+
+
+class TaskWriter:
+    """Publishes the rows of one attempt of a task.
+
+    Published rows stay in their streams if it fails: Spark runs the task again and stores them a
+    second time. A note on the error says how many rows are stored.
+
+    Args:
+        attempt: of the task.
+        options: of the write.
+        columns: the columns of the parts of a message.
+    """
+
+    def __init__(self, attempt: TaskAttempt, options: WriteOptions, columns: RowColumns) -> None:
+        self._attempt = attempt
+        self._options = options
+        self._columns = columns
+        self._connection = connection_to(options.connection)
+        self._placement = RowPlacement(stream=options.stream, turn=attempt.task)
+        self._partition_counts: dict[str, int] = {}
+        self._publisher = BatchPublisher(
+            ack_policy=options.ack_policy,
+            max_in_flight=options.max_in_flight,
+            ack_timeout=options.publish_timeout,
+            identity=attempt if options.include_write_id else None,
+        )
+
+    @property
+    def resent(self) -> int:
+        """The number of rows that were sent again because their outcome was unknown."""
+        return self._publisher.resent
+
+    def written(self) -> tuple[PartitionWritten, ...]:
+        """Return the acked rows by partition."""
+        return self._publisher.written()
+
+    def publish_all(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Publish all rows; returns when each of them is acked.
+
+        Raises:
+            ServersUnreachable: no server could be reached.
+            SparkSourceError: a row cannot be published, or was not acked.
+        """
+        first = 0
+        try:
+            with _relaxed_gc():
+                for batch in batches:
+                    if batch.num_rows:
+                        self._publish(rows_of(batch, self._columns, first=first))
+                        first += batch.num_rows
+                if self._publisher.in_flight:
+                    self._run(self._publisher.finish)
+        except BaseException as error:
+            error.add_note(self._abandon())
+            raise
+
+    def _publish(self, rows: Rows) -> None:
+        new = self._placement.streams(rows) - self._partition_counts.keys()
+
+        async def publish(client: Client) -> None:
+            self._partition_counts |= await _partition_counts(
+                client, new, self._options.publish_timeout
+            )
+            for stream, count in self._partition_counts.items():
+                # The client's metadata is newer if a stream was created again.
+                self._partition_counts[stream] = client.metadata.partition_count(stream) or count
+            outgoing = self._placement.place(rows, self._partition_counts)
+            await self._publisher.publish(client, rows.first, outgoing)
+
+        self._run(publish)
+
+    def _run(self, work: Callable[[Client], Awaitable[None]]) -> None:
+        try:
+            # No timeout: the publisher fails if no ack arrives for publishTimeout.
+            self._connection.run(work, None, self._options.publish_timeout)
+        except SparkSourceError:
+            raise
+        except (ConnectionFailed, RequestTimeout) as error:
+            servers = ",".join(self._options.connection.servers)
+            unreachable = ServersUnreachable(
+                f"{self._attempt} could reach no server of {servers}: {error.message}"
+            )
+            unreachable.hint = (
+                "check the option servers and that the servers run, or raise the option"
+                " publishTimeout"
+            )
+            if isinstance(error, TLSFailed):
+                unreachable.hint = f"{error.hint}; {TLS_HINT}"
+            raise unreachable.at(self._options.stream) from error
+
+    def _abandon(self) -> str:
+        """Cancel rows that are not sent yet, and return a note on what is stored."""
+        publisher = self._publisher
+        unknown = publisher.in_flight
+
+        async def abandon(_: Client) -> int:
+            return await publisher.abandon()
+
+        if unknown:
+            with suppress(LiftbridgeError):  # the first error is the one to raise
+                unknown = self._connection.run(abandon, None, _LAST_CONNECT_TIMEOUT)
+        written = self.written()
+        summary = (
+            f"[LIFTBRIDGE_ROWS_STORED] {self._attempt}, attempt {self._attempt.number}:"
+            f" {sum(part.rows for part in written)} rows are stored, {unknown} more may be;"
+            " running the task again repeats them"
+        )
+        parts = (
+            f"  stream={part.stream!r}, partition={part.partition},"
+            f" offsets {part.first_offset} to {part.last_offset}: {part.rows} rows"
+            for part in written
+        )
+        return "\n".join((summary, *parts))
+
+
+@contextmanager
+def _relaxed_gc() -> Iterator[None]:
+    """Run the garbage collector less often.
+
+    Thousands of rows are in flight, none of them garbage: traversing them again and again is a
+    tenth of the cost of publishing.
+    """
+    before = gc.get_threshold()
+    if before[0]:
+        gc.set_threshold(*map(max, before, _GC_THRESHOLDS))
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+async def _partition_counts(
+    client: Client, streams: Collection[str], timeout: float
+) -> dict[str, int]:
+    """Fetch the numbers of partitions of streams, within `timeout` seconds.
+
+    Raises:
+        StreamMissing: one of them does not exist.
+        LiftbridgeError: no server answered, or not for long enough to know that.
+    """
+    if not streams:
+        return {}
+    metadata = await client.fetch_metadata(sorted(streams), expected=list(streams), timeout=timeout)
+    counts = {stream: metadata.partition_count(stream) for stream in streams}
+    known = {stream: count for stream, count in counts.items() if count}
+    if len(known) < len(counts):
+        missing = StreamMissing(
+            "the stream does not exist", stream=min(counts.keys() - known.keys())
+        )
+        missing.hint = "create it, or set the option stream to another one"
+        raise missing
+    return known

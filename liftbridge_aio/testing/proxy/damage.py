@@ -1,0 +1,188 @@
+"""Damages a stream of bytes: flips bits, ends it in the middle of a frame. Pure.
+
+The same chances and the same bytes give the same damage, however the bytes are cut into chunks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from random import Random
+from typing import Final
+
+from .frames import TYPE_KNOWN_BYTES, FrameScanner, FrameType, Part, Piece
+
+_NEVER: Final = 1e18  # bytes; no connection lives that long
+
+
+class Allowance:
+    """How often something may still be done; all streams it was given to share it."""
+
+    def __init__(self, times: int | None) -> None:
+        """So many times; None: until it is revoked."""
+        self._left = times
+
+    @property
+    def used_up(self) -> bool:
+        """True if it is over."""
+        return self._left == 0
+
+    def take(self) -> bool:
+        """Take one of the times; False if there is none."""
+        if self._left is not None:
+            if not self._left:
+                return False
+            self._left -= 1
+        return True
+
+    def revoke(self) -> None:
+        """Allow it no more."""
+        self._left = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """Bits to flip: each byte they may hit is hit with the same chance, in one of its bits."""
+
+    allowance: Allowance
+    """How many."""
+    rate: float
+    """The chance of a byte, above 0 and up to 1."""
+    frames: frozenset[int] | None = None
+    """Types of the frames they may hit; None: any byte. Of frames that are chosen by their type,
+    the length and the type itself are spared: the type is not known before they have passed."""
+    parts: frozenset[Part] | None = None
+    """Parts they may hit; None: all."""
+
+    def may_hit(self, piece: Piece) -> bool:
+        """Return True if the bytes of a piece may be damaged."""
+        fits = self.frames is None or piece.frame_type in self.frames
+        return fits and (self.parts is None or piece.part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """The end of the stream, within the next frame that begins."""
+
+    allowance: Allowance
+    """How many streams it may end."""
+    reset: bool = False
+    """How to end it."""
+    frames: frozenset[int] | None = None
+    """Types of the frames it may end within; None: any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One damage."""
+
+    order: Flips | Truncation
+    position: int
+    """The byte, counted from 0 in the stream: the one that is hit, the first that is missing."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """What became of some bytes."""
+
+    data: bytes
+    marks: tuple[Mark, ...] = ()
+    truncation: Truncation | None = None
+    """Why the stream ends after these bytes; what is fed later is dropped."""
+
+
+class Damager:
+    """Damages one direction of one connection."""
+
+    def __init__(self, *, preface: bool) -> None:
+        """Begin at the first byte; `preface` if a client sends these bytes."""
+        self._scanner = FrameScanner(preface=preface)
+        self._flips: list[_FlipsOfStream] = []
+        self._truncations: list[tuple[Truncation, Random]] = []
+        self._end: tuple[Truncation, int] | None = None  # decided: where the stream ends
+        self._position = 0
+        self._ended = False
+
+    def add(self, order: Flips | Truncation, random: Random) -> None:
+        """Follow an order from the next byte on, by chances of its own."""
+        if isinstance(order, Flips):
+            self._flips.append(_FlipsOfStream(order, random))
+        else:
+            self._truncations.append((order, random))
+
+    def feed(self, data: bytes) -> Damaged:
+        """Damage the next bytes of the stream."""
+        if self._ended:
+            return Damaged(b"")
+        self._flips = [each for each in self._flips if not each.order.allowance.used_up]
+        self._truncations = [e for e in self._truncations if not e[0].allowance.used_up]
+        if not (self._flips or self._truncations or self._end):
+            self._scanner.skip(data)
+            self._position += len(data)
+            return Damaged(data)
+        out = bytearray(data)
+        marks: list[Mark] = []
+        for piece in self._scanner.scan(data):
+            self._decide_where_to_end(piece)
+            stop = piece.stop
+            if self._end is not None:
+                stop = min(stop, self._end[1] - self._position)
+            hits = [flips.apply(out, piece, stop, self._position) for flips in self._flips]
+            marks += sorted(chain.from_iterable(hits), key=lambda mark: mark.position)
+            if self._end is not None and stop == self._end[1] - self._position:
+                marks.append(Mark(*self._end, f"within {_name(piece)}"))
+                self._ended = True
+                return Damaged(bytes(out[:stop]), tuple(marks), self._end[0])
+        self._position += len(data)
+        return Damaged(bytes(out) if marks else data, tuple(marks))
+
+    def _decide_where_to_end(self, piece: Piece) -> None:
+        if self._end is not None or piece.frame_bytes is None or piece.frame_type is None:
+            return
+        if piece.offset != TYPE_KNOWN_BYTES:
+            return
+        for order, random in self._truncations:
+            fits = order.frames is None or piece.frame_type in order.frames
+            if fits and order.allowance.take():
+                ahead = random.randrange(piece.frame_bytes - TYPE_KNOWN_BYTES)
+                self._end = order, self._position + piece.start + ahead
+                return
+
+
+class _FlipsOfStream:
+    def __init__(self, order: Flips, random: Random) -> None:
+        self.order = order
+        self._random = random
+        self._spared = self._draw()
+
+    def _draw(self) -> int:
+        """How many bytes are spared before the next one is hit."""
+        rate = self.order.rate
+        if rate >= 1:
+            return 0
+        return int(min(math.log(1 - self._random.random()) / math.log1p(-rate), _NEVER))
+
+    def apply(self, out: bytearray, piece: Piece, stop: int, before: int) -> Iterable[Mark]:
+        """Flip bits of `out` up to `stop`; `before` bytes of the stream came before `out`."""
+        if not self.order.may_hit(piece):
+            return
+        at = piece.start + self._spared
+        while at < stop and self.order.allowance.take():
+            bit = self._random.randrange(8)
+            out[at] ^= 1 << bit
+            yield Mark(self.order, before + at, f"bit {bit} in the {_name(piece)}")
+            at += 1 + self._draw()
+        self._spared = max(0, at - stop)
+
+
+def _name(piece: Piece) -> str:
+    if piece.frame_type is None:
+        return piece.part.value
+    try:
+        frame = FrameType(piece.frame_type).name
+    except ValueError:
+        frame = f"{piece.frame_type:#x}"
+    return f"{piece.part.value} of a {frame} frame of {piece.frame_bytes} bytes"

@@ -1,0 +1,166 @@
+"""The same load with the same faults on both paths of messages: equal histories, and sound ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from typing import Final
+
+import pytest
+
+from liftbridge_aio import (
+    Client,
+    ClientOptions,
+    PublishOutcomeUnknown,
+    Retry,
+    StartAt,
+    StopAt,
+    StreamOptions,
+)
+from liftbridge_aio.testing import (
+    FaultProxy,
+    Guarantee,
+    History,
+    PlannedFault,
+    check_history,
+    plan_faults,
+)
+from support.faults import BOUND, QUICK, eventually, within
+from support.servers.node import Server
+
+DATA_PATHS: Final = ["lane"]
+
+MESSAGES: Final = 600
+Given = list[tuple[int, bytes]]
+"""Offsets and values, as a reader was given them."""
+
+FEWEST: Final = 1000
+SEEDS: Final = (1, 7)
+
+
+def options_through(proxy: FaultProxy, *, data_lane: bool, ack_timeout: float) -> ClientOptions:
+    """Options that lead every link through the proxy, and soon find out that one is dead."""
+    return ClientOptions(
+        address_map=lambda _: proxy.address,
+        backoff=QUICK,
+        health_interval=0.5,
+        health_timeout=0.5,
+        data_lane=data_lane,
+        ack_timeout=ack_timeout,
+    )
+
+
+def plan(seed: int) -> list[PlannedFault]:
+    return plan_faults(seed, 8, max_lasts=0.15, max_pause=0.08)
+
+
+async def publish_numbers(client: Client, stream: str, history: History) -> None:
+    """One after the other, each stored exactly once: what the log holds must not depend on luck."""
+    for number in range(MESSAGES):
+        value = b"%d" % number
+        history.sent(value, partition=0)
+        await client.publish(stream, value, expected_offset=number, retry=Retry(attempts=100))
+        history.acked(value, partition=0)
+
+
+async def tail(
+    client: Client, stream: str, history: History, into: list[tuple[int, bytes]]
+) -> None:
+    async with client.subscribe(stream, start=StartAt.earliest()) as subscription:
+        async for message in subscription:
+            history.delivered(message.value, partition=0, offset=message.offset, reader="tail")
+            into.append((message.offset, message.value))
+            if len(into) == MESSAGES:
+                return
+
+
+async def run(
+    server: Server, stream: str, seed: int, *, data_lane: bool
+) -> list[tuple[int, bytes]]:
+    """What a reader is given while messages are published and the network misbehaves."""
+    history = History(clock=asyncio.get_running_loop().time)
+    given: Given = []
+    async with FaultProxy(server.address, seed=seed) as proxy:
+        options = options_through(proxy, data_lane=data_lane, ack_timeout=1.0)
+        async with Client(proxy.address, options=options) as client:
+            await client.create_stream(
+                stream, options=StreamOptions(optimistic_concurrency_control=True)
+            )
+            async with asyncio.timeout(2 * BOUND), asyncio.TaskGroup() as tasks:
+                tasks.create_task(publish_numbers(client, stream, history))
+                tasks.create_task(tail(client, stream, history, given))
+                await proxy.play(plan(seed))
+    history.finished(partition=0, reader="tail")
+    check_history(history, Guarantee.EXACTLY_ONCE).raise_for_defects()
+    return given
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_both_paths_have_the_same_history(
+    server: Server, stream_name: str, seed: int
+) -> None:
+    lane = await run(server, f"{stream_name}-lane", seed, data_lane=True)
+    plain = await run(server, f"{stream_name}-plain", seed, data_lane=False)
+    assert lane == plain == [(number, b"%d" % number) for number in range(MESSAGES)]
+
+
+@pytest.mark.parametrize("data_lane", [True, False], ids=["lane", "plain"])
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_pipelined_load_has_a_sound_history(
+    server: Server, stream_name: str, seed: int, *, data_lane: bool
+) -> None:
+    """Hundreds in flight at any fault; a reader beside them, and another one afterwards."""
+    given: list[int] = []
+    history = History(clock=asyncio.get_running_loop().time)
+    room = asyncio.Semaphore(200)
+    outcomes = 0
+
+    async def publish(client: Client, value: bytes) -> None:
+        nonlocal outcomes
+        history.sent(value, partition=0)
+        try:
+            await client.publish(stream_name, value)
+        except PublishOutcomeUnknown:
+            history.unknown(value, partition=0)
+        else:
+            history.acked(value, partition=0)
+        finally:
+            outcomes += 1
+            room.release()
+
+    async def publish_all(client: Client, faults: asyncio.Task[None]) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in itertools.count():
+                await room.acquire()
+                tasks.create_task(publish(client, b"%d" % number))
+                if faults.done() and number > FEWEST:
+                    return
+
+    async def follow(client: Client) -> None:
+        async with client.subscribe(stream_name, start=StartAt.earliest()) as subscription:
+            async for message in subscription:
+                history.delivered(message.value, partition=0, offset=message.offset, reader="tail")
+                given.append(message.offset)
+
+    async with FaultProxy(server.address, seed=seed) as proxy:
+        options = options_through(proxy, data_lane=data_lane, ack_timeout=2.0)
+        async with Client(proxy.address, options=options) as client:
+            await client.create_stream(stream_name)
+            following = asyncio.create_task(follow(client))
+            async with asyncio.timeout(2 * BOUND), asyncio.TaskGroup() as tasks:
+                tasks.create_task(publish_all(client, tasks.create_task(proxy.play(plan(seed)))))
+            assert outcomes > FEWEST
+            read = client.subscribe(stream_name, start=StartAt.earliest(), stop=StopAt.latest())
+            async with asyncio.timeout(BOUND), read as stored:
+                last = -1
+                async for message in stored:
+                    history.delivered(message.value, partition=0, offset=message.offset)
+                    last = message.offset
+            history.finished(partition=0)
+            await eventually(lambda: given[-1] >= last)
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await within(BOUND, following)
+    history.finished(partition=0, reader="tail")
+    check_history(history, Guarantee.EXACTLY_ONCE).raise_for_defects()

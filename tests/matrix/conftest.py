@@ -1,0 +1,107 @@
+"""The servers of the matrix."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from conftest import EMBEDDED, OTHER, PINNED, SERVERS
+from matrix import outages  # noqa: F401 - further states
+from matrix.states import STATES, Servers, State
+from matrix.worlds import (
+    ClusterWorld,
+    RealWorld,
+    World,
+    running_embedded_cluster,
+    running_embedded_world,
+)
+from support.servers.build import nats_path, server_path
+from support.servers.cluster import LiftbridgeCluster
+from support.servers.node import LiftbridgeNode, Setting
+
+LABELS: Final = {EMBEDDED: EMBEDDED, PINNED: PINNED, OTHER: "HEAD"}
+SETTINGS: Final[dict[str, dict[str, Setting]]] = {PINNED: {}, OTHER: {"telemetry.enabled": False}}
+
+
+EVERYTHING: Final = os.environ.get("LIFTBRIDGE_MATRIX") == "all"
+"""Whether to run what takes long, too: real servers that are harmed, and Spark."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test of each state on each server on which it is tried."""
+    if "state" in metafunc.fixturenames:
+        pairs = [
+            pytest.param(kind, state, id=f"{LABELS[kind]}-{state.name}")
+            for kind in SERVERS
+            for state in STATES.values()
+            if EVERYTHING or kind == EMBEDDED or state.servers is Servers.SHARED
+        ]
+        metafunc.parametrize(("kind", "state"), pairs)
+
+
+@pytest.fixture
+async def world(request: pytest.FixtureRequest, kind: str, state: State) -> AsyncIterator[World]:
+    """Servers of a kind on which a state can be brought about."""
+    if kind == EMBEDDED:
+        running: AbstractAsyncContextManager[World] = (
+            running_embedded_cluster()
+            if state.servers is Servers.CLUSTER
+            else running_embedded_world()
+        )
+        async with running as embedded:
+            yield embedded
+    elif state.servers is Servers.SHARED:
+        fixture = {PINNED: "real_server", OTHER: "other_server"}[kind]
+        yield RealWorld(request.getfixturevalue(fixture), LABELS[kind])
+    elif state.servers is Servers.LONE:
+        yield RealWorld(request.getfixturevalue("lone_server"), LABELS[kind])
+    else:
+        cluster: LiftbridgeCluster = request.getfixturevalue("cluster_of")[kind]
+        yield ClusterWorld(cluster, LABELS[kind])
+        await cluster.heal()
+
+
+def _binary(kind: str) -> Path:
+    return server_path() if kind == PINNED else Path(os.environ[OTHER]).resolve()
+
+
+@pytest.fixture
+def lone_server(kind: str, tmp_path: Path) -> Iterator[LiftbridgeNode]:
+    """A server of the test's own."""
+    node = LiftbridgeNode(_binary(kind), tmp_path, kind, SETTINGS[kind])
+    try:
+        node.start()
+        yield node
+    finally:
+        node.stop()
+
+
+class Clusters(dict[str, LiftbridgeCluster]):
+    """Clusters by kind, each started when it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __missing__(self, kind: str) -> LiftbridgeCluster:
+        folder = self._folder / LABELS[kind]
+        folder.mkdir()
+        cluster = LiftbridgeCluster(_binary(kind), nats_path(), folder, kind, SETTINGS[kind])
+        self[kind] = cluster
+        cluster.open()
+        return cluster
+
+
+@pytest.fixture(scope="session")
+def cluster_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    """Three nodes of each kind of real server."""
+    clusters = Clusters(tmp_path_factory.mktemp("clusters"))
+    try:
+        yield clusters
+    finally:
+        for cluster in clusters.values():
+            cluster.close()

@@ -1,0 +1,97 @@
+"""The official client of Liftbridge as a program, to compare ours with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from support.servers.build import BIN, HERE, build
+
+MODULE: Final = HERE / "go_client"
+BOUND: Final = 45.0
+
+
+class GoClientError(Exception):
+    """What go-liftbridge returned as its error."""
+
+
+def go_client_path() -> Path:
+    """Path of the program, built or not; its name changes with its source."""
+    return BIN / f"go-client-{_version()}"
+
+
+def build_go_client() -> Path:
+    """The path of the program, built now if this is the first time.
+
+    Raises:
+        ServerUnavailable: No Go, or the build failed.
+    """
+    target = go_client_path()
+    changed = max(source.stat().st_mtime for source in MODULE.glob("*.go"))
+    if target.exists() and target.stat().st_mtime < changed:
+        target.unlink()
+    return build(".", target, MODULE)
+
+
+def _version() -> str:
+    found = re.search(r"go-liftbridge/v2 (v\S+)", (MODULE / "go.mod").read_text())
+    assert found is not None
+    return found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class GoClient:
+    """Runs one command of the program after the other, each in a process of its own.
+
+    Attributes:
+        program: The executable.
+        address: The server: ``host:port``.
+    """
+
+    program: Path
+    address: str
+
+    async def run(self, *arguments: object) -> list[Any]:
+        """What a command prints, line by line.
+
+        Raises:
+            GoClientError: go-liftbridge returned an error; the text is its own.
+        """
+        async with self.running(*arguments) as lines:
+            return [line async for line in lines]
+
+    @asynccontextmanager
+    async def running(self, *arguments: object) -> AsyncIterator[AsyncIterator[Any]]:
+        """A command while it runs: the lines that it prints, as they come.
+
+        Raises:
+            GoClientError: While lines are read: go-liftbridge returned an error.
+        """
+        process = await asyncio.create_subprocess_exec(
+            self.program,
+            *(self.address, *map(str, arguments)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(BOUND):
+                yield self._lines(process.stdout)
+                await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    async def _lines(self, output: asyncio.StreamReader) -> AsyncIterator[Any]:
+        async for line in output:
+            value = json.loads(line)
+            if isinstance(value, dict) and "error" in value:
+                raise GoClientError(value["error"])
+            yield value

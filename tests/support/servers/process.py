@@ -1,0 +1,113 @@
+"""A server in a process of its own, which ends with the test run however that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+STOP_TIMEOUT: Final = 8.0
+
+# Waits until the test run has closed its end of the pipe, or is gone, and then ends the server.
+_GUARD: Final = 'read -r _; kill -KILL "$1"'
+
+
+@dataclass(slots=True)
+class ServerProcess:
+    """A server's process, over all its starts: one at a time.
+
+    All methods block, briefly.
+
+    Attributes:
+        command: What to run, with its arguments.
+        folder: Where it runs and keeps its log.
+        name: Its log is `<name>.log`.
+        environment: All its variables; by default those of this process.
+    """
+
+    command: tuple[str | Path, ...]
+    folder: Path
+    name: str = "server"
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    _process: subprocess.Popen[bytes] | None = None
+    _guard: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """True if the process is alive, frozen or not."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """All that it has printed, over all its starts."""
+        path = self._log_path
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    @property
+    def _log_path(self) -> Path:
+        return self.folder / f"{self.name}.log"
+
+    def start(self) -> None:
+        """Start it, unless it runs."""
+        if self.running:
+            return
+        self.kill()
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command,
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._guard = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, "guard", str(self._process.pid)],
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self, timeout: float = STOP_TIMEOUT) -> None:
+        """End it in order (SIGINT), or by force if that takes over `timeout` seconds."""
+        if self._process is not None and self.running:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once, as a crash does (SIGKILL)."""
+        if self._guard is not None:
+            # It goes first: the id of a process that has been waited for may belong to another.
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def freeze(self) -> None:
+        """Stop it from running without ending it (SIGSTOP): its connections stay open.
+
+        Returns when it has stopped, which is some moments after the signal, or has ended.
+        """
+        if self._process is not None and self.running:
+            self._process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        """Let it run again after `freeze` (SIGCONT)."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)

@@ -1,0 +1,66 @@
+"""The embedded broker in a thread of its own, so that it serves while a test waits for Spark."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from liftbridge_aio.broker import EmbeddedBroker
+from support.loop_thread import LoopThread
+
+
+class BrokerThread:
+    """An embedded broker that can be stopped and started again, with all its data, on its port."""
+
+    def __init__(self) -> None:
+        self._loop = LoopThread()
+        self._broker = EmbeddedBroker()
+        self._address = ""
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._loop.close()
+
+    @property
+    def address(self) -> str:
+        """Where clients connect: `host:port`; the same while it is stopped."""
+        return self._address
+
+    def start(self) -> None:
+        """Start it, for the first time or again."""
+        self._loop.run(self._broker.start())
+        self._address = self._broker.address
+
+    def stop(self) -> None:
+        """Stop it; connections break, data stays."""
+        self._loop.run(self._broker.stop())
+
+    @contextmanager
+    def away(self, seconds: float, forgetful: float) -> Iterator[None]:
+        """Stop it; meanwhile it comes back, and some time after that it knows its streams again."""
+
+        async def come_back() -> None:
+            await asyncio.sleep(seconds)
+            self._broker.faults.forget_streams()
+            await self._broker.start()
+            await asyncio.sleep(forgetful)
+            self._broker.faults.remember_streams()
+
+        self.stop()
+        with ThreadPoolExecutor(1) as thread:
+            back = thread.submit(self._loop.run, come_back())
+            yield
+            back.result()

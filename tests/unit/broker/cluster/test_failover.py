@@ -1,0 +1,87 @@
+"""How many reports within what time depose a leader."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Final
+
+import pytest
+
+from liftbridge_aio.broker.cluster.failover import (
+    FailoverReports,
+    group_quorum,
+    partition_quorum,
+)
+
+TIMEOUT: Final = 100
+
+
+class Led:
+    """Something with a leader."""
+
+
+@pytest.mark.parametrize(("members", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
+def test_more_than_half_of_the_members_depose_a_coordinator(members: int, needed: int) -> None:
+    reports: FailoverReports[Led] = FailoverReports(TIMEOUT)
+    group = Led()
+    answers = [reports.add(group, str(n), group_quorum(members), 0) for n in range(needed)]
+    assert answers == [False] * (needed - 1) + [True]
+
+
+@pytest.mark.parametrize(("in_sync", "needed"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
+def test_more_than_half_of_the_followers_in_sync_depose_a_leader(in_sync: int, needed: int) -> None:
+    reports: FailoverReports[Led] = FailoverReports(TIMEOUT)
+    partition = Led()
+    answers = [reports.add(partition, str(n), partition_quorum(in_sync), 0) for n in range(needed)]
+    assert answers == [False] * (needed - 1) + [True]
+
+
+def test_a_witness_counts_once() -> None:
+    reports: FailoverReports[Led] = FailoverReports(TIMEOUT)
+    led = Led()
+    assert [reports.add(led, "a", 1, 0) for _ in range(3)] == [False] * 3
+    assert reports.add(led, "b", 1, 0)
+
+
+def test_each_report_extends_the_deadline_of_the_others() -> None:
+    reports: FailoverReports[Led] = FailoverReports(TIMEOUT)
+    led = Led()
+    assert not reports.add(led, "a", 2, 0)
+    assert not reports.add(led, "b", 2, 99)
+    assert reports.add(led, "c", 2, 198)
+
+
+def test_late_reports_begin_a_new_count() -> None:
+    reports: FailoverReports[Led] = FailoverReports(TIMEOUT)
+    led = Led()
+    assert not reports.add(led, "a", 1, 0)
+    assert not reports.add(led, "b", 1, 100)
+    assert reports.add(led, "a", 1, 199)
+
+
+def test_after_a_failover_one_report_is_enough() -> None:
+    reports: FailoverReports[Led] = FailoverReports(TIMEOUT)
+    led = Led()
+    reports.add(led, "a", 1, 0)
+    assert reports.add(led, "b", 1, 0)
+    assert reports.add(led, "a", 1, 10_000)
+
+
+def test_reports_are_counted_per_leader_until_all_are_dropped() -> None:
+    reports: FailoverReports[Led] = FailoverReports(TIMEOUT)
+    one, other = Led(), Led()
+    assert not reports.add(one, "a", 1, 0)
+    assert not reports.add(other, "b", 1, 0)
+    reports.clear()
+    assert not reports.add(one, "b", 1, 0)
+
+
+def test_reports_do_not_keep_their_target_alive() -> None:
+    reports: FailoverReports[Led] = FailoverReports(TIMEOUT)
+    led = Led()
+    reports.add(led, "a", 0, 0)
+    alive = weakref.ref(led)
+    del led
+    gc.collect()
+    assert alive() is None

@@ -1,0 +1,393 @@
+"""What the client uses of grpclib and h2 beyond their public names, pinned.
+
+A release of either that changes one of these must fail here, in words, and not in a user's hands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from grpclib import client, protocol, utils
+from grpclib.config import Configuration
+from grpclib.const import Cardinality, Status
+from grpclib.exceptions import GRPCError, StreamTerminatedError
+from h2.connection import H2Connection
+from h2.events import DataReceived, SettingsAcknowledged
+from h2.exceptions import H2Error
+from h2.settings import SettingCodes
+
+from liftbridge_aio import Client, StartAt
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.net import grpclib_shape
+from liftbridge_aio.net.broker_connection import BrokerConnection, Purpose
+from liftbridge_aio.net.call import BytesCodec
+from liftbridge_aio.net.fast_call import FastCall
+from liftbridge_aio.net.grpclib_shape import data_lane_available
+from liftbridge_aio.net.plain_call import PlainCall
+from liftbridge_aio.net.supervisor import Supervisor
+from liftbridge_aio.wire.rpc import FETCH_METADATA, SUBSCRIBE
+from support.peers.scripted_peer import BOUND, FIRST_WINDOW
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[EmbeddedBroker]:
+    async with EmbeddedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+async def channel(broker: EmbeddedBroker) -> AsyncIterator[client.Channel]:
+    channel = client.Channel(broker.host, broker.port, codec=BytesCodec())
+    yield channel
+    channel.close()
+
+
+def request(channel: client.Channel) -> client.Stream[bytes, bytes]:
+    return channel.request(FETCH_METADATA.path, Cardinality.UNARY_UNARY, bytes, bytes)
+
+
+async def test_a_channel_keeps_its_protocol_and_connects_in_connect(
+    channel: client.Channel,
+) -> None:
+    assert vars(client.Channel)["_protocol"] is None
+    assert inspect.iscoroutinefunction(client.Channel.__connect__)
+    found = await channel.__connect__()
+    assert channel._protocol is found
+    assert channel._connected
+    found.handler.close()
+    assert not channel._connected
+
+
+async def test_the_factory_of_protocols_can_be_replaced() -> None:
+    source = inspect.getsource(client.Channel._create_connection)
+    assert "self._protocol_factory" in source
+    assert list(inspect.signature(protocol.H2Protocol.__init__).parameters) == [
+        *("self", "handler", "config", "h2_config")
+    ]
+    channel = client.Channel("127.0.0.1", 1)
+    assert isinstance(channel._protocol_factory(), protocol.H2Protocol)
+    assert isinstance(channel._config, Configuration)
+
+
+async def test_a_protocol_leads_to_transport_h2_and_processors(channel: client.Channel) -> None:
+    found = await channel.__connect__()
+    connection = found.connection
+    assert isinstance(connection._transport, asyncio.Transport)
+    assert isinstance(connection._connection, H2Connection)
+    assert not connection.is_closing()
+    assert callable(found.processor.processors[SettingsAcknowledged])
+    assert found.processor.streams == {}
+    connection._connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 1000})
+    connection.flush()
+    transport = connection._transport
+    found.processor.close("closed by the test")
+    assert connection.is_closing()
+    assert not hasattr(connection, "_transport")
+    assert transport.is_closing()
+
+
+async def test_a_stream_offers_what_an_exchange_needs(channel: client.Channel) -> None:
+    assert client.Stream.initial_metadata is None
+    async with request(channel) as stream:
+        await stream.send_message(b"", end=True)
+        await stream.recv_initial_metadata()
+        assert stream.initial_metadata is not None
+        assert isinstance(stream._wrapper, utils.Wrapper)
+        assert not stream._trailers_only
+        assert channel._protocol is not None
+        assert stream._stream.connection is channel._protocol.connection
+        prefix = await stream._stream.recv_data(5)
+        assert prefix[0] == 0
+        assert len(await stream._stream.recv_data(int.from_bytes(prefix[1:], "big"))) > 0
+        assert await stream._stream.recv_data(5) == b""
+        await stream._stream.recv_trailers()
+        stream._maybe_raise()
+
+
+async def test_a_status_is_found_in_headers_that_came_alone(channel: client.Channel) -> None:
+    with pytest.raises(GRPCError) as caught:  # noqa: PT012 - the call is left by its error
+        async with channel.request(
+            "/proto.API/NoSuchProcedure", Cardinality.UNARY_UNARY, bytes, bytes
+        ) as stream:
+            await stream.send_message(b"", end=True)
+            await stream.recv_initial_metadata()
+    assert caught.value.status is Status.UNIMPLEMENTED
+
+
+async def test_leaving_by_an_error_resets_and_does_not_wait(channel: client.Channel) -> None:
+    class Left(Exception):
+        pass
+
+    stream = channel.request("/proto.API/Subscribe", Cardinality.UNARY_STREAM, bytes, bytes)
+    with pytest.raises(Left):  # noqa: PT012 - entering and leaving is what is tested
+        async with asyncio.timeout(2.0), stream:
+            await stream.send_request()
+            raise Left
+    assert channel._protocol is not None
+    assert channel._protocol.processor.streams == {}
+
+
+async def test_a_broken_call_cancels_its_task_and_leaves_the_count_raised(
+    channel: client.Channel,
+) -> None:
+    """The hazard because of which calls run in tasks of their own, and are uncancelled there.
+
+    Twice, here: once for the close, once for the connection that is then lost.
+    """
+    counts: list[int] = []
+
+    async def wait() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        stream = channel.request("/proto.API/PublishAsync", Cardinality.STREAM_STREAM, bytes, bytes)
+        with pytest.raises(StreamTerminatedError):  # noqa: PT012 - the call is left by its error
+            async with stream:
+                await stream.send_request()
+                waiting.set()
+                with stream._wrapper:
+                    await stream._stream.recv_data(5)
+        counts.append(task.cancelling())
+
+    waiting = asyncio.Event()
+    task = asyncio.create_task(wait())
+    await waiting.wait()
+    await asyncio.sleep(0)
+    assert channel._protocol is not None
+    channel._protocol.processor.close("broken by the test")
+    await asyncio.wait([task], timeout=2.0)
+    assert counts == [2]
+    task.result()
+
+
+async def test_h2_gives_credit_when_asked_with_nothing_read(channel: client.Channel) -> None:
+    """Connections rely on it after windows have shrunk."""
+    found = await channel.__connect__()
+    async with request(channel) as stream:
+        await stream.send_message(b"", end=True)
+        number = stream._stream.id
+        assert number is not None
+        assert number in found.processor.streams
+        found.connection._connection.acknowledge_received_data(0, number)
+        await stream.recv_message()
+
+
+async def test_a_connection_connects_once(broker: EmbeddedBroker) -> None:
+    """A channel of grpclib would connect again in silence, in the middle of a call."""
+    lost: list[str] = []
+    connection = BrokerConnection(
+        broker.address,
+        Purpose.CONTROL,
+        stream_window=2**16,
+        max_receive_bytes=2**20,
+        data_lane=True,
+        supervisor=Supervisor("test"),
+        on_lost=lambda _, reason: lost.append(reason),
+    )
+    await connection.connect(2.0)
+    await broker.stop()
+    async with asyncio.timeout(2.0):
+        while connection.up:  # noqa: ASYNC110 - grpclib has no event for it
+            await asyncio.sleep(0.001)
+    await broker.start()
+    assert len(lost) == 1
+    with pytest.raises(StreamTerminatedError):
+        await connection._channel.__connect__()
+    connection.close()
+
+
+# What the data lane stands on
+
+
+async def test_a_stream_notes_headers_before_it_says_so(channel: client.Channel) -> None:
+    """The lane puts an event of its own in the place of grpclib's."""
+    noted: list[object] = []
+
+    class Noting(asyncio.Event):
+        def set(self) -> None:
+            super().set()
+            noted.append(dict(stream._stream.headers or ()).get(":status"))
+
+    async with request(channel) as stream:
+        await stream.send_request()
+        assert isinstance(stream._stream.headers_received, asyncio.Event)
+        stream._stream.headers_received = Noting()
+        await stream.send_message(b"", end=True)
+        await stream.recv_message()
+    assert noted == ["200"]
+
+
+async def test_a_stream_tells_its_end_through_its_buffer(channel: client.Channel) -> None:
+    """The lane puts an object of its own in the place of grpclib's; trailers come first."""
+    said: list[object] = []
+
+    class Buffer:
+        def add(self, data: bytes, ack_size: int) -> None:
+            said.append(len(data))
+            assert ack_size == len(data)
+
+        def eof(self) -> None:
+            said.append(dict(stream._stream.trailers or ()).get("grpc-status"))
+
+        def unacked_size(self) -> int:
+            said.append("released")
+            return 0
+
+    async with request(channel) as stream:
+        await stream.send_request()
+        assert isinstance(stream._stream.buffer, protocol.Buffer)
+        stream._stream.buffer = Buffer()  # type: ignore[assignment]
+        await stream.send_message(b"", end=True)
+        await stream.recv_initial_metadata()
+        await stream._stream.recv_trailers()
+    assert isinstance(said[0], int)
+    assert said[-2:] == ["0", "released"]
+
+
+async def test_a_stream_tells_that_it_is_broken_through_its_wrapper(
+    channel: client.Channel,
+) -> None:
+    said: list[Exception] = []
+
+    class Wrapper:
+        def cancel(self, error: Exception) -> None:
+            said.append(error)
+
+    stream = request(channel)
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the call is left by its error
+        async with stream:
+            await stream.send_request()
+            assert stream._stream.wrapper is stream._wrapper
+            stream._stream.wrapper = Wrapper()  # type: ignore[assignment]
+            assert channel._protocol is not None
+            channel._protocol.processor.close("broken by the test")
+            raise ZeroDivisionError
+    assert [type(error) for error in said] == [StreamTerminatedError]
+    assert "broken by the test" in str(said[0])
+
+
+async def test_what_comes_is_fed_to_h2_and_its_events_are_processed(
+    channel: client.Channel,
+) -> None:
+    found = await channel.__connect__()
+    processors = found.processor.processors
+    assert processors[DataReceived] == found.processor.process_data_received
+    ping = b"\x00\x00\x08\x06\x01\x00\x00\x00\x00somebody"
+    (event,) = found.connection.feed(ping)
+    found.processor.process(event)
+    assert list(inspect.signature(protocol.H2Protocol.data_received).parameters) == ["self", "data"]
+
+
+async def test_sending_goes_by_the_window_that_h2_knows(channel: client.Channel) -> None:
+    async with request(channel) as stream:
+        await stream.send_request()
+        raw = stream._stream
+        number = raw.id
+        assert number is not None
+        h2 = raw._h2_connection
+        assert h2 is raw.connection._connection
+        assert raw._transport is raw.connection._transport
+        assert raw.connection.write_ready.is_set()
+        assert isinstance(raw.window_updated, asyncio.Event)
+        window = h2.local_flow_control_window(number)
+        assert 0 < window <= FIRST_WINDOW
+        assert h2.max_outbound_frame_size == 2**14
+        h2.send_data(number, b"\x00\x00\x00\x00\x00", end_stream=True)
+        assert h2.local_flow_control_window(number) == window - 5
+        raw._transport.write(h2.data_to_send())
+        assert h2.data_to_send() == b""
+        stream._send_message_done = stream._end_done = True
+        assert await stream.recv_message() is not None
+    with pytest.raises(H2Error):
+        h2.send_data(number, b"more")
+
+
+async def test_headers_are_judged_by_grpclib(channel: client.Channel) -> None:
+    stream = request(channel)
+    good = {":status": "200", "content-type": "application/grpc+proto"}
+    stream._raise_for_status(good)
+    stream._raise_for_content_type(good)
+    with pytest.raises(GRPCError):
+        stream._raise_for_status({**good, ":status": "404"})
+    with pytest.raises(GRPCError):
+        stream._raise_for_content_type({**good, "content-type": "text/html"})
+
+
+# What becomes of the lane where grpclib is another
+
+
+@pytest.fixture
+def fresh_look() -> Iterator[None]:
+    """The shape is looked at once in a process."""
+    data_lane_available.cache_clear()
+    yield
+    data_lane_available.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_look")
+def test_the_lane_is_available_with_the_installed_versions(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert data_lane_available()
+    assert caplog.record_tuples == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(owner, name) for owner, names in grpclib_shape._ATTRIBUTES for name in names],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+@pytest.mark.usefixtures("fresh_look")
+def test_the_lane_is_not_available_without_what_it_needs(
+    owner: type, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.delattr(owner, name)
+        assert not data_lane_available()
+        assert not data_lane_available()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING], "said once"
+    assert f"{owner.__name__} has no {name}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name", ["__ended__", "__terminated__", "__init__"], ids=lambda name: name.strip("_")
+)
+@pytest.mark.usefixtures("fresh_look")
+def test_the_lane_is_not_available_where_what_it_replaces_is_not_used(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def another() -> None:
+        """Use nothing."""
+
+    uses = tuple(
+        (another if function is vars(protocol.Stream)[name] else function, names)
+        for function, names in grpclib_shape._NAMES_USED
+    )
+    assert uses != grpclib_shape._NAMES_USED
+    monkeypatch.setattr(grpclib_shape, "_NAMES_USED", uses)
+    assert not data_lane_available()
+    assert "does not use" in caplog.text
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.usefixtures("fresh_look")
+async def test_a_client_takes_the_plain_path_where_the_shape_is_unknown(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    needed = (*grpclib_shape._ATTRIBUTES, (protocol.Connection, ("of_a_later_release",)))
+    if not known:
+        monkeypatch.setattr(grpclib_shape, "_ATTRIBUTES", needed)
+    async with asyncio.timeout(BOUND), Client(broker.address) as client:
+        await client.create_stream("shape")
+        await client.publish("shape", b"one")
+        async with client.subscribe("shape", start=StartAt.earliest()) as subscription:
+            assert (await anext(subscription)).value == b"one"
+            assert client._parts is not None
+            links = client._parts.network.pool.connections
+            assert {connection.purpose for connection in links} == {*Purpose}
+            for connection in links:
+                call = connection.stream(SUBSCRIBE)
+                assert isinstance(call, FastCall if known else PlainCall)

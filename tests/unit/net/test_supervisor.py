@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import anyio
+import pytest
+
+from liftbridge_aio.errors import ClientClosed, ConnectionFailed
+from liftbridge_aio.net.supervisor import Supervisor
+from support.waiting import until
+
+
+@pytest.fixture
+async def supervisor() -> AsyncIterator[Supervisor]:
+    """A running supervisor; entered and left in tasks of pytest's own choice."""
+    before = asyncio.all_tasks()
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    yield supervisor
+    assert await supervisor.stop(5)
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    assert not {task for task in left if task.get_name().startswith("test")}
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def fail() -> None:
+    raise LookupError("a bug in a child")
+
+
+async def meet_a_cancelled_future() -> None:
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+async def be_cancelled_like_a_broken_call() -> None:
+    """What grpclib does to a task that waits on a call whose connection broke."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await forever()
+
+
+# Children
+
+
+@pytest.mark.parametrize("work", [fail, meet_a_cancelled_future, be_cancelled_like_a_broken_call])
+async def test_a_child_that_breaks_harms_no_other_and_is_logged(
+    supervisor: Supervisor,
+    work: Callable[[], Awaitable[None]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    neighbour = supervisor.spawn(forever, name="neighbour")
+    child = supervisor.spawn(work, name="culprit")
+    await child.wait()
+    assert supervisor.running
+    assert await supervisor.call(asyncio.sleep, 0, "still there", name="probe") == "still there"
+    assert not neighbour.done
+    (record,) = caplog.records
+    assert record.name == "liftbridge_aio.tasks"
+    assert "test:culprit" in record.getMessage()
+
+
+async def test_a_child_can_be_cancelled_alone(
+    supervisor: Supervisor, caplog: pytest.LogCaptureFixture
+) -> None:
+    child, neighbour = (supervisor.spawn(forever, name=name) for name in ("a", "b"))
+    child.cancel()
+    await child.wait()
+    child.cancel()
+    assert child.done
+    assert not neighbour.done
+    assert not caplog.records
+
+
+async def test_cancelling_the_wait_for_a_child_leaves_it_alone(supervisor: Supervisor) -> None:
+    child = supervisor.spawn(forever, name="child")
+    with anyio.move_on_after(0):
+        await child.wait()
+    await asyncio.sleep(0)
+    assert not child.done
+
+
+async def test_children_are_cancelled_before_they_began(supervisor: Supervisor) -> None:
+    child = supervisor.spawn(forever, name="child")
+    child.cancel()
+    await child.wait()
+    other = supervisor.spawn(forever, name="other")
+    await supervisor.stop(5)
+    assert other.done
+
+
+# Calls
+
+
+async def test_a_call_returns_the_result(supervisor: Supervisor) -> None:
+    assert await supervisor.call(asyncio.sleep, 0, 42, name="answer") == 42
+
+
+async def test_a_call_raises_the_error_and_nobody_logs_it(
+    supervisor: Supervisor, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(LookupError, match="a bug in a child"):
+        await supervisor.call(fail, name="failure")
+    assert supervisor.running
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("work", [meet_a_cancelled_future, be_cancelled_like_a_broken_call])
+async def test_a_cancellation_inside_a_call_is_an_error_outside(
+    supervisor: Supervisor, work: Callable[[], Awaitable[None]]
+) -> None:
+    with pytest.raises(ConnectionFailed, match="cancelled from outside"):
+        await supervisor.call(work, name="call")
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    assert supervisor.running
+
+
+@pytest.mark.parametrize("moment", ["before it runs", "while it runs"])
+async def test_cancelling_a_call_cancels_the_child(supervisor: Supervisor, moment: str) -> None:
+    events: list[str] = []
+
+    async def work() -> None:
+        events.append("began")
+        try:
+            await forever()
+        finally:
+            events.append("ended")
+
+    call = asyncio.create_task(supervisor.call(work, name="call"))
+    await asyncio.sleep(0)
+    if moment == "while it runs":
+        await until(lambda: events == ["began"])
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await until(lambda: events == ["began", "ended"])
+    assert supervisor.running
+
+
+async def test_an_error_after_the_cancellation_of_a_call_is_of_no_interest(
+    supervisor: Supervisor, caplog: pytest.LogCaptureFixture
+) -> None:
+    began = asyncio.Event()
+
+    async def work() -> None:
+        began.set()
+        try:
+            await forever()
+        finally:
+            raise LookupError("while closing")
+
+    call = asyncio.create_task(supervisor.call(work, name="call"))
+    await began.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await supervisor.stop(5)
+    gc.collect()
+    assert not caplog.records
+
+
+async def test_a_timeout_around_a_call_is_the_callers_own(supervisor: Supervisor) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await supervisor.call(forever, name="call")
+    assert supervisor.running
+
+
+# The end
+
+
+async def test_stopping_ends_children_and_calls() -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    child = supervisor.spawn(forever, name="child")
+    call = asyncio.create_task(supervisor.call(forever, name="call"))
+    await asyncio.sleep(0)
+    assert await supervisor.stop(5)
+    assert child.done
+    with pytest.raises(ClientClosed, match="closed during call"):
+        await call
+
+
+async def test_it_is_stopped_from_any_task_and_twice(caplog: pytest.LogCaptureFixture) -> None:
+    supervisor = Supervisor("test")
+    await asyncio.create_task(supervisor.start())
+    supervisor.spawn(forever, name="child")
+    stops = [asyncio.create_task(supervisor.stop(5)) for _ in range(2)]
+    assert await asyncio.gather(*stops) == [True, True]
+    assert await supervisor.stop(5)
+    assert not caplog.records
+
+
+async def test_it_is_stopped_within_scopes_that_are_cancelled() -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    child = supervisor.spawn(forever, name="child")
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        assert await supervisor.stop(5)
+    assert child.done
+
+
+async def test_a_group_of_the_users_own_is_not_disturbed() -> None:
+    async with asyncio.TaskGroup() as group, anyio.create_task_group() as other:
+        supervisor = Supervisor("test")
+        await supervisor.start()
+        supervisor.spawn(fail, name="failing")
+        group.create_task(asyncio.sleep(0))
+        other.start_soon(asyncio.sleep, 0)
+        assert await supervisor.stop(5)
+
+
+async def test_a_stop_that_is_cancelled_stops_all_the_same() -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    child = supervisor.spawn(forever, name="child")
+    stop = asyncio.create_task(supervisor.stop(5))
+    await asyncio.sleep(0)
+    stop.cancel()
+    await asyncio.wait({stop})
+    await until(lambda: child.done)
+    assert await supervisor.stop(5)
+
+
+async def test_stopping_is_bounded_even_if_a_child_will_not_end() -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    release = asyncio.Event()
+
+    async def stubborn() -> None:
+        with anyio.CancelScope(shield=True):
+            await release.wait()
+
+    supervisor.spawn(stubborn, name="stubborn")
+    await asyncio.sleep(0)
+    assert not await supervisor.stop(0.01)
+    release.set()
+    assert await supervisor.stop(5)
+
+
+async def test_nothing_starts_before_the_start_or_after_the_stop() -> None:
+    supervisor = Supervisor("test")
+    with pytest.raises(ClientClosed):
+        supervisor.spawn(forever, name="early")
+    assert not supervisor.running
+    await supervisor.start()
+    assert [supervisor.running, await supervisor.stop(5), supervisor.running] == [True, True, False]
+    with pytest.raises(ClientClosed):
+        supervisor.spawn(forever, name="late")
+    with pytest.raises(ClientClosed):
+        await supervisor.call(forever, name="late")
+
+
+async def test_stopping_what_never_started_is_harmless() -> None:
+    supervisor = Supervisor("test")
+    assert await supervisor.stop(0)
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
+    supervisor = Supervisor("test")
+    start = asyncio.create_task(supervisor.start())
+    await asyncio.sleep(0)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert await supervisor.stop(5)
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("test")]
+
+
+def test_the_end_of_the_loop_ends_it_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    async def forget() -> None:
+        supervisor = Supervisor("test")
+        await supervisor.start()
+        supervisor.spawn(forever, name="child")
+        await asyncio.sleep(0)
+
+    asyncio.run(forget())
+    assert not caplog.records

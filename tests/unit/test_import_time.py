@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FRONT_DOOR = "from liftbridge_aio import Client"
+HEAVY = {
+    "anyio",
+    "betterproto2",
+    "cyclopts",
+    "google.protobuf",
+    "grpclib",
+    "h2",
+    "msgspec",
+    "nats",
+    "pydantic",
+    "rich",
+}
+MOST = 0.150  # seconds of processor time over an empty interpreter
+
+TIMED = f"""
+import time
+began = time.process_time()
+{FRONT_DOOR}
+print(time.process_time() - began)
+"""
+
+
+def run(code: str, bytecode: Path) -> str:
+    """Run code in a fresh interpreter that keeps its bytecode, as installed packages do."""
+    environment = dict(os.environ)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPYCACHEPREFIX"] = str(bytecode)
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=30,
+    )
+    return result.stdout
+
+
+def test_the_front_door_imports_nothing_heavy(tmp_path: Path) -> None:
+    loaded = set(run(f"import sys\n{FRONT_DOOR}\nprint(*sys.modules)", tmp_path).split())
+    assert "liftbridge_aio._client.client" in loaded
+    assert not HEAVY & loaded
+
+
+def test_the_front_door_opens_quickly(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    # Processor time of the quickest run: how busy the machine is, is no matter of ours.
+    took = math.inf
+    for _ in range(15):
+        took = min(took, float(run(TIMED, tmp_path)))
+        if took < 0.7 * MOST:
+            break
+    record_property("import_seconds", took)
+    print(f"importing the client takes {took * 1000:.0f} ms")  # noqa: T201 - shown with -rP
+    assert took < MOST, f"importing the client takes {took * 1000:.0f} ms"

@@ -1,0 +1,203 @@
+"""True and False are no numbers, and nothing else is True or False; what is mistaken is refused."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from liftbridge_aio import Client, ClientOptions, StartAt, StopAt, WrongType
+from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
+from liftbridge_aio.compression import Gzip, Zlib
+from liftbridge_aio.integrations.event_stream import EventStream
+from liftbridge_aio.nats import NatsPublisherOptions
+from liftbridge_aio.options import StreamOptions
+from liftbridge_aio.retry import Backoff, Retry
+from liftbridge_aio.testing import FaultProxy, History, check_history, plan_faults
+
+MAKERS: dict[Callable[..., Any], tuple[object, ...]] = {
+    ClientOptions: (),
+    StreamOptions: (),
+    NatsPublisherOptions: (),
+    Backoff: (),
+    Retry: (),
+    StartAt.offset: (0,),
+    StartAt.time: (0,),
+    StopAt.offset: (0,),
+    StopAt.time: (0,),
+    Gzip: (),
+    Zlib: (),
+    EmbeddedBroker: (),
+    EmbeddedCluster: (),
+    FaultProxy("127.0.0.1:1").delay: (0.1,),
+    FaultProxy("127.0.0.1:1").throttle: (1.0,),
+    plan_faults: (1,),
+    check_history: (History(),),
+}
+NOT_CHECKED = {(plan_faults, "seed"), (EmbeddedCluster, "ports")}
+CALLS: dict[str, tuple[object, ...]] = {
+    "create_stream": ("s",),
+    "delete_stream": ("s",),
+    "pause_stream": ("s",),
+    "resume_stream": ("s",),
+    "set_stream_readonly": ("s",),
+    "fetch_metadata": (),
+    "fetch_partition_metadata": ("s", 0),
+    "publish": ("s", b""),
+    "publish_async": ("s", b""),
+    "publish_many": ("s", [b""]),
+    "publish_to_subject": ("s", b""),
+    "flush": (),
+    "subscribe": ("s",),
+    "read": ("s",),
+    "last": ("s", 1),
+    "oldest_offset": ("s",),
+    "set_cursor": ("c", "s", 0, 0),
+    "fetch_cursor": ("c", "s", 0),
+    "values": ("s",),
+    "activity": (),
+    "group": ("g", ["s"]),
+    "ping": (),
+    "wait_ready": (),
+    "connect": (),
+}
+
+
+def numbers_of(function: Callable[..., Any]) -> list[str]:
+    """The parameters that take a number."""
+    return [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if re.search(r"\b(int|float|Duration)\b", str(parameter.annotation))
+    ]
+
+
+def flags_of(function: Callable[..., Any]) -> list[str]:
+    """The parameters that are True or False."""
+    return [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if re.match(r"bool\b", str(parameter.annotation))
+    ]
+
+
+def arguments(
+    function: Callable[..., Any], given: tuple[object, ...], name: str, value: object = True
+) -> dict[str, object]:
+    names = inspect.signature(function).parameters
+    return {**dict(zip(names, given, strict=False)), name: value}
+
+
+async def use(call: Callable[..., Any], **arguments: object) -> None:
+    result = call(**arguments)
+    if inspect.isawaitable(result):
+        await result
+
+
+@pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__qualname__)
+def test_nothing_is_made_of_a_bool_in_place_of_a_number(maker: Callable[..., Any]) -> None:
+    assert numbers_of(maker)
+    for name in numbers_of(maker):
+        if (maker, name) not in NOT_CHECKED:
+            with pytest.raises(WrongType, match="True"):
+                maker(**arguments(maker, MAKERS[maker], name))
+
+
+def test_the_table_has_every_call_that_takes_a_number() -> None:
+    public = {name for name in dir(Client) if not name.startswith("_") and name != "metadata"}
+    assert CALLS.keys() == {name for name in public if numbers_of(getattr(Client, name))}
+
+
+async def test_no_call_takes_a_bool_for_a_number() -> None:
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("s")
+        for name, given in CALLS.items():
+            call = getattr(client, name)
+            for parameter in numbers_of(call):
+                with pytest.raises(WrongType, match="True"):
+                    await use(call, **arguments(call, given, parameter))
+
+
+@pytest.mark.parametrize(
+    "maker", [maker for maker in MAKERS if flags_of(maker)], ids=lambda maker: maker.__qualname__
+)
+def test_nothing_is_made_of_anything_but_a_bool_as_a_flag(maker: Callable[..., Any]) -> None:
+    for name in flags_of(maker):
+        with pytest.raises(WrongType, match=f"{name} must be True or False, not 'no'"):
+            maker(**arguments(maker, MAKERS[maker], name, "no"))
+
+
+@pytest.mark.parametrize("wrong", ["no", None, 1])
+async def test_no_call_takes_anything_but_a_bool_as_a_flag(wrong: object) -> None:
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("s")
+        flagged = [name for name in CALLS if flags_of(getattr(client, name))]
+        assert {"create_stream", "subscribe", "group", "set_stream_readonly"} < set(flagged)
+        before = broker.statistics()
+        for name in flagged:
+            call = getattr(client, name)
+            for flag in flags_of(call):
+                with pytest.raises(WrongType, match=f"{flag} must be True or False, not {wrong!r}"):
+                    await use(call, **arguments(call, CALLS[name], flag, wrong))
+        assert broker.statistics() == before
+        for reading in (
+            client.subscribe("s"),
+            client.subscribe("s", [0]),
+            client.group("g", ["s"]),
+        ):
+            with pytest.raises(WrongType, match="raw must be True or False"):
+                reading.batches(raw=wrong)  # type: ignore[call-overload]
+        with pytest.raises(WrongType, match="reset must be True or False"):
+            await broker.faults.cut_links(reset=wrong)  # type: ignore[arg-type]
+        with pytest.raises(WrongType, match="close must be True or False"):
+            await broker.faults.go_away(close=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("read", ["subscribe", "group"])
+async def test_no_reading_takes_a_bool_for_a_number(read: str) -> None:
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("s")
+        opened: Any = (
+            client.subscribe("s")
+            if read == "subscribe"
+            else client.group("g", ["s"], start=StartAt.earliest())
+        )
+        async with opened as reading:
+            for call in (
+                lambda: reading.batches(max=True),
+                lambda: reading.batches(wait=True),
+                lambda: reading.lag(timeout=True),
+                lambda: (
+                    reading.seek(True)  # noqa: FBT003 - on purpose
+                    if read == "subscribe"
+                    else reading.seek("s", 0, True)  # noqa: FBT003 - on purpose
+                ),
+            ):
+                with pytest.raises(WrongType, match="True"):
+                    await use(call)
+
+
+async def test_no_partition_and_no_fault_is_a_bool() -> None:
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("s", partitions=2)
+        with pytest.raises(WrongType, match="partitioner"):
+            await client.publish("s", b"", partitioner=lambda *_: True)
+        with pytest.raises(WrongType, match="ack policy"):
+            await client.publish("s", b"", ack_policy=True)  # type: ignore[call-overload]
+        with pytest.raises(WrongType, match="True"):
+            await client.pause_stream("s", partitions=[True])
+        with pytest.raises(WrongType, match="True"):
+            client.subscribe("s", [0, True])
+        with pytest.raises(WrongType, match="True"):
+            EventStream("s", None, partition=True)
+        for fault in (
+            lambda: broker.faults.delay("Publish", True),  # noqa: FBT003 - on purpose
+            lambda: broker.faults.drop("Publish", times=True),
+            lambda: broker.faults.drop("Publish", skip=True),
+            lambda: broker.faults.skew_clock(True),  # noqa: FBT003 - on purpose
+        ):
+            with pytest.raises(WrongType, match="True"):
+                fault()

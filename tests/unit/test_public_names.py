@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+import liftbridge_aio
+from liftbridge_aio import (
+    AckPolicy,
+    Client,
+    ClientOptions,
+    LiftbridgeError,
+    StartAt,
+    StopAt,
+    errors,
+)
+from liftbridge_aio._subscribe.subscription import Subscription
+from liftbridge_aio.broker import EmbeddedBroker
+
+REQUIRED = inspect.Parameter.empty
+POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+# The contract: the parameters of each call that may be passed by position, in order, and their
+# defaults. Others may follow.
+CONTRACT: dict[str, dict[str, Any]] = {
+    "create_stream": {
+        "name": REQUIRED,
+        "subject": None,
+        "partitions": 1,
+        "replication_factor": 1,
+        "group": None,
+        "options": None,
+        "exist_ok": False,
+    },
+    "publish": {
+        "stream": REQUIRED,
+        "value": REQUIRED,
+        "key": None,
+        "headers": None,
+        "partition": None,
+        "partitioner": None,
+        "ack_policy": AckPolicy.LEADER,
+        "ack_timeout": None,
+        "expected_offset": None,
+        "correlation_id": None,
+        "retry": None,
+        "timeout": None,
+    },
+    "publish_many": {"stream": REQUIRED, "records": REQUIRED},
+    "flush": {},
+    "subscribe": {
+        "stream": REQUIRED,
+        "partition": 0,
+        "start": StartAt.new_only(),
+        "stop": None,
+    },
+    "read": {
+        "stream": REQUIRED,
+        "start": StartAt.earliest(),
+        "stop": StopAt.latest(),
+        "partition": 0,
+    },
+    "last": {"stream": REQUIRED, "n": REQUIRED, "partition": 0},
+    "oldest_offset": {"stream": REQUIRED, "partition": 0},
+    "set_cursor": {
+        "cursor_id": REQUIRED,
+        "stream": REQUIRED,
+        "partition": REQUIRED,
+        "offset": REQUIRED,
+    },
+    "fetch_cursor": {"cursor_id": REQUIRED, "stream": REQUIRED, "partition": REQUIRED},
+    "delete_stream": {"stream": REQUIRED},
+    "pause_stream": {"stream": REQUIRED, "partitions": None, "resume_all": False},
+    "resume_stream": {"stream": REQUIRED, "partitions": None},
+    "set_stream_readonly": {"stream": REQUIRED, "partitions": None, "readonly": True},
+    "fetch_metadata": {"streams": None, "groups": None},
+    "fetch_partition_metadata": {"stream": REQUIRED, "partition": REQUIRED},
+    "publish_to_subject": {"subject": REQUIRED, "value": REQUIRED},
+    "ping": {},
+    "wait_ready": {},
+    "connect": {},
+    "aclose": {},
+    "statistics": {},
+}
+SUBSCRIBE_OPTIONS = {"resubscribe_timeout", "resume", "from_isr_replica", "reverse"}
+WITHOUT_TIMEOUT = {"aclose", "statistics"}  # bounded by close_timeout; waits for nothing
+
+
+def parameters(call: str) -> dict[str, inspect.Parameter]:
+    found = dict(inspect.signature(getattr(Client, call)).parameters)
+    del found["self"]
+    return found
+
+
+# Exports
+
+
+def test_all_is_sorted_and_complete() -> None:
+    names = set(liftbridge_aio.__all__)
+    in_capitals_first = sorted(names, key=lambda name: (not name.isupper(), name))  # as ruff does
+    assert liftbridge_aio.__all__ == in_capitals_first
+    for name in liftbridge_aio.__all__:
+        assert hasattr(liftbridge_aio, name)
+
+
+def test_every_error_is_importable_from_the_front_door() -> None:
+    tree = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, LiftbridgeError)
+    }
+    assert tree <= set(liftbridge_aio.__all__)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Ack",
+        "AckPolicy",
+        "Client",
+        "ClientOptions",
+        "Hook",
+        "LiftbridgeError",
+        "Message",
+        "Partitioner",
+        "PublishOutcomeUnknown",
+        "RawMessage",
+        "Record",
+        "StartAt",
+        "StopAt",
+        "StreamOptions",
+        "StreamReset",
+        "SubscriptionLost",
+        "by_key",
+        "round_robin",
+    ],
+)
+def test_the_names_of_the_contract_are_exported(name: str) -> None:
+    assert name in liftbridge_aio.__all__
+
+
+def test_every_exported_class_and_function_says_what_it_is_for() -> None:
+    silent = [
+        name
+        for name in liftbridge_aio.__all__
+        if callable(value := getattr(liftbridge_aio, name))
+        and value is not liftbridge_aio.Duration
+        and not inspect.getdoc(value)
+    ]
+    assert not silent
+
+
+# Signatures
+
+
+@pytest.mark.parametrize("call", CONTRACT)
+def test_each_call_takes_what_the_contract_says(call: str) -> None:
+    found = parameters(call)
+    promised = CONTRACT[call]
+    assert list(found)[: len(promised)] == list(promised)
+    for name, default in promised.items():
+        assert found[name].default == default, name
+        assert found[name].kind is POSITIONAL, name
+    for name, parameter in list(found.items())[len(promised) :]:
+        assert parameter.default is not REQUIRED, f"{name} is not in the contract"
+
+
+@pytest.mark.parametrize("call", sorted(set(CONTRACT) - WITHOUT_TIMEOUT))
+def test_each_call_takes_a_timeout(call: str) -> None:
+    assert parameters(call)["timeout"].default is None
+
+
+def test_publish_async_takes_what_publish_takes() -> None:
+    publish = inspect.signature(Client.publish).parameters
+    assert dict(inspect.signature(Client.publish_async).parameters) == dict(publish)
+
+
+def test_subscribe_takes_its_options_by_name() -> None:
+    found = parameters("subscribe")
+    assert set(found) >= SUBSCRIBE_OPTIONS
+    for name in SUBSCRIBE_OPTIONS - {"resubscribe_timeout"}:
+        assert found[name].default is False
+
+
+def test_a_client_is_made_of_addresses_and_options() -> None:
+    signature = inspect.signature(Client)
+    assert signature.parameters["servers"].kind is inspect.Parameter.VAR_POSITIONAL
+    assert signature.parameters["options"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert Client("a:9292", "b:9292").options == ClientOptions()
+    assert Client.from_env({"LIFTBRIDGE_SERVERS": "a:9292,b:9292"}).options == ClientOptions()
+
+
+def test_what_reads_is_an_iterator_and_what_lives_is_a_context_manager() -> None:
+    assert {"__aiter__", "__anext__", "__aenter__", "__aexit__"} <= set(dir(Subscription))
+    for long_lived in (Client, Subscription, EmbeddedBroker):
+        assert {"__aenter__", "__aexit__", "aclose"} <= set(dir(long_lived))
+    for long_lived in (Client, Subscription):
+        assert "statistics" in dir(long_lived)
+        assert long_lived.__repr__ is not object.__repr__
+
+
+def test_positions_are_made_by_name() -> None:
+    assert all(
+        callable(getattr(StartAt, name))
+        for name in ("new_only", "latest", "earliest", "offset", "time", "ago")
+    )
+    assert all(callable(getattr(StopAt, name)) for name in ("offset", "latest", "time"))
+
+
+@pytest.mark.parametrize(
+    ("option", "default"),
+    [
+        ("connect_timeout", 5),
+        ("call_timeout", 10),
+        ("ack_timeout", 5),
+        ("publish_timeout", 30),
+        ("resubscribe_timeout", 30),
+        ("close_timeout", 5),
+        ("health_interval", 10),
+        ("max_in_flight", 16_384),
+        ("max_in_flight_bytes", 64 * 2**20),
+        ("data_lane", True),
+    ],
+)
+def test_the_defaults_are_the_promised_ones(option: str, default: float) -> None:
+    assert getattr(ClientOptions(), option) == default
+
+
+def test_a_half_open_link_is_noticed_within_fifteen_seconds() -> None:
+    options = ClientOptions()
+    assert options.health_interval + options.health_timeout <= 15  # type: ignore[operator]
+
+
+# Words
+
+COROUTINES = [
+    (owner, name)
+    for owner in (Client, Subscription)
+    for name, value in inspect.getmembers(owner, inspect.iscoroutinefunction)
+    if not name.startswith("_") or name in {"__aenter__", "__anext__"}
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), COROUTINES, ids=[f"{owner.__name__}.{name}" for owner, name in COROUTINES]
+)
+def test_every_coroutine_says_what_cancelling_it_does(owner: type, name: str) -> None:
+    doc = inspect.getdoc(getattr(owner, name)) or ""
+    refers = re.search(r"see `(\w+)`", doc)
+    if refers is not None:
+        doc = inspect.getdoc(getattr(owner, refers[1])) or ""
+    assert re.search(r"[Cc]ancelling", doc)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import pytest
+
+from liftbridge_aio import telemetry
+from liftbridge_aio.model import Ack, Message
+from liftbridge_aio.telemetry import NO_HOOK, Hook
+
+RECORDS = [value for value in vars(telemetry).values() if dataclasses.is_dataclass(value)]
+RECORDS = [
+    record
+    for record in RECORDS
+    if isinstance(record, type) and record.__module__ == telemetry.__name__
+]
+METHODS = [name for name, _ in inspect.getmembers(Hook, inspect.isfunction)]
+
+
+def record_of(kind: type) -> Any:
+    """Make a record; what stands in its fields does not matter here."""
+    return kind(*(field.name for field in dataclasses.fields(kind)))
+
+
+def argument_of(method: str) -> Any:
+    (_, parameter) = inspect.signature(getattr(Hook, method), eval_str=True).parameters.values()
+    if parameter.annotation is Ack:
+        return Ack("s", "s", "s", 0)
+    if parameter.annotation is Message:
+        return Message("s", 0, 0, b"", b"", 0)
+    return record_of(parameter.annotation)
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_records_cannot_be_changed(kind: type) -> None:
+    record = record_of(kind)
+    for field in dataclasses.fields(kind):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(record, field.name, "other")
+    assert not hasattr(record, "__dict__")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_methods_of_a_hook_do_nothing(method: str) -> None:
+    argument = argument_of(method)
+    before = dataclasses.astuple(argument)
+    getattr(NO_HOOK, method)(argument)
+    assert dataclasses.astuple(argument) == before
+
+
+def test_every_event_has_a_method_that_takes_it() -> None:
+    taken = {type(argument_of(method)) for method in METHODS}
+    events = {kind for kind in RECORDS if "Statistics" not in str(kind)}
+    assert taken == {*events, Ack, Message}
+
+
+def test_a_hook_overrides_only_what_it_cares_for() -> None:
+    seen: list[telemetry.Lost] = []
+
+    class Watcher(Hook):
+        def lost(self, event: telemetry.Lost) -> None:
+            seen.append(event)
+
+    watcher = Watcher()
+    event = telemetry.Lost("host:1", "publish", "reset")
+    watcher.lost(event)
+    watcher.connected(telemetry.Connected("host:1", "publish"))
+    assert seen == [event]
