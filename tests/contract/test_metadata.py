@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 from grpclib.const import Status
 
-from contract.raw import End, Wire, eventually
 from liftbridge_aio.wire import health, proto, rpc
-from servers.node import Server
+from support.raw import End, Wire, eventually
+from support.servers.node import LiftbridgeNode, Server
 
 NEVER = proto.PartitionEventTimestamps()
 
@@ -27,26 +30,35 @@ async def test_the_one_broker_is_where_we_are_connected(wire: Wire, server: Serv
     assert (broker.host, broker.port) == (server.host, server.port)
 
 
+@pytest.fixture
+async def quiet_wire(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[Wire]:
+    """A connection to a server that no other test has used.
+
+    What one test deletes, the counts of a shared server tell of while the next runs.
+    """
+    if isinstance(server, LiftbridgeNode):
+        server = await asyncio.to_thread(request.getfixturevalue("start_real_server"))
+    connection = Wire(server.host, server.port)
+    yield connection
+    connection.close()
+
+
 async def test_a_broker_counts_the_partitions_it_keeps_and_leads(
-    wire: Wire, stream_name: str
+    quiet_wire: Wire, stream_name: str
 ) -> None:
-    async def counts() -> tuple[int, int]:
-        [broker] = (await fetch(wire)).brokers
-        return broker.partition_count, broker.leader_count
+    async def counts_what_is_listed(*, of_ours: int) -> bool:
+        reply = await fetch(quiet_wire)
+        [broker] = reply.brokers
+        listed = {stream.name: stream.partitions for stream in reply.stream_metadata}
+        all_partitions = sum(map(len, listed.values()))
+        return len(listed.get(stream_name, ())) == of_ours and (
+            (broker.partition_count, broker.leader_count) == (all_partitions, all_partitions)
+        )
 
-    kept, led = await counts()
-    await wire.create(stream_name, partitions=3)
-
-    async def counted() -> bool:
-        return await counts() == (kept + 3, led + 3)
-
-    await eventually(counted)
-    await wire.delete(stream_name)
-
-    async def counted_back() -> bool:
-        return await counts() == (kept, led)
-
-    await eventually(counted_back)
+    await quiet_wire.create(stream_name, partitions=3)
+    await eventually(partial(counts_what_is_listed, of_ours=3))
+    await quiet_wire.delete(stream_name)
+    await eventually(partial(counts_what_is_listed, of_ours=0))
 
 
 async def test_without_names_all_streams_are_listed(wire: Wire, stream_name: str) -> None:
