@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 import anyio
-from anyio.abc import TaskGroup
 
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed, LiftbridgeError
 
@@ -53,14 +52,15 @@ async def wait_despite_cancellation(work: Coroutine[Any, Any, object], timeout: 
 class Child:
     """A running child of the supervisor."""
 
-    __slots__ = ("_cancelled", "_done", "_ending", "_scope", "name")
+    __slots__ = ("_cancelled", "_ending", "_scope", "task")
 
-    def __init__(self, name: str, ending: Callable[[], bool]) -> None:
-        self.name = name
+    task: asyncio.Task[None]
+    """Set by the supervisor as soon as it is created."""
+
+    def __init__(self, ending: Callable[[], bool]) -> None:
         self._scope: anyio.CancelScope | None = None
         """Made by the task: outside of one, as in callbacks, anyio cannot make it."""
         self._cancelled = False
-        self._done = asyncio.Event()
         self._ending = ending
 
     def cancel(self) -> None:
@@ -72,13 +72,13 @@ class Child:
     @property
     def done(self) -> bool:
         """True if the child has ended."""
-        return self._done.is_set()
+        return self.task.done()
 
     async def wait(self) -> None:
         """Wait until the child has ended. Cancelling the wait leaves the child alone."""
-        await self._done.wait()
+        await asyncio.wait({self.task})
 
-    async def run(self, function: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, function: Callable[[], Awaitable[None]], name: str) -> None:
         """Run the child's function; its exceptions do not reach the group."""
         try:
             with anyio.CancelScope() as self._scope:
@@ -89,17 +89,18 @@ class Child:
             # A cancellation from elsewhere must not end the whole group: grpclib cancels tasks that
             # wait on a broken call. The task ends here in any case.
             if not self._ending():
-                logger.warning("the task %s was cancelled from outside", self.name, exc_info=True)
+                logger.warning("the task %s was cancelled from outside", name, exc_info=True)
         except Exception:
             # A child passes its errors to the next call that reads or publishes; what arrives here
             # is a bug, which must be visible but not end the user's block.
-            logger.exception("the task %s failed", self.name)
-        finally:
-            self._done.set()
+            logger.exception("the task %s failed", name)
 
 
 class Supervisor:
     """Owns the task group.
+
+    It is asyncio's: calls end and start new ones in callbacks of the event loop, where a group of
+    anyio cannot start a task beside `sniffio`.
 
     Args:
         name: prefix of its tasks' names.
@@ -110,7 +111,8 @@ class Supervisor:
         self.name = name
         self._owner = owner
         self._task: asyncio.Task[None] | None = None
-        self._group: TaskGroup | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._children: set[Child] = set()
         self._stopping: asyncio.Event = asyncio.Event()
 
     @property
@@ -138,14 +140,16 @@ class Supervisor:
 
     async def _own(self, opened: asyncio.Event) -> None:
         try:
-            async with anyio.create_task_group() as group:
-                self._group = group
+            async with asyncio.TaskGroup() as self._group:
                 opened.set()
-                await self._stopping.wait()
-                group.cancel_scope.cancel()
+                try:
+                    await self._stopping.wait()
+                finally:
+                    self._stopping.set()
+                    for child in self._children:
+                        child.cancel()
         finally:
             self._group = None
-            self._stopping.set()
 
     def spawn(
         self, function: Callable[[Unpack[Ts]], Awaitable[None]], *args: *Ts, name: str
@@ -161,8 +165,10 @@ class Supervisor:
             is_closed = self._task is not None or self._stopping.is_set()
             text = f"{self._owner} is {'closed' if is_closed else 'not connected yet'}"
             raise ClientClosed(text)
-        child = Child(f"{self.name}:{name}", lambda: self._ending)
-        self._group.start_soon(child.run, lambda: function(*args), name=child.name)
+        child, name = Child(lambda: self._ending), f"{self.name}:{name}"
+        child.task = self._group.create_task(child.run(lambda: function(*args), name), name=name)
+        self._children.add(child)
+        child.task.add_done_callback(lambda _: self._children.discard(child))
         return child
 
     async def call(
@@ -188,11 +194,13 @@ class Supervisor:
             else:
                 if not result.done():
                     result.set_result(value)
-            finally:
-                if not result.done():
-                    result.set_exception(self._cancelled_error(name))
+
+        def ended(_: asyncio.Task[None]) -> None:
+            if not result.done():
+                result.set_exception(self._cancelled_error(name))
 
         child = self.spawn(work, name=name)
+        child.task.add_done_callback(ended)
         try:
             return await result
         finally:

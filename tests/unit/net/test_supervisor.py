@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed
-from liftbridge_aio.net.supervisor import Supervisor
+from liftbridge_aio.net.supervisor import Child, Supervisor
 from support.waiting import until
 
 
@@ -93,6 +93,15 @@ async def test_children_are_cancelled_before_they_began(supervisor: Supervisor) 
     other = supervisor.spawn(forever, name="other")
     await supervisor.stop(5)
     assert other.done
+
+
+async def test_a_callback_of_the_event_loop_starts_a_child(supervisor: Supervisor) -> None:
+    started: list[Child] = []
+    asyncio.get_running_loop().call_soon(
+        lambda: started.append(supervisor.spawn(asyncio.sleep, 0, name="child"))
+    )
+    await until(lambda: bool(started))
+    await started[0].wait()
 
 
 # Calls
