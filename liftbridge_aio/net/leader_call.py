@@ -64,7 +64,7 @@ async def call_leader(
     """
     state = RetryState(rpc.name, timeout, stream, partition)
     search = _LeaderSearch(router, state, led, refresh)
-    absence, loop = search.absence, asyncio.get_running_loop()
+    absence = search.absence
     refused_by: str | None = None
     while True:
         address: str | None = None
@@ -79,8 +79,7 @@ async def call_leader(
             state.failed(search.leader, failure)
             refused_by = address if failure.reach is Reach.ANSWERED else None
             if failure.code is Code.NOT_FOUND:
-                if address is not None:
-                    absence.denied(loop.time(), router.pool.incarnation(address))
+                search.denied_by(address)
                 again = not (absence.confirmed if expected else absence.plausible)
             else:
                 again = remedy(rpc.name, failure) in {Remedy.RETRY, Remedy.REFRESH}
@@ -109,6 +108,8 @@ class _LeaderSearch:
         self.leader = f"leader of {led[0]}/{led[1]}"
         """Its name in errors."""
         self.absence = Absence(router.not_found_timeout)
+        self._listed = False
+        """True if metadata that was fetched for the latest attempt lists the partition."""
         self._router = router
         self._state = state
         self._led = led
@@ -126,6 +127,7 @@ class _LeaderSearch:
             LiftbridgeError: the time is up, or the stream has no such partition.
         """
         router, state, pool = self._router, self._state, self._router.pool
+        self._listed = False
         known = router.snapshot.leader(*self._led)
         before = None if known is None else router.address_of(known)
         is_suspected = before is not None and pool.suspected(before)
@@ -155,6 +157,17 @@ class _LeaderSearch:
             renewal.cancel()  # else asyncio would log an error of it that nobody awaits
         return address
 
+    def denied_by(self, address: str | None) -> None:
+        """Record that a leader does not know the stream; None if there was none to ask.
+
+        A leader that was restarted learns of its partitions later than others list them.
+        """
+        if self._listed:
+            self.absence.known()
+        elif address is not None:
+            incarnation = self._router.pool.incarnation(address)
+            self.absence.denied(asyncio.get_running_loop().time(), incarnation)
+
     async def _renewed(self, renewal: asyncio.Future[Incarnation]) -> Incarnation | None:
         try:
             return await renewal
@@ -167,6 +180,7 @@ class _LeaderSearch:
         (stream, partition), snapshot = self._led, self._router.snapshot
         leader = snapshot.leader(stream, partition)
         if leader is not None:
+            self._listed = answered_by is not None
             return leader
         if answered_by is None:
             text = f"no server could be asked for the leader of {stream}/{partition}"
@@ -190,5 +204,7 @@ class _LeaderSearch:
 def _raise_if_denied(state: RetryState, absence: Absence, error: RequestTimeout) -> None:
     """Raise the servers' answer if they denied the stream until the time was up."""
     last = state.last
-    if last is not None and last.code is Code.NOT_FOUND and not absence.interrupted:
+    if last is None or last.code is not Code.NOT_FOUND:
+        return
+    if absence.denied_by is not None and not absence.interrupted:
         raise state.error(last) from error

@@ -15,6 +15,7 @@ from liftbridge_aio import (
     ClientOptions,
     Message,
     PublishOutcomeUnknown,
+    RequestTimeout,
     Retry,
     StreamExists,
 )
@@ -222,6 +223,29 @@ async def test_metadata_is_asked_for_again(broker: EmbeddedBroker, client: Clien
 
     assert "s" in metadata.streams
     assert failing.applied == 2
+
+
+@pytest.mark.parametrize("denials", [20, None])
+async def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(
+    broker: EmbeddedBroker, denials: int | None
+) -> None:
+    """Metadata lists the stream, so it is not gone, however long its leader denies it."""
+    options = ClientOptions(backoff=QUICK, not_found_timeout=0.1)
+    async with Client(broker.address, options=options) as client:
+        await client.create_stream("s")
+        await client.publish("s", b"0")
+        denial = broker.faults.fail(
+            "FetchPartitionMetadata", code="NOT_FOUND", text="partition not found", times=denials
+        )
+
+        if denials is None:
+            with pytest.raises(RequestTimeout, match="partition not found"):
+                await client.fetch_partition_metadata("s", 0, timeout=0.5)
+            assert denial.applied > 2
+        else:
+            found = await client.fetch_partition_metadata("s", 0)
+            assert found.newest_offset == 0
+            assert denial.applied == denials
 
 
 async def test_a_stream_is_created_though_nobody_hears_of_it(
