@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias
 
 from liftbridge_aio._core.status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
 from liftbridge_aio.errors import PartitionPaused
@@ -19,8 +20,10 @@ from liftbridge_aio.wire.rpc import SUBSCRIBE
 
 from .log_probe import LogProbe
 
-if TYPE_CHECKING:
-    from .subscription import Subscription
+Subscribe: TypeAlias = Callable[
+    [StartAt, StopAt], AbstractAsyncContextManager[AsyncIterable[Message]]
+]
+"""Makes a subscription to one partition."""
 
 logger = logging.getLogger("liftbridge_aio.subscription")
 
@@ -110,7 +113,7 @@ async def count_ahead(
 
 async def last_messages(
     network: Network,
-    subscribe: Callable[[StartAt, StopAt], Subscription],
+    subscribe: Subscribe,
     stream: str,
     partition: int,
     count: int,
@@ -147,7 +150,7 @@ async def last_messages(
 
 async def _last_messages(
     network: Network,
-    subscribe: Callable[[StartAt, StopAt], Subscription],
+    subscribe: Subscribe,
     stream: str,
     partition: int,
     count: int,

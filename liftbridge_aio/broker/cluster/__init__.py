@@ -16,8 +16,7 @@
 - `messages`: Conversion between the broker's values and protocol messages.
 - `node`: One broker's state: the streams and groups that it knows, and the operations on them.
 - `partition`: One node's replica of a partition: its log, its role and its timers.
-- `replication`: Replication of a partition: what its leader tracks, and how followers fetch from
-  it.
+- `replication`: What the leader of a partition tracks about its followers.
 - `requests`: Requests to create streams, and the checks that need no metadata.
 - `stream`: Streams as one node knows them, and how many of their partitions each node has.
 - `subjects`: NATS subjects: which are valid, which match, and who receives a message.

@@ -32,6 +32,8 @@ from .replication import Leadership
 from .subjects import partition_subject
 
 _MILLISECOND: Final = 10**6
+_BATCH: Final = 1_000
+"""Messages that a follower fetches at once."""
 
 logger = logging.getLogger("liftbridge_aio.broker")
 
@@ -255,6 +257,41 @@ class Partition:
                 committed = min(committed, leadership.followers[replica].newest_offset)
         self.log.commit(committed)
         leadership.settle(committed, now)
+
+    def fetch_from(self, leader: Partition, now: int) -> bool:
+        """Fetch once from the leader's replica, as a follower.
+
+        Returns:
+            True if another round would bring new messages or commits to a replica.
+        """
+        leadership = leader.leadership
+        if leadership is None or not self.is_following or self.leader_epoch != leader.leader_epoch:
+            return False
+        self.last_contact = now
+        log = self.log
+        if self.must_truncate:
+            # Both logs agree up to the end of the last epoch that both know; what this one has
+            # beyond it was never committed. A real server asks for the end of the follower's last
+            # epoch: where the leader does not know that one, the logs may differ before the end
+            # that it answers.
+            epoch = log.epochs.last_shared(leader.log.epochs)
+            log.truncate(min(leader.log.end_offset_of(epoch), log.end_offset_of(epoch)))
+            self.must_truncate = False
+        progress = leadership.followers[self._server_id]
+        progress.last_fetch = now
+        before = leader.log.high_watermark
+        if progress.newest_offset != log.newest_offset:
+            progress.newest_offset = log.newest_offset
+            leader.advance(now)
+        high_watermark = leader.log.high_watermark
+        batch = leader.log.read_stored(log.next_offset, _BATCH)
+        if batch:
+            log.append_replicated(batch, leader.log.epochs)
+        else:
+            progress.last_caught_up = now
+        log.commit(high_watermark)
+        # Other followers have yet to learn of what the leader has just committed.
+        return bool(batch) or high_watermark > before
 
     def next_due(self) -> int | None:
         """Return the earliest time at which `clean` or `is_idle` may be due.

@@ -1,4 +1,4 @@
-"""Replication of a partition: what its leader tracks, and how followers fetch from it. Pure.
+"""What the leader of a partition tracks about its followers. Pure.
 
 A follower sends the offset that it has reached and receives the messages after it and the leader's
 high watermark. The leader learns from the next fetch that messages have arrived and commits them,
@@ -10,14 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio.broker.storage.core.log import NO_OFFSET
-
-if TYPE_CHECKING:
-    from .partition import Partition
-
-_BATCH: Final = 1_000  # messages
 
 
 @dataclass(slots=True)
@@ -69,53 +63,3 @@ class Leadership:
         """Return True if a follower was silent or behind for longer than `max_lag` ns."""
         progress = self.followers[replica]
         return now - min(progress.last_fetch, progress.last_caught_up) > max_lag
-
-
-def fetch(leader: Partition, follower: Partition, server_id: str, now: int) -> bool:
-    """Fetch once, for a follower.
-
-    Args:
-        leader: the leader's side of the partition.
-        follower: the follower's side.
-        server_id: id of the follower's broker.
-        now: Unix nanoseconds.
-
-    Returns:
-        True if another round would bring new messages or commits to a replica.
-    """
-    leadership = leader.leadership
-    if (
-        leadership is None
-        or not follower.is_following
-        or follower.leader_epoch != leader.leader_epoch
-    ):
-        return False
-    follower.last_contact = now
-    if follower.must_truncate:
-        _truncate(leader, follower)
-    log = follower.log
-    progress = leadership.followers[server_id]
-    progress.last_fetch = now
-    before = leader.log.high_watermark
-    if progress.newest_offset != log.newest_offset:
-        progress.newest_offset = log.newest_offset
-        leader.advance(now)
-    high_watermark = leader.log.high_watermark
-    batch = leader.log.read_stored(log.next_offset, _BATCH)
-    if batch:
-        log.append_replicated(batch, leader.log.epochs)
-    else:
-        progress.last_caught_up = now
-    log.commit(high_watermark)
-    # Other followers have yet to learn of what the leader has just committed.
-    return bool(batch) or high_watermark > before
-
-
-def _truncate(leader: Partition, follower: Partition) -> None:
-    # Both logs agree up to the end of the last epoch that both know; what this follower has beyond
-    # it was never committed. A real server asks for the end of the follower's last epoch: where the
-    # leader does not know that one, the logs may differ before the end that it answers.
-    log = follower.log
-    epoch = log.epochs.last_shared(leader.log.epochs)
-    log.truncate(min(leader.log.end_offset_of(epoch), log.end_offset_of(epoch)))
-    follower.must_truncate = False

@@ -10,7 +10,6 @@ from typing import Final
 from liftbridge_aio.broker.cluster.controller import Controller
 from liftbridge_aio.broker.cluster.node import Node
 from liftbridge_aio.broker.cluster.partition import Partition
-from liftbridge_aio.broker.cluster.replication import fetch
 from liftbridge_aio.broker.errors import BrokerError
 
 from .clock import Clock
@@ -83,11 +82,11 @@ class Replicator:
             for node in self._active_nodes():
                 follower = node.partition(stream, number)
                 if follower is not None and follower.is_following:
-                    more |= self._fetch(node, follower, now)
+                    more |= self._fetch(follower, now)
             if not more:
                 self._behind.discard((stream, number))
 
-    def _fetch(self, node: Node, follower: Partition, now: int) -> bool:
+    def _fetch(self, follower: Partition, now: int) -> bool:
         leading_node = self._controller.nodes.get(follower.leader)
         if (
             leading_node is None
@@ -96,14 +95,14 @@ class Replicator:
         ):
             return False
         leader = leading_node.partition(follower.stream, follower.number)
-        return leader is not None and fetch(leader, follower, node.server_id, now)
+        return leader is not None and follower.fetch_from(leader, now)
 
     def _check_all(self) -> None:
         now = self._clock.now_ns()
         for node in self._active_nodes():
             for partition in tuple(node.partitions()):
                 if partition.is_following:
-                    if self._fetch(node, partition, now):
+                    if self._fetch(partition, now):
                         self.wake(partition)
                     self._report_silent_leader(node, partition, now)
         for node in self._active_nodes():

@@ -9,7 +9,6 @@ from liftbridge_aio.broker.cluster.controller import Controller
 from liftbridge_aio.broker.cluster.incoming import Incoming
 from liftbridge_aio.broker.cluster.node import Node
 from liftbridge_aio.broker.cluster.partition import Partition
-from liftbridge_aio.broker.cluster.replication import fetch
 from liftbridge_aio.broker.cluster.requests import StreamRequest
 from liftbridge_aio.broker.server.broker_context import BrokerContext
 from liftbridge_aio.broker.server.clock import Clock
@@ -95,7 +94,7 @@ class PureCluster:
         leader = leading_node.partition(stream, number) if leading_node is not None else None
         if leader is None or not self.node(server_id).is_running:
             return False
-        return fetch(leader, follower, server_id, self.clock.now)
+        return follower.fetch_from(leader, self.clock.now)
 
     def replicate(self, stream: str, number: int = 0) -> None:
         """Fetch for all followers until nothing changes."""
