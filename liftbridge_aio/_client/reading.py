@@ -1,4 +1,4 @@
-"""The reading calls of the client: subscriptions and cursors."""
+"""The reading calls of the client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LATEST: Final = StopAt.latest()
 
 
 class ClientReading(ClientBase):
-    """Calls that subscribe, read messages, and store or fetch cursors."""
+    """Calls that subscribe and read messages."""
 
     @overload
     def subscribe(
@@ -346,53 +346,6 @@ class ClientReading(ClientBase):
                     return message
         return None
 
-    async def set_cursor(
-        self,
-        cursor_id: str,
-        stream: str,
-        partition: int,
-        offset: int,
-        *,
-        timeout: Duration | None = None,
-    ) -> None:
-        """Store a position in the server, by convention the last offset that was processed.
-
-        Of several positions of one cursor that wait to be written, only the newest is. Rewinding is
-        unreliable on v1.9.0 servers: after a restart they recover the highest position. Cancelling
-        abandons the wait; the position may be stored or not.
-
-        Args:
-            cursor_id: the id of the cursor.
-            stream: the stream that the position belongs to.
-            partition: which of its partitions.
-            offset: the position, from 0 up.
-            timeout: seconds for everything; None is the client's call_timeout.
-
-        Raises:
-            InvalidRequest: an argument is invalid.
-            CursorsUnavailable: the server stores no cursors, or failed to store this one.
-            LiftbridgeError: no server answered in time.
-        """
-        _check_cursor(cursor_id, stream, partition)
-        with about(stream, partition):
-            check_whole_number(offset, "an offset", 0, INT64_MAX)
-        await self._living.cursors.set(cursor_id, stream, partition, offset, self._seconds(timeout))
-
-    async def fetch_cursor(
-        self, cursor_id: str, stream: str, partition: int, *, timeout: Duration | None = None
-    ) -> int | None:
-        """Return a stored position; None if there is none. Cancelling abandons the call.
-
-        Raises:
-            InvalidRequest: an argument is invalid.
-            CursorsUnavailable: the server stores no cursors, or failed to read this one.
-            LiftbridgeError: no server answered in time.
-        """
-        _check_cursor(cursor_id, stream, partition)
-        return await self._living.cursors.fetch(
-            cursor_id, stream, partition, self._seconds(timeout)
-        )
-
 
 def _cursor_interval(cursor: str | None, interval: Duration, *, reverse: bool) -> float:
     if cursor is not None:
@@ -405,12 +358,3 @@ def _cursor_interval(cursor: str | None, interval: Duration, *, reverse: bool) -
     if not length:
         raise InvalidRequest("cursor_interval must be longer than 0 seconds")
     return length
-
-
-def _check_cursor(cursor_id: str, stream: str, partition: int) -> None:
-    with about(stream, partition):
-        check_text(cursor_id, "the id of a cursor")
-        check_text(stream, "a stream name")
-        check_whole_number(partition, "a partition", 0, INT32_MAX)
-        if not cursor_id or not stream:
-            raise InvalidRequest("a cursor needs an id and the name of a stream")

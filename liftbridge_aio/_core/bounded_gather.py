@@ -1,25 +1,34 @@
-"""Awaits many calls with bounded concurrency, and lets all of them finish."""
+"""Awaits many calls with bounded concurrency."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import anyio
 
 from liftbridge_aio.errors import LiftbridgeError
 
-_AT_ONCE: Final = 16
-"""The number of concurrent calls."""
-
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def bounded_gather(items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
+async def bounded_gather(
+    items: Iterable[T],
+    work: Callable[[T], Awaitable[R]],
+    *,
+    limit: int = 16,
+    finish_all: bool = True,
+) -> list[R]:
     """Await `work` for each item, and return the results in the order of the items.
 
-    The others run to their end if one fails. Cancelling cancels all of them.
+    Cancelling cancels all of them.
+
+    Args:
+        items: what to call `work` with.
+        work: is called once for each item.
+        limit: the number of concurrent calls.
+        finish_all: let the others run to their end if one fails; False cancels them.
 
     Raises:
         LiftbridgeError: the first error.
@@ -29,7 +38,7 @@ async def bounded_gather(items: Iterable[T], work: Callable[[T], Awaitable[R]]) 
         return [await work(everything[0])]
     results: dict[int, R] = {}
     errors: list[LiftbridgeError] = []
-    limiter = anyio.CapacityLimiter(_AT_ONCE)
+    limiter = anyio.CapacityLimiter(limit)
 
     async def one(number: int, item: T) -> None:
         async with limiter:
@@ -37,6 +46,8 @@ async def bounded_gather(items: Iterable[T], work: Callable[[T], Awaitable[R]]) 
                 results[number] = await work(item)
             except LiftbridgeError as error:
                 errors.append(error)
+                if not finish_all:
+                    group.cancel_scope.cancel()
 
     async with anyio.create_task_group() as group:
         for number, item in enumerate(everything):

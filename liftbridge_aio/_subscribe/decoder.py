@@ -441,9 +441,12 @@ def _until_broken(
         return found, error
     except Exception as error:
         logger.exception("a message could not be decoded")
-        fault = SubscriptionError(
-            f"the subscription failed because of a bug in the client: {error!r}"
-        )
-        fault.__cause__ = error
-        return found, fault
+        return found, bug(error)
     return found, None
+
+
+def bug(error: Exception) -> SubscriptionError:
+    """Return the error that ends a subscription because of a bug in the client."""
+    fault = SubscriptionError(f"the subscription failed because of a bug in the client: {error!r}")
+    fault.__cause__ = error
+    return fault

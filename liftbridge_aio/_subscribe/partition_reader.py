@@ -7,16 +7,8 @@ import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 
-from liftbridge_aio._core.status import (
-    CallFailure,
-    Code,
-)
-from liftbridge_aio.errors import (
-    ClientClosed,
-    LiftbridgeError,
-    PartitionNotFound,
-    SubscriptionError,
-)
+from liftbridge_aio._core.status import CallFailure, Code
+from liftbridge_aio.errors import ClientClosed, LiftbridgeError, PartitionNotFound
 from liftbridge_aio.model import EndReason, StartPosition
 from liftbridge_aio.net.broker_connection import Purpose
 from liftbridge_aio.net.fast_call import FastCall
@@ -34,7 +26,7 @@ from liftbridge_aio.wire.rpc import SUBSCRIBE
 from .core.memory_budget import MemoryBudget
 from .core.plan import ReadingPlan
 from .core.position import Position, ReversePosition
-from .decoder import Decoder
+from .decoder import Decoder, bug
 from .missed_offsets import MissedOffsets
 from .receive_buffer import ReceiveBuffer
 from .recovery import Again, Recovery
@@ -248,11 +240,8 @@ class PartitionReader:
 
     def broken(self, error: Exception) -> None:
         """End because of a bug in the client, with an error."""
-        fault = SubscriptionError(
-            f"the subscription failed because of a bug in the client: {error!r}"
-        )
-        fault.__cause__ = error
-        self._finish(error=fault.at(self.plan.stream, self.plan.partition, self.position.last))
+        at = self.plan.stream, self.plan.partition, self.position.last
+        self._finish(error=bug(error).at(*at))
 
     def _look_for_gap(self, first: bytes) -> None:
         gap, address = self.missed.gap_before(first), self.address

@@ -6,8 +6,6 @@ Commands import the client and the broker when they run, so that help is fast.
 
 - `arguments`: Parse arguments: positions, durations, headers.
 - `bench`: `liftbridge-aio bench`: measure how fast servers ack and deliver messages.
-- `bench_figures`: The figures of `liftbridge-aio bench`, with the keys of Liftbridge's bench
-  tools.
 - `broker`: `liftbridge-aio broker`: run the embedded broker.
 - `connection`: Flags that all commands for servers share, and the client that they configure.
 - `console`: What rich prints: tables, figures and checks. Imported only by commands that print
@@ -33,7 +31,6 @@ Commands import the client and the broker when they run, so that help is fast.
 - `publish`: `liftbridge-aio publish`: publish messages from the command line or from stdin.
 - `running`: Run the coroutine of a command, and end it by a signal or when nobody reads its
   output.
-- `stream_flags`: Options of a stream, as flags of `streams create`.
 - `streams`: `liftbridge-aio streams`: create, show, change and delete streams.
 - `subscribe`: `liftbridge-aio subscribe`: write the messages of a partition, one line each.
 - `tail`: `liftbridge-aio tail`: write the messages of all partitions of a stream, one line each.

@@ -6,9 +6,11 @@ Flags and JSON keys are those of Liftbridge's own bench tools; durations are num
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Final, Literal
 
@@ -19,10 +21,80 @@ from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.model import Ack, AckPolicy, StartAt
 
 from .arguments import DURATION_HELP, parse_duration, parse_start
-from .bench_figures import BenchFigures
 from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integer
 from .output import say, write_json, write_table
 from .running import CLIENT, TABLES, in_event_loop
+
+_QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+_MIB: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class BenchFigures:
+    """A run of a benchmark.
+
+    Attributes:
+        messages: Read, or published and acked.
+        size: Bytes of their values, together.
+        seconds: From the first call to the last message or ack.
+        errors: Publishes that failed.
+        latencies: Nanoseconds from each publish to its ack, in any order; empty if not measured.
+    """
+
+    messages: int
+    size: int
+    seconds: float
+    errors: int = 0
+    latencies: Sequence[int] = ()
+
+    def as_json(self) -> dict[str, float | int]:
+        """Return each figure by its key; `duration` in seconds, latencies in microseconds."""
+        seconds = self.seconds
+        rate = self.messages / seconds if seconds else 0.0
+        throughput = self.size / seconds if seconds else 0.0
+        return {
+            "duration": round(seconds, 6),
+            "total_messages": self.messages,
+            "total_bytes": self.size,
+            "messages_per_second": round(rate, 1),
+            "bytes_per_second": round(throughput, 1),
+            "mb_per_second": round(throughput / _MIB, 3),
+            **self._latencies(),
+            "errors": self.errors,
+        }
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return names and values for a table."""
+        figures = self.as_json()
+        rows = [
+            ("messages", f"{self.messages:,}"),
+            ("duration", f"{self.seconds:,.3f} s"),
+            ("messages per second", f"{figures['messages_per_second']:,.0f}"),
+            ("MiB per second", f"{figures['mb_per_second']:,.2f}"),
+        ]
+        rows += [
+            (f"{key.replace('_', ' ')} of acks", f"{value:,.0f} µs")
+            for key, value in figures.items()
+            if key.startswith("latency_")
+        ]
+        return [*rows, ("errors", f"{self.errors:,}")]
+
+    def _latencies(self) -> dict[str, float]:
+        ordered = sorted(self.latencies)
+        if not ordered:
+            return {}
+        figures = {
+            "min": ordered[0],
+            "mean": sum(ordered) / len(ordered),
+            **{name: _nearest_rank(ordered, share) for name, share in _QUANTILES.items()},
+            "max": ordered[-1],
+        }
+        return {f"latency_{name}": round(value / 1000, 1) for name, value in figures.items()}
+
+
+def _nearest_rank(ordered: Sequence[int], share: float) -> int:
+    return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
+
 
 app = App(
     name="bench", help="Measure the throughput of your servers: publish to them, or read from them."

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.conftest import Run
-from liftbridge_aio.cli.bench_figures import BenchFigures
+from liftbridge_aio.cli.bench import BenchFigures
 
 RATES = {
     *("duration", "total_messages", "total_bytes", "messages_per_second", "bytes_per_second"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Run, Start, end
-from liftbridge_aio.cli.stream_flags import StreamFlags
+from liftbridge_aio.cli.streams import StreamFlags
 from liftbridge_aio.options import StreamOptions
 
 

@@ -13,9 +13,8 @@ import pytest
 
 from liftbridge_aio import Client, Record
 from liftbridge_aio.spark.connection import close_connections
-from liftbridge_aio.spark.core.offsets import OffsetRange
+from liftbridge_aio.spark.core.offsets import OffsetRange, split
 from liftbridge_aio.spark.core.options import ReadOptions
-from liftbridge_aio.spark.core.splitting import split
 from liftbridge_aio.spark.errors import (
     DataLoss,
     ReadFailed,

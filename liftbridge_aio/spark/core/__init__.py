@@ -13,6 +13,5 @@
 - `row_columns`: Find the columns of a DataFrame that messages are written from.
 - `row_placement`: Choose the stream and partition of each row.
 - `selection`: Which partitions a query reads: streams by name, by a pattern, or single partitions.
-- `splitting`: Split ranges of offsets into tasks of Spark.
 - `write_id`: The write id: a header that identifies a row, so that its repeats are known.
 """

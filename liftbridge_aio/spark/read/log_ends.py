@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio._core.bounded_gather import bounded_gather
 from liftbridge_aio.errors import SubscriptionLost
 from liftbridge_aio.model import ANY_STREAM, Message, StartAt, StopAt, StreamPartition
 from liftbridge_aio.spark.core.data_loss import LogState
@@ -280,19 +281,8 @@ async def first_messages(
 
 
 async def _for_each(
-    places: Iterable[StreamPartition],
-    fetch: Callable[[StreamPartition], Coroutine[Any, Any, T]],
+    places: Collection[StreamPartition], fetch: Callable[[StreamPartition], Awaitable[T]]
 ) -> dict[StreamPartition, T]:
     """Await `fetch` for each partition, some at a time; the first failure cancels the rest."""
-    limiter = asyncio.Semaphore(_AT_ONCE)
-
-    async def limited(place: StreamPartition) -> T:
-        async with limiter:
-            return await fetch(place)
-
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            fetched = {place: tasks.create_task(limited(place)) for place in places}
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from group.exceptions[0].__cause__
-    return {place: task.result() for place, task in fetched.items()}
+    fetched = await bounded_gather(places, fetch, limit=_AT_ONCE, finish_all=False)
+    return dict(zip(places, fetched, strict=True))

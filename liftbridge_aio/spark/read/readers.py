@@ -25,10 +25,10 @@ from liftbridge_aio.spark.core.offsets import (
     OffsetRange,
     Offsets,
     end_of_first_batch,
+    split,
     start_of_batch,
 )
 from liftbridge_aio.spark.core.options import ReadOptions
-from liftbridge_aio.spark.core.splitting import split
 
 from .batch_planning import plan_batch
 from .driver import run_with_retry

@@ -2,8 +2,6 @@
 
 - `connection`: One connection through a fault proxy: two ends, and a pipe in each direction.
 - `damage`: Damages a stream of bytes: flips bits, ends it in the middle of a frame.
-- `damage_orders`: Damage that was ordered for all connections of a proxy, those to come among
-  them.
 - `delay_line`: The bytes in transit through a connection: their delay and their limit.
 - `fault_plan`: Sequences of faults made by chance, to be done again by their seed.
 - `fault_proxy`: A TCP proxy that breaks, slows down and damages connections on demand.

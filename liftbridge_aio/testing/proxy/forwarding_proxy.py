@@ -12,8 +12,7 @@ from liftbridge_aio._core.addresses import format_address, parse_address
 from liftbridge_aio._core.event_loop import running_loop
 
 from .connection import End, Pipe, ProxiedConnection
-from .damage import Damager
-from .damage_orders import DamageOrders, chance
+from .damage import DamageOrders, Damager, chance
 from .delay_line import Conditions, DelayLine
 from .faults import Direction, FaultKind, FaultRecord, ProxyStatistics
 

@@ -64,3 +64,19 @@ async def test_cancelling_cancels_all() -> None:
     task.cancel()
     await asyncio.wait([task])
     assert sorted(ended) == list(range(5))
+
+
+async def test_the_first_failure_cancels_the_rest_on_request() -> None:
+    cancelled = []
+
+    async def work(number: int) -> None:
+        if number == 1:
+            raise LiftbridgeError("at 1")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append(number)
+
+    with pytest.raises(LiftbridgeError, match="at 1"):
+        await bounded_gather(range(9), work, limit=3, finish_all=False)
+    assert sorted(cancelled) == [0, 2]

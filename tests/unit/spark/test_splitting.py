@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio.spark.core.offsets import OffsetRange
-from liftbridge_aio.spark.core.splitting import split
+from liftbridge_aio.spark.core.offsets import OffsetRange, split
 
 counts = st.lists(st.integers(0, 1000) | st.integers(0, 2**62), max_size=12)
 ranges = counts.map(

@@ -8,8 +8,14 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio.testing.proxy.damage import Allowance, Damager, Flips, Mark, Truncation
-from liftbridge_aio.testing.proxy.damage_orders import DamageOrders
+from liftbridge_aio.testing.proxy.damage import (
+    Allowance,
+    DamageOrders,
+    Damager,
+    Flips,
+    Mark,
+    Truncation,
+)
 from liftbridge_aio.testing.proxy.faults import Direction
 from liftbridge_aio.testing.proxy.frames import PREFACE, FrameScanner, FrameType, Part, Piece
 from support.peers.http2_streams import SETTINGS, chunks_of, client_streams, frame, server_streams
