@@ -1,7 +1,7 @@
-"""What users test their own services with.
+"""Tools with which users test their own services.
 
-- `history/`: The history of a run and its judge.
-- `proxy/`: The fault proxy: a connection to a server that tests can break.
+- `history/`: Recorded histories of a run and the check for delivery defects.
+- `proxy/`: A TCP proxy that injects faults between a client and a server.
 """
 
 from .history.check import check_history

@@ -1,14 +1,12 @@
-"""The history of a run and its judge.
+"""Recorded histories of a run and the check for delivery defects.
 
-- `check`: Judges a history: what was lost, repeated, reordered or invented.
-- `file`: Histories in files: one JSON object a line, so that processes that are killed leave
-  theirs.
-- `findings`: Counts defects and describes the first of them, in words and with what happened
-  around them.
-- `history`: What happened to messages, event by event, as a test saw it from outside.
-- `order`: How far a sequence is from being in order.
-- `readings`: The deliveries of a history by reader and partition, in their order.
-- `report`: What a check of a history found, in numbers and in words.
-- `sends`: What was sent, by partition and value, and how it ended.
-- `timeline`: What happened in a partition around some events.
+- `check`: Checks a history for lost, repeated, reordered and invented messages.
+- `file`: Histories in files, one JSON object per line, which survive the death of their process.
+- `findings`: Counts defects and describes the first of each kind with a timeline.
+- `history`: The events of a test run: sends, their outcomes and deliveries.
+- `order`: Finds the elements of a sequence that are out of order.
+- `readings`: The deliveries of a history by reader and partition, in delivery order.
+- `report`: The report of a check: counts, findings and timelines.
+- `sends`: Sends and their outcomes by partition and value.
+- `timeline`: Timelines: the events of a partition around a defect.
 """

@@ -1,25 +1,27 @@
-"""Judges a history: what was lost, repeated, reordered or invented. Pure.
+"""Checks a history for lost, repeated, reordered and invented messages. Pure.
 
-How it counts, for each reader, or each group, and each partition:
+Rules, applied to each reader (or group) and partition:
 
-- A value may come as often as it was sent there and not refused, and must come as often as it was
-  acked. So if one value is sent twice, two deliveries are no repeat, and of one delivery nobody
-  can tell which send it stems from: with one ack and one unknown outcome it counts for the acked.
-  Sends of equal values take no part in the check of order for the same reason.
-- An acked message that did not come is lost if the reader has finished the partition, or was given
-  a later acked message of the same order. Otherwise nothing is known yet: it is unread. Readers are
-  taken to begin at the beginning, and the log to keep what it has: what retention or compaction
-  removed before it was read shows as lost.
-- Order is judged among acked messages alone. What has an unknown outcome may be stored late, when
-  the bytes of a broken connection arrive after those of the next one. Only the first delivery of a
-  message has a place in the order, so reading a piece again is a repeat and no more. In a group
-  each member's deliveries are in order, without those that came twice to the group, since nobody
-  can tell which was first; between members there is no order.
-- What comes with a value that was never sent to that partition, or not with that key, or only in
-  publishes that were refused, is invented. A message that was changed on its way is thus two
-  defects: one invented, one lost. Of equal values, some refused, what comes too often is repeated.
+- A value must be delivered at least as often as it was acked, and at most as often as it was sent
+  and not refused. If a value is sent twice, two deliveries are therefore no repeat. A single
+  delivery of it cannot be attributed to one of the sends: if one was acked and the outcome of the
+  other is unknown, it counts for the acked one. For the same reason values sent more than once are
+  excluded from the order check.
+- An acked message that was not delivered is lost if the reader has finished the partition or has
+  received a later acked message of the same sequence. Otherwise it is unread. The check assumes
+  that readers start at the beginning and that the log deletes nothing: messages removed by
+  retention or compaction before they were read are reported as lost.
+- Only acked messages are checked for order. A message with an unknown outcome may be stored late,
+  when the bytes of a broken connection arrive after those of the next one. Only the first delivery
+  of a message counts, so a range that is read again is a repeat and not a reordering. In a group,
+  order is checked within each member's deliveries and not between members. Messages delivered to
+  the group more than once are excluded, because the first delivery cannot be determined.
+- A delivery is invented if its value was never sent to that partition, not with that key, or only
+  in refused publishes. A message that was changed in transit is therefore two defects: one
+  invented, one lost. If only some of several sends of a value were refused, surplus deliveries are
+  repeats.
 
-Memory and time grow with the number of events; only what is out of order is sorted.
+Memory and time are linear in the number of events; only sequences that are out of order are sorted.
 """
 
 from __future__ import annotations
@@ -46,19 +48,19 @@ def check_history(
     examples: int = 3,
     context: int = 4,
 ) -> HistoryReport:
-    """Judge a history.
+    """Check a history for delivery defects.
 
     Args:
-        history: what happened; it is left as it is.
-        guarantee: what the log promises.
-        order: among which messages of a producer order is promised.
+        history: the events to check; not modified.
+        guarantee: the delivery guarantee to check.
+        order: the scope in which the messages of one producer must be in order.
         groups: the group of each reader that shares its partitions with others. Members of a group
-            are judged together; every other reader must see the whole log of its partitions.
-        examples: how many defects of each kind to describe; all are counted.
-        context: how many events to show before and after them.
+            are checked together; every other reader must receive the whole log of its partitions.
+        examples: the number of defects of each kind to describe; all are counted.
+        context: the number of events to show before and after each defect.
 
     Raises:
-        ValueError: a reader that is in no group has the name of one.
+        ValueError: a reader outside all groups has the name of a group.
     """
     check_integer(examples, "examples")
     check_integer(context, "context")
@@ -73,7 +75,7 @@ def check_history(
 
 
 class _Check:
-    """One run over one history."""
+    """A single check of one history."""
 
     def __init__(
         self,
@@ -128,7 +130,7 @@ class _Check:
             seat.enter(sequence, sends)
 
     def _check_order(self, seat: Seat, sequence: OrderedSequence) -> None:
-        if len(seat.reading.seats) > 1:  # which member was first, nobody can tell
+        if len(seat.reading.seats) > 1:  # the first delivery cannot be determined
             sequence = sequence.without_repeats(seat.reading.seen)
         ranks = sequence.ranks()
         misplaced = displaced(ranks)
@@ -158,7 +160,7 @@ class _Check:
                 self._unread[partition] += sum(sends.acked for sends in of_value.values())
 
     def counts(self) -> tuple[tuple[int, HistoryCounts], ...]:
-        """How much there was in each partition."""
+        """The counts of each partition."""
         readings: dict[int, list[Reading]] = {}
         for reading in self._readings:
             readings.setdefault(reading.partition, []).append(reading)
@@ -184,7 +186,7 @@ class _Check:
 
 
 def _unknown_stored(sends: Sends, readings: Iterable[Reading]) -> int:
-    """How many sends of unknown outcome must have been stored, as what came tells."""
+    """Count the sends of unknown outcome that the deliveries show to be stored."""
     uncertain = sends.unknown + sends.unsettled
     if not uncertain:
         return 0

@@ -1,4 +1,4 @@
-"""Histories in files: one JSON object a line, so that processes that are killed leave theirs."""
+"""Histories in files, one JSON object per line, which survive the death of their process."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from .history import Event, EventKind, EventRecorder, History
 
-_READABLE = " !#$&'()*+,/:;<=>?@[]^`{|}"  # what values show as it is, beside letters and digits
+_READABLE = " !#$&'()*+,/:;<=>?@[]^`{|}"  # not percent-encoded, besides letters and digits
 
 
 class HistoryFile(EventRecorder):
-    """Events in a file.
+    """A file to which events are appended.
 
-    Each event is written by one system call before the method returns, so what a process has
-    recorded survives its SIGKILL, though not that of the machine. The file must be a new one; one
-    process writes it, from as many threads as it likes.
+    Each event is written with one system call before the method returns, so recorded events survive
+    a SIGKILL of the process, but not a crash of the machine. The file must not exist yet. Only one
+    process may write it, from any number of threads.
     """
 
     def __init__(self, path: str | PathLike[str], clock: Callable[[], float] | None = None) -> None:
         """Create the file.
 
         Args:
-            path: where; nothing may be there yet.
-            clock: tells the time of events that come without one, in seconds. `time.monotonic`
-                is one that the processes of a machine share, where it counts from its start.
+            path: the file to create; it must not exist.
+            clock: returns the time, in seconds, for events that are recorded without one. The
+                processes of a machine share `time.monotonic` where it counts from the machine's
+                start.
 
         Raises:
             OSError: the file cannot be created, or exists.
@@ -39,7 +40,7 @@ class HistoryFile(EventRecorder):
     def _write(self, event: Event) -> None:
         line = format_event(event).encode() + b"\n"
         if self._file.write(line) != len(line):
-            text = f"no room for the history in {self._file.name}"
+            text = f"short write to the history {self._file.name}"
             raise OSError(text)
 
     def close(self) -> None:
@@ -64,19 +65,19 @@ def write_history(path: str | PathLike[str], events: Iterable[Event]) -> None:
 
 
 def read_history(*paths: str | PathLike[str]) -> History:
-    """Read the parts of a history and put them together.
+    """Read the files of a history and merge them.
 
-    Where one producer or one reader goes on in another file, name the files in its order; else the
-    order of files does not matter. A last line that was cut off is left out and told in
-    `History.torn`: recorded as they should be, a torn send was never published, and a torn outcome
-    leaves its send unknown.
+    If one producer or reader continues in another file, list the files in its order; otherwise the
+    order of the files does not matter. A truncated last line is skipped and reported in
+    `History.torn`. If events are recorded as documented, a truncated send was never published, and
+    a truncated outcome leaves the outcome of its send unknown.
 
     Args:
-        paths: files that `HistoryFile` or `write_history` made.
+        paths: files written by `HistoryFile` or `write_history`.
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a line that is not the last one is no event.
+        ValueError: a line other than the last one is not a valid event.
     """
     history = History()
     for path in paths:
@@ -93,7 +94,7 @@ def read_history(*paths: str | PathLike[str]) -> History:
 
 
 def format_event(event: Event) -> str:
-    """Write an event as one line of JSON, without its end of line.
+    """Format an event as one line of JSON, without the line break.
 
     Values and keys are percent-encoded where they are not readable ASCII.
     """
@@ -113,10 +114,10 @@ def format_event(event: Event) -> str:
 
 
 def parse_event(line: str | bytes) -> Event:
-    """Read an event from one line of JSON.
+    """Parse an event from one line of JSON.
 
     Raises:
-        ValueError: the line is no event.
+        ValueError: the line is not a valid event.
     """
     try:
         fields = json.loads(line)
@@ -132,5 +133,5 @@ def parse_event(line: str | bytes) -> Event:
             None if offset is None else int(offset),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        text = f"no event of a history: {error!r}"
+        text = f"not an event of a history: {error!r}"
         raise ValueError(text) from error

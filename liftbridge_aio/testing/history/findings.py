@@ -1,4 +1,4 @@
-"""Counts defects and describes the first of them, in words and with what happened around them."""
+"""Counts defects and describes the first of each kind with a timeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .timeline import PartitionTimeline, timelines
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """A defect whose timeline is still to be made."""
+    """A defect whose timeline has not been built yet."""
 
     kind: DefectKind
     partition: int
@@ -24,53 +24,53 @@ class _Finding:
     reader: str | None = None
     position: int | None = None
     readers: frozenset[str] | None = None
-    """Whose deliveries its timeline shows; None for all."""
+    """The readers whose deliveries the timeline shows; None for all."""
     events: tuple[int, ...] = ()
-    """Numbers of events to show the surroundings of."""
+    """Numbers of the events at the centre of the timeline."""
     deliveries: tuple[tuple[str, int], ...] = ()
-    """The same, as readers and positions."""
+    """More events at its centre, as pairs of reader and position."""
 
 
 class Findings:
-    """All defects in numbers, and some of each kind in words."""
+    """The number of defects, and descriptions of the first of each kind."""
 
     def __init__(self, examples: int) -> None:
-        """Begin with none.
+        """Create an empty collection.
 
         Args:
-            examples: how many of each kind to describe.
+            examples: the number of defects of each kind to describe.
         """
         self._examples = examples
         self._counts: dict[DefectKind, Counter[int]] = {kind: Counter() for kind in DefectKind}
         self._findings: dict[DefectKind, list[_Finding]] = {kind: [] for kind in DefectKind}
 
     def counts(self, partition: int) -> dict[str, int]:
-        """How many of each kind there are in a partition."""
+        """The number of defects of each kind in a partition."""
         return {kind.value: counter[partition] for kind, counter in self._counts.items()}
 
     def partitions(self) -> set[int]:
-        """Where there are any."""
+        """The partitions that have defects."""
         return {partition for counter in self._counts.values() for partition in counter}
 
     def count(self, kind: DefectKind, partition: int, number: int = 1) -> bool:
-        """Count defects; whether one of them is to be described."""
+        """Count defects and return True if one of them is to be described."""
         self._counts[kind][partition] += number
         return len(self._findings[kind]) < self._examples
 
     def describe_unfounded(self, number: int, event: Event, sends: Sends | None) -> None:
-        """Tell of an outcome that belongs to no send."""
+        """Describe an outcome that belongs to no send."""
         kind, _, producer, partition, value, _, _ = event
         if sends is None:
             reason = "it was never sent to this partition"
         else:
-            reason = f"of the {sends.sent:,} sends of this value it was no open one of {producer}"
+            reason = f"of the {sends.sent:,} sends of this value {producer} has none open"
         explanation = f"{producer} recorded {kind.value}, but {reason}"
         self._keep(_Finding(DefectKind.UNFOUNDED, partition, value, explanation, events=(number,)))
 
     def describe_invented(
         self, seat: Seat, value: bytes, key: bytes | None, ledger: Ledger
     ) -> None:
-        """Tell of a delivery of what was never sent like that; the seat stands at it."""
+        """Describe the delivery at the seat's position, whose message was never sent like that."""
         sends = ledger.get(seat.reading.partition, {}).get(value)
         elsewhere = sorted(partition for partition in ledger if value in ledger[partition])
         if sends is not None and not sends.allowed:
@@ -84,7 +84,7 @@ class Findings:
         self._keep_delivery(DefectKind.INVENTED, seat, value, explanation)
 
     def describe_repeated(self, seat: Seat, sends: Sends, count: int) -> None:
-        """Tell of one delivery too many; the seat stands at it."""
+        """Describe the delivery at the seat's position, which is one too many."""
         explanation = f"delivery number {count:,} of a value that was sent {_times(sends.sent)}"
         if sends.refused:
             explanation += f" and refused {_times(sends.refused)}"
@@ -93,7 +93,7 @@ class Findings:
     def describe_reordered(
         self, seat: Seat, sequence: OrderedSequence, place: int, other: int
     ) -> None:
-        """Report a delivery that contradicts another one, both by their places in the sequence."""
+        """Describe a delivery that is out of order, both given by their places in the sequence."""
         late = place > other
         position, other_position = sequence.positions[place], sequence.positions[other]
         explanation = (
@@ -115,12 +115,12 @@ class Findings:
         )
 
     def describe_lost(self, reading: Reading, sends: Sends, sequence: SequenceKey | None) -> None:
-        """Tell of an acked message that did not come.
+        """Describe an acked message that was not delivered.
 
         Args:
-            reading: where it is missing.
+            reading: the reading in which it is missing.
             sends: the message.
-            sequence: the key of the sequence in which its order is promised, if there is one.
+            sequence: the key of its ordered sequence, if it has one.
         """
         count = reading.seen.get(sends.value, 0)
         explanation = f"acked {_times(sends.acked)}, delivered {_times(count)}"
@@ -168,11 +168,11 @@ class Findings:
         self._findings[finding.kind].append(finding)
 
     def described(self, events: Sequence[Event], context: int) -> tuple[Defect, ...]:
-        """Those that are described, each with its timeline.
+        """Return the described defects with their timelines.
 
         Args:
             events: the history.
-            context: how many events to show before and after.
+            context: the number of events to show before and after.
         """
         found = [finding for findings in self._findings.values() for finding in findings]
         of_partition = timelines(events, {finding.partition for finding in found})

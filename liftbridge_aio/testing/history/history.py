@@ -1,7 +1,7 @@
-"""What happened to messages, event by event, as a test saw it from outside.
+"""The events of a test run: sends, their outcomes and deliveries.
 
-Producers tell what they sent and how each publish ended, readers what they were given.
-`history_check.check_history` then says what the log lost, repeated, reordered or invented.
+Producers record what they sent and how each publish ended; readers record what they received.
+`check_history` then reports the messages that were lost, repeated, reordered or invented.
 
     history = History(clock=time.monotonic)
     history.sent(b"1", partition=0)
@@ -10,8 +10,8 @@ Producers tell what they sent and how each publish ended, readers what they were
     history.finished(partition=0)
     check_history(history).raise_for_defects()
 
-One history is about one stream. Messages are told apart by their values, never by their offsets, so
-give each its own value: `producer-round-number` for instance.
+A history covers one stream. Messages are identified by their values, never by their offsets, so
+give each message a unique value, for example `producer-round-number`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from typing import NamedTuple
 
 @unique
 class EventKind(StrEnum):
-    """What an event says."""
+    """The kind of an event."""
 
     SENT = "sent"
     """A producer is about to publish a value to a partition."""
     ACKED = "acked"
     """The publish ended with an ack: the message is stored."""
     UNKNOWN = "unknown"
-    """The publish ended and nobody knows how: the message may be stored or not."""
+    """The publish ended with an unknown outcome: the message may or may not be stored."""
     REFUSED = "refused"
-    """The publish failed for certain: the message is not stored."""
+    """The publish failed and the message is certainly not stored."""
     DELIVERED = "delivered"
-    """A reader was given a message."""
+    """A reader received a message."""
     FINISHED = "finished"
-    """A reader has read a partition up to its end, after everything was published."""
+    """A reader has read a partition to its end after all publishing was done."""
 
 
 OUTCOMES = frozenset({EventKind.ACKED, EventKind.UNKNOWN, EventKind.REFUSED})
@@ -48,25 +48,25 @@ class Event(NamedTuple):
 
     kind: EventKind
     time: float
-    """Seconds of any clock that all recorders share. It sorts timelines and decides nothing."""
+    """Seconds of a clock that all recorders share; used only to sort timelines."""
     actor: str
-    """The producer or the reader."""
+    """The name of the producer or reader."""
     partition: int
     value: bytes = b""
     """The value of the message; empty for FINISHED."""
     key: bytes | None = None
     offset: int | None = None
-    """Where the message was delivered from; shown in timelines and never judged."""
+    """The offset of the delivered message; shown in timelines and never checked."""
 
 
 class EventRecorder:
-    """Turns what producers and readers tell into events.
+    """The methods with which producers and readers record events.
 
-    Record `sent` before the call that publishes, so that what was delivered was sent for certain.
-    A send without an outcome, as a killed process leaves it, counts as unknown.
+    Record `sent` before the publish call, so that every delivered message has a recorded send.
+    A send without an outcome, for example of a killed process, counts as unknown.
 
-    The order of the sends of one producer counts, and so does the order in which one reader was
-    given the messages of one partition. The order of everything else does not.
+    Two orders matter: that of the sends of one producer, and that of the deliveries of one
+    partition to one reader. Any other order is ignored.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class EventRecorder:
         record: Callable[[Event], object],
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """Choose what takes the events.
+        """Set the callback that receives the events.
 
         Args:
-            record: takes each event.
+            record: called with each event.
             clock: tells the time of events that come without one, in seconds.
         """
         self._record = record
@@ -95,10 +95,10 @@ class EventRecorder:
         """Record that `producer` is about to publish `value`.
 
         Args:
-            value: what is published; the same value again is one more message that may come.
-            partition: where it shall be stored.
-            producer: who publishes; order is promised to one producer.
-            key: the key of the message; empty is none.
+            value: the published value; recording it again adds another message.
+            partition: the partition it is published to.
+            producer: the name of the producer; order is checked per producer.
+            key: the key of the message; empty for none.
             time: seconds; without it, that of the clock.
 
         Raises:
@@ -136,9 +136,9 @@ class EventRecorder:
         producer: str = "producer",
         time: float | None = None,
     ) -> None:
-        """Record that nobody knows whether a publish of `value` by `producer` was stored.
+        """Record that a publish of `value` by `producer` ended with an unknown outcome.
 
-        It may come or not. Whether it may come twice is a matter of the guarantee.
+        The message may or may not be delivered. The guarantee decides if it may be delivered twice.
 
         Args:
             value: what was sent.
@@ -159,7 +159,7 @@ class EventRecorder:
         producer: str = "producer",
         time: float | None = None,
     ) -> None:
-        """Record that a publish of `value` by `producer` was certainly not stored.
+        """Record that a publish of `value` by `producer` failed and was certainly not stored.
 
         Args:
             value: what was sent.
@@ -182,15 +182,15 @@ class EventRecorder:
         offset: int | None = None,
         time: float | None = None,
     ) -> None:
-        """Record that `reader` was given `value`.
+        """Record that `reader` received `value`.
 
         Args:
             value: the value of the message.
-            partition: where it came from.
-            reader: who was given it; members of a group have names of their own.
-            key: the key it came with, empty if it had none; compared with that of the send if it
-                is told.
-            offset: where it lies; for people who read timelines.
+            partition: the partition it was read from.
+            reader: the name of the reader; each member of a group has its own name.
+            key: the key of the message, empty if it had none; compared with that of the send unless
+                it is None.
+            offset: the offset of the message, shown in timelines.
             time: seconds; without it, that of the clock.
 
         Raises:
@@ -204,12 +204,13 @@ class EventRecorder:
     ) -> None:
         """Record that `reader` has read `partition` from its beginning to its end.
 
-        Call it when everything was published and the reader has reached the end of the log. From
-        then on what is acked and did not come is lost. It is needed for empty partitions too.
+        Call it after all publishing is done and the reader has reached the end of the log. From
+        then on acked messages that were not delivered count as lost. Call it for empty partitions
+        too.
 
         Args:
-            partition: what was read.
-            reader: who read it.
+            partition: the partition that was read.
+            reader: the name of the reader.
             time: seconds; without it, that of the clock.
 
         Raises:
@@ -233,30 +234,30 @@ class EventRecorder:
 class History(EventRecorder):
     """Events in memory.
 
-    Recording is one append to a list, so several threads may record at once, each as producers
-    and readers of its own. Check it when they are done.
+    Recording is one append to a list, so several threads may record concurrently, each under its
+    own producer and reader names. Check the history after they have finished.
     """
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        """Begin an empty history.
+        """Create an empty history.
 
         Args:
             clock: tells the time of events that come without one, in seconds.
         """
         self._events: list[Event] = []
         self.torn: list[str] = []
-        """Lines at the ends of files that were cut off in the middle, see `read_history`."""
+        """Truncated last lines of files, see `read_history`."""
         super().__init__(self._events.append, clock)
 
     @property
     def events(self) -> Sequence[Event]:
-        """The events, in the order of recording."""
+        """The events in the order of recording."""
         return self._events
 
     def extend(self, events: Iterable[Event]) -> None:
-        """Add the events of another part.
+        """Append the events of another part.
 
-        What one producer sent, or one reader was given, must be added in its order.
+        The sends of one producer, and the deliveries to one reader, must be added in their order.
         """
         self._events.extend(events)
 

@@ -1,4 +1,4 @@
-"""How far a sequence is from being in order."""
+"""Finds the elements of a sequence that are out of order."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from itertools import islice
 
 
 def displaced(ranks: Sequence[int]) -> list[int]:
-    """Which places of a sequence would have to be left out for the rest to rise.
+    """Find a smallest set of places whose removal leaves the sequence increasing.
 
-    It is the smallest such choice (what a longest increasing subsequence leaves over), so one
-    message that came too late counts once, however many it was overtaken by. There may be several
-    smallest choices; this is one of them. Takes n log n steps, and n if all is in order.
+    It is the complement of a longest increasing subsequence, so one late message counts once,
+    however many messages overtook it. There may be several smallest sets; this is one of them.
+    Takes O(n log n) time, and O(n) if the sequence is in order.
 
     Args:
-        ranks: numbers, all different.
+        ranks: distinct numbers.
 
     Returns:
-        Places in `ranks`, rising.
+        Places in `ranks`, in ascending order.
     """
     if all(map(operator.lt, ranks, islice(ranks, 1, None))):
         return []
-    lowest_ends: list[int] = []  # by length: the lowest rank that ends a rising run of that length
+    lowest_ends: list[int] = []  # lowest last rank of an increasing subsequence, by length
     ends: list[int] = []  # and its place
-    before: list[int] = []  # by place: the place before it in the longest run that ends here
+    before: list[int] = []  # by place: its predecessor in the longest subsequence that ends here
     for place, rank in enumerate(ranks):
         length = bisect_left(lowest_ends, rank)
         before.append(ends[length - 1] if length else -1)
@@ -40,15 +40,15 @@ def displaced(ranks: Sequence[int]) -> list[int]:
 
 
 def out_of_order_with(place: int, ranks: Sequence[int], misplaced: frozenset[int]) -> int:
-    """The nearest place, of those that stand right, that a displaced one contradicts.
+    """Find the nearest place that is in order and that a displaced place contradicts.
 
     Args:
-        place: one that `displaced` gave.
+        place: a place returned by `displaced`.
         ranks: the sequence.
-        misplaced: all that `displaced` gave.
+        misplaced: all places returned by `displaced`.
 
     Returns:
-        A place before it with a higher rank, or behind it with a lower one.
+        An earlier place with a higher rank, or a later place with a lower one.
     """
     rank = ranks[place]
     for distance in range(1, len(ranks)):

@@ -1,4 +1,4 @@
-"""The deliveries of a history by reader and partition, in their order."""
+"""The deliveries of a history by reader and partition, in delivery order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .report import OrderScope
 from .sends import Sends
 
 SequenceKey: TypeAlias = tuple[str, bytes | None]
-"""The producer, and the key if order is promised by key."""
+"""The producer, and the key if order is checked per key."""
 
 
 def sequence_key(sends: Sends, order: OrderScope) -> SequenceKey | None:
-    """Return the sequence in which this message has a promised place; None if it has none."""
+    """Return the ordered sequence this message belongs to; None if it belongs to none."""
     if order is OrderScope.NONE or not sends.ordered:
         return None
     if order is OrderScope.PARTITION:
@@ -22,7 +22,7 @@ def sequence_key(sends: Sends, order: OrderScope) -> SequenceKey | None:
 
 
 class OrderedSequence:
-    """First deliveries to one reader of messages whose order is promised, as delivered."""
+    """The first deliveries of an ordered sequence to one reader, in delivery order."""
 
     __slots__ = ("positions", "sends")
 
@@ -31,7 +31,7 @@ class OrderedSequence:
         self.positions: list[int] = []
 
     def without_repeats(self, seen: Mapping[bytes, int]) -> OrderedSequence:
-        """Return only messages that were delivered once, given the count of deliveries."""
+        """Return the messages that were delivered exactly once, given the delivery counts."""
         sequence = OrderedSequence()
         for sends, position in zip(self.sends, self.positions, strict=True):
             if seen[sends.value] == 1:
@@ -45,7 +45,7 @@ class OrderedSequence:
 
 
 class Seat:
-    """One reader at one partition."""
+    """The deliveries of one partition to one reader."""
 
     __slots__ = ("position", "reader", "reading", "sequences")
 
@@ -65,27 +65,27 @@ class Seat:
 
 
 class Reading:
-    """One partition as one reader saw it, or one group whose members share what there is."""
+    """The deliveries of one partition to one reader, or to all members of one group."""
 
     def __init__(self, name: str, partition: int) -> None:
         self.name = name
         self.partition = partition
         self.seats: list[Seat] = []
-        self.seen: dict[bytes, int] = {}  # how often each value came
+        self.seen: dict[bytes, int] = {}  # deliveries of each value
         self.finished = False
 
     @property
     def members(self) -> frozenset[str]:
-        """The readers it consists of."""
+        """The names of its readers."""
         return frozenset(seat.reader for seat in self.seats)
 
     @property
     def delivered(self) -> int:
-        """How many messages came."""
+        """The number of delivered messages."""
         return sum(seat.position for seat in self.seats)
 
     def furthest(self) -> dict[SequenceKey, int]:
-        """By sequence, the rank of the latest send delivered: earlier sends were passed."""
+        """The rank of the latest delivered send of each sequence; earlier ones are passed."""
         furthest: dict[SequenceKey, int] = {}
         for seat in self.seats:
             for name, sequence in seat.sequences.items():
@@ -108,7 +108,7 @@ class Readings:
     """All readings of a history."""
 
     def __init__(self, groups: Mapping[str, str]) -> None:
-        """Say which readers share what they read.
+        """Create empty readings.
 
         Args:
             groups: the group of each reader that is a member of one.
@@ -119,10 +119,10 @@ class Readings:
         self._readings: dict[tuple[str, int], Reading] = {}
 
     def seat(self, reader: str, partition: int) -> Seat:
-        """The place of a reader at a partition.
+        """Return the seat of a reader at a partition, creating it if needed.
 
         Raises:
-            ValueError: a reader outside the groups is called as one of them.
+            ValueError: a reader outside all groups has the name of a group.
         """
         seat = self._seats.get((reader, partition))
         if seat is None:
@@ -130,7 +130,7 @@ class Readings:
             if name is None:
                 name = reader
                 if reader in self._group_names:
-                    text = f"{reader!r} is a reader and a group"
+                    text = f"{reader!r} is the name of both a reader and a group"
                     raise ValueError(text)
             reading = self._readings.get((name, partition))
             if reading is None:

@@ -1,4 +1,4 @@
-"""What a check of a history found, in numbers and in words."""
+"""The report of a check: counts, findings and timelines."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ _LONGEST_VALUE: Final = 40
 
 @unique
 class DefectKind(Enum):
-    """What may go wrong with messages."""
+    """The kind of a delivery defect."""
 
     LOST = "lost"
-    """Acked, and not delivered to a reader that read past its place or to the end."""
+    """Acked, but not delivered to a reader that read past it or to the end."""
     REPEATED = "repeated"
     """Delivered to one reader, or one group, more often than it was sent."""
     REORDERED = "reordered"
-    """Delivered to one reader in another order than the producer sent it, both acked."""
+    """Delivered to one reader in a different order than the producer sent it, both acked."""
     INVENTED = "invented"
-    """Delivered and never sent so: not at all, elsewhere, with another key, or refused."""
+    """Delivered, but never sent, sent elsewhere or with another key, or refused."""
     UNFOUNDED = "unfounded"
-    """The outcome of a publish that was never sent, or that had an outcome before."""
+    """The outcome of a publish that was never sent, or that already had an outcome."""
 
 
 @unique
 class Guarantee(Enum):
-    """What a log promises about messages that were acked, and what a check therefore forbids.
+    """The delivery guarantee of a log, which decides the defects that a check forbids.
 
-    The order of what it does deliver, and that nothing is invented, every guarantee includes.
+    Every guarantee forbids reordered and invented messages.
     """
 
     AT_LEAST_ONCE = "at least once"
-    """Nothing acked is lost. Repeats are counted and allowed: publishing with retries has them."""
+    """No acked message is lost. Repeats are counted and allowed: retried publishes cause them."""
     AT_MOST_ONCE = "at most once"
-    """Nothing is repeated. Losses are counted and allowed."""
+    """No message is repeated. Losses are counted and allowed."""
     EXACTLY_ONCE = "exactly once"
-    """Nothing acked is lost, nothing is repeated. Of unknown outcome means: comes once or not."""
+    """No acked message is lost and none is repeated. One of unknown outcome comes at most once."""
 
     @property
     def allowed(self) -> frozenset[DefectKind]:
-        """What is counted, and no defect."""
+        """The kinds that are counted but allowed."""
         return _ALLOWED[self]
 
 
@@ -59,21 +59,21 @@ _ALLOWED: Final = {
 
 @unique
 class OrderScope(Enum):
-    """Among which messages of one producer order is promised."""
+    """The scope within which the messages of one producer must be in order."""
 
     PARTITION = "per producer and partition"
     KEY = "per producer, partition and key"
-    """Messages without a key have no order."""
+    """Messages without a key are not checked."""
     NONE = "none"
-    """As queues with redelivery have it, or publishing with retries."""
+    """No order, as with queues that redeliver or with retried publishes."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryCounts:
-    """How much there was, in one partition or in all.
+    """The counts of one partition or of all partitions.
 
-    Defects are counted per reader (a group counts as one), so a message that two readers miss is
-    lost twice.
+    Defects are counted per reader (a group counts as one reader), so a message that two readers
+    miss is counted as lost twice.
     """
 
     sent: int = 0
@@ -81,27 +81,27 @@ class HistoryCounts:
     unknown: int = 0
     refused: int = 0
     unsettled: int = 0
-    """Sends without an outcome; judged as unknown ones."""
+    """Sends without an outcome; treated as unknown."""
     unknown_stored: int = 0
-    """How many of the unknown and unsettled ones some reader was given."""
+    """Unknown and unsettled sends that were delivered to a reader."""
     delivered: int = 0
     unread: int = 0
-    """Acked messages that a reader was not given and has not read past, or that nobody reads.
+    """Acked messages that a reader has not reached, or of partitions without a reader.
 
-    It counts reader by reader. Nothing is said about these: end the readings with `finished`.
+    Counted per reader. They are not checked; record `finished` at the end of each reading.
     """
     lost: int = 0
     repeated: int = 0
-    """Deliveries beyond the number of sends."""
+    """Deliveries in excess of the number of sends."""
     reordered: int = 0
-    """The fewest messages without which the rest is in order."""
+    """The smallest number of messages whose removal leaves the rest in order."""
     invented: int = 0
-    """Deliveries."""
+    """Deliveries of messages that were never sent like that."""
     unfounded: int = 0
-    """Outcomes."""
+    """Outcomes that belong to no send."""
 
     def of(self, kind: DefectKind) -> int:
-        """How many there are of a kind."""
+        """Return the number of defects of a kind."""
         count: int = getattr(self, kind.value)
         return count
 
@@ -121,27 +121,27 @@ class TimelineRow:
 
     event: Event
     position: int | None
-    """For a delivery: how many this reader was given before it from this partition."""
+    """For a delivery: the number of earlier deliveries of this partition to this reader."""
     concerned: bool
-    """True if it concerns the message with the defect."""
+    """True if it is about the message with the defect."""
     after_gap: bool
-    """True if events between it and the row before are left out."""
+    """True if events between the previous row and this one are omitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """One thing that went wrong, and what happened around it."""
+    """A delivery defect with a timeline of the surrounding events."""
 
     kind: DefectKind
     partition: int
     reader: str | None
-    """The reader, or the group if it was missed by one; None if no reading is concerned."""
+    """The reader, or the group that missed the message; None if the defect is in no reading."""
     position: int | None
-    """How many messages of the partition the reader was given before it, or before it is missed."""
+    """The number of messages of the partition that the reader received before the defect."""
     value: bytes
     explanation: str
     timeline: tuple[TimelineRow, ...]
-    """What happened in the partition around it, in the order of time."""
+    """The surrounding events of the partition, ordered by time."""
 
     def __str__(self) -> str:
         return "\n".join([self._headline(), *_side_by_side(self.timeline)])
@@ -156,21 +156,21 @@ class Defect:
 
 
 class HistoryBroken(AssertionError):
-    """A history shows defects; its text tells them."""
+    """Raised for a history with defects; its text is the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryReport:
-    """The verdict on a history."""
+    """The result of checking a history."""
 
     guarantee: Guarantee
     order: OrderScope
     partitions: tuple[tuple[int, HistoryCounts], ...]
-    """The counts of each partition, by its number."""
+    """The counts of each partition by partition number."""
     findings: tuple[Defect, ...]
-    """A few of each kind, forbidden or not; `total` says how many there are."""
+    """The first defects of each kind, forbidden or not; `total` has the counts of all."""
     torn: tuple[str, ...] = ()
-    """Lines of files that were cut off, see `read_history`."""
+    """Truncated last lines of files, see `read_history`."""
 
     @property
     def total(self) -> HistoryCounts:
@@ -190,20 +190,20 @@ class HistoryReport:
 
     @property
     def defects(self) -> tuple[Defect, ...]:
-        """Those findings that the guarantee forbids."""
+        """The findings that the guarantee forbids."""
         return tuple(one for one in self.findings if one.kind not in self.guarantee.allowed)
 
     def _forbidden(self) -> list[DefectKind]:
         return [kind for kind in DefectKind if kind not in self.guarantee.allowed]
 
     def raise_for_defects(self, *, allow_unread: bool = False) -> None:
-        """Fail a test if the guarantee was broken, or if not everything was judged.
+        """Raise if the guarantee was violated or not every message was checked.
 
         Args:
-            allow_unread: whether acked messages may be left that a reader has not come to.
+            allow_unread: True to allow acked messages that a reader has not reached.
 
         Raises:
-            HistoryBroken: with the text of this report. It stays short, however much is broken.
+            HistoryBroken: with the text of this report, whose length is bounded.
         """
         check_flags(allow_unread=allow_unread)
         if not self.ok or not (self.complete or allow_unread):
@@ -220,7 +220,7 @@ class HistoryReport:
         if broken:
             verdict = f"broken: {', '.join(broken)}"
         elif not self.complete:
-            verdict = f"not judged: {total.unread:,} acked messages were not read"
+            verdict = f"not checked: {total.unread:,} acked messages were not read"
         else:
             verdict = "holds"
         yield f"The history ({self.guarantee.value}; order: {self.order.value}) {verdict}"
@@ -233,14 +233,14 @@ class HistoryReport:
 
 
 def show_value(value: bytes) -> str:
-    """Show a value in few characters."""
+    """Format a value, shortened if it is long."""
     if len(value) <= _LONGEST_VALUE:
         return repr(value)
     return f"{value[:_LONGEST_VALUE]!r}… of {len(value):,} bytes"
 
 
 def _side_by_side(timeline: tuple[TimelineRow, ...]) -> Iterator[str]:
-    """Sends, outcomes and deliveries in columns of their own."""
+    """Format a timeline with columns for sends and outcomes and for deliveries."""
     lines = [("sent", "outcome", "delivered"), *map(_cells, timeline)]
     first, second = (max(len(line[column]) for line in lines) + 2 for column in (0, 1))
     for number, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""What was sent, by partition and value, and how it ended."""
+"""Sends and their outcomes by partition and value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .history import OUTCOMES, Event, EventKind
 
 
 class Sends:
-    """All sends of one value to one partition; nearly always it is one."""
+    """All sends of one value to one partition; almost always a single one."""
 
     __slots__ = (
         "_more_keys",
@@ -26,16 +26,16 @@ class Sends:
     )
 
     def __init__(self, number: int, event: Event) -> None:
-        """Take the first send.
+        """Create the entry of the first send.
 
         Args:
-            number: its event's number; sends rank by it.
+            number: the number of its event, by which sends are ordered.
             event: the event.
         """
         self.number = number
         self.producer = event.actor
         self.value = event.value
-        self.key = event.key or None  # the wire knows no difference
+        self.key = event.key or None  # empty and None are the same on the wire
         self.sent = 1
         self.acked = 0
         self.unknown = 0
@@ -45,7 +45,7 @@ class Sends:
         self._more_keys: set[bytes | None] | None = None
 
     def again(self, event: Event) -> None:
-        """Take another send of the same value."""
+        """Add another send of the same value."""
         self.sent += 1
         producer = event.actor
         if producer == self.producer:
@@ -61,7 +61,7 @@ class Sends:
             self._more_keys.add(key)
 
     def settle(self, producer: str, outcome: EventKind) -> bool:
-        """Give a send of `producer` its outcome; False if none of its sends waits for one."""
+        """Set the outcome of a send of `producer`; return False if all its sends have one."""
         if producer == self.producer and self._open:
             self._open -= 1
         elif self._open_of_others and self._open_of_others.get(producer):
@@ -78,31 +78,31 @@ class Sends:
 
     @property
     def allowed(self) -> int:
-        """How often the value may come, each send being stored once at most."""
+        """The number of deliveries allowed if each send is stored at most once."""
         return self.sent - self.refused
 
     @property
     def unsettled(self) -> int:
-        """How many sends have no outcome."""
+        """The number of sends without an outcome."""
         return self.sent - self.acked - self.unknown - self.refused
 
     @property
     def ordered(self) -> bool:
-        """True if its order is promised: it was acked, and sent only once."""
+        """True if its order is checked: it was acked, and sent only once."""
         return self.acked == 1 == self.sent
 
     def had_key(self, key: bytes) -> bool:
-        """Return True if it was sent with this key, or without a key if this is empty."""
+        """Return True if it was sent with this key, or without a key if `key` is empty."""
         wanted = key or None
         return wanted == self.key or bool(self._more_keys and wanted in self._more_keys)
 
 
 Ledger: TypeAlias = dict[int, dict[bytes, Sends]]
-"""By partition and value, in the order of sending."""
+"""Sends by partition and value, in the order of sending."""
 
 
 def enter_sends(events: Iterable[Event]) -> Ledger:
-    """Sort the sends by partition and value; outcomes are left for `settle_sends`."""
+    """Group the sends by partition and value; `settle_sends` adds the outcomes."""
     ledger: Ledger = {}
     sent = EventKind.SENT
     for number, event in enumerate(events):
@@ -117,10 +117,10 @@ def enter_sends(events: Iterable[Event]) -> Ledger:
 
 
 def settle_sends(ledger: Ledger, events: Sequence[Event]) -> list[int]:
-    """Give the sends their outcomes.
+    """Set the outcomes of the sends.
 
     Returns:
-        Numbers of the events that are outcomes of nothing: no such send waited for one.
+        Numbers of the outcome events that belong to no send without an outcome.
     """
     unfounded = []
     for number, (kind, _, producer, partition, value, _, _) in enumerate(events):

@@ -1,4 +1,4 @@
-"""What happened in a partition around some events."""
+"""Timelines: the events of a partition around a defect."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from .history import READINGS, Event, EventKind
 from .report import TimelineRow
 
-_MOST_OF_ONE_VALUE = 6  # rows about the message itself, which may have come a million times
+_MOST_OF_ONE_VALUE = 6  # limits the rows about the message itself, which may be very many
 
 
 class PartitionTimeline:
-    """The events of one partition in the order of time, to cut pieces out of."""
+    """The events of one partition ordered by time, from which excerpts are taken."""
 
     def __init__(self, events: Sequence[Event], numbers: Iterable[int]) -> None:
         """Sort the events.
 
         Args:
             events: the history.
-            numbers: which events are those of the partition, rising.
+            numbers: the numbers of the partition's events, in ascending order.
         """
         self._events = events
         self._positions: dict[int, int] = {}
@@ -37,7 +37,7 @@ class PartitionTimeline:
         self._place = {number: place for place, number in enumerate(self._order)}
 
     def delivery(self, reader: str, position: int) -> int:
-        """The number of the event by which a reader was given its message at `position`."""
+        """Return the number of the event of a reader's delivery at `position`."""
         return next(
             number
             for number, found in self._positions.items()
@@ -51,13 +51,13 @@ class PartitionTimeline:
         readers: frozenset[str] | None,
         context: int,
     ) -> tuple[TimelineRow, ...]:
-        """Cut out what lies around some events, and everything about one message.
+        """Return the rows around some events and all rows about one message.
 
         Args:
             anchors: numbers of the events.
             value: the value of the message.
-            readers: whose deliveries to show; None shows all.
-            context: how many events to show before and after each anchor.
+            readers: the readers whose deliveries to show; None for all.
+            context: the number of events to show before and after each anchor.
         """
 
         def shown(number: int) -> bool:
@@ -92,7 +92,7 @@ class PartitionTimeline:
 def timelines(
     events: Sequence[Event], partitions: Collection[int]
 ) -> Mapping[int, PartitionTimeline]:
-    """The timelines of some partitions."""
+    """Create the timelines of some partitions."""
     numbers: dict[int, list[int]] = {partition: [] for partition in partitions}
     for number, event in enumerate(events):
         if event.partition in numbers:

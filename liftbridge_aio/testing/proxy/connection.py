@@ -13,14 +13,14 @@ from .damage import Damager, Flips
 from .delay_line import Conditions, DelayLine
 from .faults import Direction, FaultKind
 
-_LINGER_ZERO: Final = struct.pack("ii", 1, 0)  # closing sends RST and drops what is unsent
+_LINGER_ZERO: Final = struct.pack("ii", 1, 0)  # closing sends RST and drops unsent bytes
 
 Report = Callable[[FaultKind, int, str], None]
-"""Receives a fault of a pipe: its kind, the byte at which it happened, and a text."""
+"""A callback for faults of a pipe: the kind, the byte position and a text."""
 
 
 class Watcher(Protocol):
-    """The owner of connections."""
+    """The interface of the owner of the connections."""
 
     def connection_opened(self, connection: ProxiedConnection) -> asyncio.Task[None] | None:
         """Start the task that connects to the target; None if the proxy is closing."""
@@ -32,7 +32,7 @@ class Watcher(Protocol):
 
 
 class _Source(Enum):
-    """The state of the program that sends into a pipe."""
+    """The state of the peer that sends into a pipe."""
 
     SENDING = "sending"
     ENDED = "ended"
@@ -40,24 +40,24 @@ class _Source(Enum):
 
 
 class Pipe:
-    """One direction of a connection: what its source receives, its sink writes.
+    """One direction of a connection: bytes received at its source are written to its sink.
 
-    It reads on exactly while there is room, so a sink that does not read stops the source.
+    It reads only while its buffer has room, so a sink that does not read pauses the source.
     """
 
     def __init__(
         self, conditions: Conditions, line: DelayLine, damager: Damager, report: Report
     ) -> None:
-        """Make a pipe that lies dry until its ends are connected."""
+        """Create a pipe whose ends are not connected yet."""
         self.conditions = conditions
         self.damager = damager
         self.line = line
         self.forwarded = 0
         """Bytes written to the sink."""
         self.swallowed = 0
-        """Bytes lost."""
+        """Bytes discarded."""
         self.lost = False
-        """True if bytes are missing, so that nothing after them may be forwarded."""
+        """True if bytes were discarded, so that nothing after them may be forwarded."""
         self.source: End
         self.sink: End
         self._report = report
@@ -67,13 +67,13 @@ class Pipe:
 
     @property
     def finished(self) -> bool:
-        """True if its source has ended, and the end was forwarded."""
+        """True if its source has ended and the end was forwarded."""
         return self._end_passed_on
 
     # --- from the source ---
 
     def received(self, data: bytes) -> None:
-        """Take in what the source sent."""
+        """Buffer bytes received from the source."""
         if self._swallows():
             self._swallow(len(data))
         else:
@@ -81,15 +81,15 @@ class Pipe:
         self.update()
 
     def source_ended(self) -> None:
-        """The source has sent all it wanted to."""
+        """Handle the end of the stream from the source."""
         self._state = _Source.ENDED
         if self._swallows():
             self._swallow(0)
-            self.source.abort()  # it has gone; to the sink it seems to be there
+            self.source.abort()  # it is gone, but the sink must not notice
         self.update()
 
     def source_broke(self) -> None:
-        """The source has reset the connection."""
+        """Handle a reset by the source."""
         self._state = _Source.BROKEN
         if self._swallows():
             self._swallow(0)
@@ -107,7 +107,7 @@ class Pipe:
     # --- to the sink ---
 
     def update(self) -> None:
-        """Forward what is due, and read on exactly while there is room."""
+        """Forward the bytes that are due, and read from the source only while there is room."""
         if self.conditions.swallowing and self.line.size:
             self._swallow(self.line.clear())
         self._set_timer(None)
@@ -116,7 +116,7 @@ class Pipe:
         self.keep_reading()
 
     def keep_reading(self) -> None:
-        """Read from the source while there is room for more."""
+        """Resume or pause reading from the source, depending on the room in the buffer."""
         transport = self.source.transport
         if transport is None or transport.is_closing() or self._state is not _Source.SENDING:
             return
@@ -146,7 +146,7 @@ class Pipe:
             self.sink.close_if_finished()
 
     def _write(self, transport: asyncio.Transport, data: bytes) -> bool:
-        """Write the bytes, damaged as ordered; False if they are the last ones."""
+        """Write the bytes, damaged as ordered; return False if the stream ends with them."""
         damaged = self.damager.feed(data)
         self.forwarded += len(damaged.data)
         for mark in damaged.marks:
@@ -162,7 +162,7 @@ class Pipe:
             self.sink.reset()
         else:
             self.source.abort()
-            transport.close()  # what was written still goes out
+            transport.close()  # bytes already written are still sent
         return False
 
     def _set_timer(self, when: float | None) -> None:
@@ -173,7 +173,7 @@ class Pipe:
             self._timer = asyncio.get_running_loop().call_at(when, self.update)
 
     def stop(self) -> None:
-        """Forward nothing more; the connection is over."""
+        """Stop forwarding because the connection is closed."""
         self._set_timer(None)
         self.line.clear()
 
@@ -182,63 +182,63 @@ class End(asyncio.Protocol):
     """The proxy's socket at one end of a connection."""
 
     def __init__(self, connection: ProxiedConnection, outgoing: Pipe, incoming: Pipe) -> None:
-        """Make an end: what it receives goes out through one pipe, the other one writes to it."""
+        """Create an end that feeds one pipe and is written to by the other."""
         self._connection = connection
         self._outgoing = outgoing
         self._incoming = incoming
         self.transport: asyncio.Transport | None = None
         self.writable = True
-        """True if the program at this end reads what it is sent."""
+        """True if the peer at this end is reading."""
         self.gone = False
         """True if its socket is closed."""
         outgoing.source = self
         incoming.sink = self
 
-    # --- what asyncio calls ---
+    # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to forward."""
+        """Start to forward."""
         self.transport = cast("asyncio.Transport", transport)
         self._connection.end_is_made(self)
         self._outgoing.update()
         self._incoming.update()
 
     def data_received(self, data: bytes) -> None:
-        """Forward it."""
+        """Forward the received bytes."""
         self._outgoing.received(data)
 
     def eof_received(self) -> bool:
-        """Keep this end open: the other one may still have something to send to it."""
+        """Keep this end open: the other end may still have bytes for it."""
         self._outgoing.source_ended()
         return True
 
     def pause_writing(self) -> None:
-        """Let the other end wait."""
+        """Stop writing to this end, which pauses the other end."""
         self.writable = False
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Resume writing to this end."""
         self.writable = True
         self._incoming.update()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Pass a reset on; the proxy itself closes without an error."""
+        """Forward a reset to the other end; a close by the proxy itself has no error."""
         self.gone = True
         if exc is not None:
             self._outgoing.source_broke()
         self._connection.end_is_gone()
 
-    # --- what the proxy does ---
+    # --- called by the proxy ---
 
     def close_if_finished(self) -> None:
-        """Close both ends if both directions are finished; what was written still goes out."""
+        """Close both ends if both directions are finished; bytes already written are sent."""
         if self._incoming.finished and self._outgoing.finished:
             for end in (self._incoming.source, self):
                 if end.transport is not None:
                     end.transport.close()
 
     def abort(self) -> None:
-        """Close the socket as a program does that exits: FIN, or RST if it left bytes unread."""
+        """Close the socket as an exiting process does: FIN, or RST if bytes were left unread."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -253,10 +253,10 @@ class End(asyncio.Protocol):
 
 
 class ProxiedConnection:
-    """The connection of one client, and the one to the target that belongs to it."""
+    """The connection of one client together with its connection to the target."""
 
     def __init__(self, number: int, pipes: Mapping[Direction, Pipe], watcher: Watcher) -> None:
-        """Make a connection that is not open yet."""
+        """Create a connection that is not open yet."""
         self.number = number
         self.pipes = pipes
         to_target, to_clients = pipes[Direction.TO_TARGET], pipes[Direction.TO_CLIENTS]
@@ -270,22 +270,22 @@ class ProxiedConnection:
 
     @property
     def lost_bytes(self) -> bool:
-        """True if bytes were dropped, so that the rest is useless."""
+        """True if bytes were discarded, so that the connection is unusable."""
         return any(pipe.lost for pipe in self.pipes.values())
 
     def update(self) -> None:
-        """Notice that conditions have changed."""
+        """Apply changed conditions."""
         for pipe in self.pipes.values():
             pipe.update()
 
     def abort(self) -> None:
-        """Close both ends at once, whatever is still on its way."""
+        """Close both ends immediately, discarding bytes in transit."""
         self._over = True
         self.client.abort()
         self.target.abort()
 
     def reset(self) -> None:
-        """Close both ends with RST, whatever is still on its way."""
+        """Close both ends with RST, discarding bytes in transit."""
         self._over = True
         self.client.reset()
         self.target.reset()
@@ -298,7 +298,7 @@ class ProxiedConnection:
             self.client.abort()
 
     def end_is_made(self, end: End) -> None:
-        """Dial for a client that came; drop what came too late."""
+        """Connect to the target for a new client; drop an end that connected too late."""
         if end is self.client:
             self._connecting = self._watcher.connection_opened(self)
             if self._connecting is None:
@@ -310,12 +310,12 @@ class ProxiedConnection:
 
     def _connect_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            # A socket that was open already is closed by the loop; uvloop tells nobody.
+            # The loop closes a socket that was already open; uvloop does so without a callback.
             self.target.gone = True
         self._end_if_both_are_gone()
 
     def end_is_gone(self) -> None:
-        """Stop connecting for a client that has gone; set `gone` when both ends are closed."""
+        """Stop connecting if the client is gone; set `gone` when both ends are closed."""
         if self.client.gone and self._connecting is not None:
             self._connecting.cancel()
         self._end_if_both_are_gone()

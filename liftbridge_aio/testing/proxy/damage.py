@@ -1,6 +1,6 @@
-"""Damages a stream of bytes: flips bits, ends it in the middle of a frame. Pure.
+"""Damages a stream of bytes: flips bits, truncates it within a frame. Pure.
 
-The same chances and the same bytes give the same damage, however the bytes are cut into chunks.
+The same random numbers and bytes give the same damage, however the bytes are split into chunks.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Final
 from .faults import Direction
 from .frames import TYPE_KNOWN_BYTES, FrameScanner, FrameType, Part, Piece
 
-_NEVER: Final = 1e18  # bytes; no connection lives that long
+_NEVER: Final = 1e18  # bytes; more than any connection carries
 
 
 class Allowance:
-    """How often something may still be done; all streams it was given to share it."""
+    """The number of remaining uses, shared by all streams that it was given to."""
 
     def __init__(self, times: int | None) -> None:
-        """So many times; None: until it is revoked."""
+        """Set the number of uses; None for unlimited until revoked."""
         self._left = times
 
     @property
     def used_up(self) -> bool:
-        """True if it is over."""
+        """True if no use remains."""
         return self._left == 0
 
     def take(self) -> bool:
-        """Take one of the times; False if there is none."""
+        """Consume one use; return False if none remains."""
         if self._left is not None:
             if not self._left:
                 return False
@@ -39,23 +39,26 @@ class Allowance:
         return True
 
     def revoke(self) -> None:
-        """Allow it no more."""
+        """Remove all remaining uses."""
         self._left = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Bits to flip: each byte they may hit is hit with the same chance, in one of its bits."""
+    """An order to flip bits: one bit in each eligible byte, with equal probability."""
 
     allowance: Allowance
-    """How many."""
+    """The number of bits."""
     rate: float
-    """The chance of a byte, above 0 and up to 1."""
+    """The probability for each byte, above 0 and up to 1."""
     frames: frozenset[int] | None = None
-    """Types of the frames they may hit; None: any byte. Of frames that are chosen by their type,
-    the length and the type itself are spared: the type is not known before they have passed."""
+    """Types of frames to damage; None for any byte.
+
+    In frames chosen by type, the length and the type itself are spared, because the type is not
+    known before they have been forwarded.
+    """
     parts: frozenset[Part] | None = None
-    """Parts they may hit; None: all."""
+    """Parts of frames to damage; None for all."""
 
     def may_hit(self, piece: Piece) -> bool:
         """Return True if the bytes of a piece may be damaged."""
@@ -65,50 +68,50 @@ class Flips:
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """The end of the stream, within the next frame that begins."""
+    """An order to end the stream within the next frame that begins."""
 
     allowance: Allowance
-    """How many streams it may end."""
+    """The number of streams to end."""
     reset: bool = False
-    """How to end it."""
+    """True to end it with a reset."""
     frames: frozenset[int] | None = None
-    """Types of the frames it may end within; None: any."""
+    """Types of frames to truncate; None for any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One damage."""
+    """One applied damage."""
 
     order: Flips | Truncation
     position: int
-    """The byte, counted from 0 in the stream: the one that is hit, the first that is missing."""
+    """The damaged or first missing byte, counted from 0 in the stream."""
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """What became of some bytes."""
+    """The result of feeding bytes to a `Damager`."""
 
     data: bytes
     marks: tuple[Mark, ...] = ()
     truncation: Truncation | None = None
-    """Why the stream ends after these bytes; what is fed later is dropped."""
+    """The order that ends the stream after these bytes; later bytes are dropped."""
 
 
 class Damager:
-    """Damages one direction of one connection."""
+    """Applies damage to one direction of one connection."""
 
     def __init__(self, *, preface: bool) -> None:
-        """Begin at the first byte; `preface` if a client sends these bytes."""
+        """Start at the first byte; `preface` is True for the direction from the client."""
         self._scanner = FrameScanner(preface=preface)
         self._flips: list[_FlipsOfStream] = []
         self._truncations: list[tuple[Truncation, Random]] = []
-        self._end: tuple[Truncation, int] | None = None  # decided: where the stream ends
+        self._end: tuple[Truncation, int] | None = None  # the chosen end of the stream
         self._position = 0
         self._ended = False
 
     def add(self, order: Flips | Truncation, random: Random) -> None:
-        """Follow an order from the next byte on, by chances of its own."""
+        """Apply an order from the next byte on, with its own random numbers."""
         if isinstance(order, Flips):
             self._flips.append(_FlipsOfStream(order, random))
         else:
@@ -160,14 +163,14 @@ class _FlipsOfStream:
         self._spared = self._draw()
 
     def _draw(self) -> int:
-        """How many bytes are spared before the next one is hit."""
+        """Draw the number of bytes to spare before the next damaged byte."""
         rate = self.order.rate
         if rate >= 1:
             return 0
         return int(min(math.log(1 - self._random.random()) / math.log1p(-rate), _NEVER))
 
     def apply(self, out: bytearray, piece: Piece, stop: int, before: int) -> Iterable[Mark]:
-        """Flip bits of `out` up to `stop`; `before` bytes of the stream came before `out`."""
+        """Flip bits of `out` up to `stop`; `out` begins at `before` in the stream."""
         if not self.order.may_hit(piece):
             return
         at = piece.start + self._spared
@@ -190,7 +193,7 @@ def _name(piece: Piece) -> str:
 
 
 def chance(seed: int, connection: int, direction: Direction, purpose: str) -> Random:
-    """A source of chance for one purpose, so that no purpose disturbs another."""
+    """Create a random generator for one purpose, independent of all other purposes."""
     return Random(f"{seed}, {connection}, {direction}, {purpose}")  # noqa: S311 - no secret
 
 
@@ -202,10 +205,10 @@ class _Order:
 
 
 class DamageOrders:
-    """The orders that are not carried out yet."""
+    """The orders that have uses remaining."""
 
     def __init__(self, seed: int) -> None:
-        """Begin without orders."""
+        """Create an empty list of orders."""
         self._seed = seed
         self._given = 0
         self._orders: list[_Order] = []
@@ -217,16 +220,16 @@ class DamageOrders:
         self._orders.append(_Order(self._given, directions, damage))
 
     def hand_on(self, damager: Damager, connection: int, direction: Direction) -> None:
-        """Tell a new connection all orders for one of its directions."""
+        """Pass all orders for one direction to a new connection."""
         for order in self._orders:
             self._tell(damager, connection, direction, order)
 
     def hand_on_last(self, damager: Damager, connection: int, direction: Direction) -> None:
-        """Tell an open connection the last order."""
+        """Pass the last order to an open connection."""
         self._tell(damager, connection, direction, self._orders[-1])
 
     def call_off(self) -> None:
-        """Take every order back, from all connections."""
+        """Cancel every order on all connections."""
         for order in self._orders:
             order.damage.allowance.revoke()
         self._orders.clear()

@@ -1,4 +1,4 @@
-"""The bytes in transit through a connection: their delay and their limit. Pure."""
+"""The bytes in transit through a connection, with delay and rate limit. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from random import Random
 from typing import Final
 
 UNDELAYED_BYTES: Final = 64 * 1024
-"""Bytes in transit that a connection without delay holds."""
+"""The maximum of bytes in transit on a connection without delay."""
 _MERGED_WITHIN: Final = 0.001
-"""Seconds within which bytes arrive together; this bounds how many pieces are held."""
+"""Bytes due within this many seconds are merged, which bounds the number of pieces."""
 _BURST_SECONDS: Final = 0.05
 """Seconds of idle time for which a throttled connection accumulates allowance."""
 _QUANTUM_SECONDS: Final = 0.01
@@ -22,15 +22,15 @@ class Conditions:
     """The current faults of one direction of all connections of a proxy."""
 
     frozen: bool = False
-    """Nothing is forwarded, and nothing is lost."""
+    """True to hold all bytes."""
     swallowing: bool = False
-    """Nothing is forwarded, and everything is lost."""
+    """True to discard all bytes."""
     delay: float = 0.0
-    """Seconds that a byte takes at least."""
+    """The minimum delay of a byte in seconds."""
     jitter: float = 0.0
-    """Seconds that a byte may take in addition."""
+    """The maximum of the random additional delay in seconds."""
     bytes_per_second: float | None = None
-    """Bytes per second that each connection forwards at most; None: no limit."""
+    """The rate limit of each connection; None for no limit."""
 
     def heal(self) -> None:
         """Reset to a connection without faults."""
@@ -43,34 +43,34 @@ class Conditions:
 class _Piece:
     data: bytearray
     arrived: float
-    chance: float  # what part of the jitter it takes
+    chance: float  # the fraction of the jitter that applies
 
 
 class DelayLine:
-    """One direction of one connection: first in, first out, whatever the delays are.
+    """The bytes of one direction of a connection, first in, first out at any delay.
 
-    Conditions may change at any time; they hold for what is in the line already.
+    Conditions may change at any time and apply to bytes already in the line.
     """
 
     def __init__(self, conditions: Conditions, random: Random, delayed_bytes: int) -> None:
-        """Make an empty line that holds up to `delayed_bytes` while there is a delay."""
+        """Create an empty line that holds up to `delayed_bytes` while there is a delay."""
         self._conditions = conditions
         self._random = random
         self._delayed_bytes = delayed_bytes
         self._pieces: deque[_Piece] = deque()
-        self._credit = 0.0  # bytes that the limit allows now
+        self._credit = 0.0  # bytes that the rate limit allows now
         self._credited_at = 0.0
         self.size = 0
         """Bytes held."""
 
     @property
     def full(self) -> bool:
-        """True if no more bytes are accepted; the rest waits at the sender."""
+        """True if no more bytes are accepted, so that the sender has to wait."""
         delaying = self._conditions.delay or self._conditions.jitter
         return self.size >= (self._delayed_bytes if delaying else UNDELAYED_BYTES)
 
     def push(self, data: bytes, now: float) -> None:
-        """Take bytes in."""
+        """Add bytes."""
         self.size += len(data)
         if self._pieces and now - self._pieces[-1].arrived < _MERGED_WITHIN:
             self._pieces[-1].data += data
@@ -78,7 +78,7 @@ class DelayLine:
             self._pieces.append(_Piece(bytearray(data), now, self._random.random()))
 
     def pop(self, now: float) -> bytes:
-        """Take out what has arrived by now."""
+        """Remove and return the bytes that are due."""
         room = self._room(now)
         out = bytearray()
         while self._pieces and room > len(out) and self._due(self._pieces[0]) <= now:
@@ -95,7 +95,7 @@ class DelayLine:
         return bytes(out)
 
     def ready_at(self, now: float) -> float | None:
-        """When `pop` has something, if nothing else changes; None if the line is empty."""
+        """Return the time at which the next bytes are due; None if the line is empty."""
         if not self._pieces:
             return None
         due = self._due(self._pieces[0])
@@ -107,7 +107,7 @@ class DelayLine:
         return max(due, now + (wanted - self._credit) / rate)
 
     def clear(self) -> int:
-        """Lose everything; how many bytes that were."""
+        """Discard all bytes and return their number."""
         lost, self.size = self.size, 0
         self._pieces.clear()
         return lost

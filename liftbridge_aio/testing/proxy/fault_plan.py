@@ -1,4 +1,4 @@
-"""Sequences of faults made by chance, to be done again by their seed. Pure."""
+"""Random sequences of faults that can be repeated from their seed. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLANNED_KINDS: Final = (
     FaultKind.THROTTLE,
     FaultKind.TRUNCATE,
 )
-"""What a plan is made of by default: all that a correct program survives without TLS."""
+"""The default kinds of a plan: all that a correct program survives without TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,16 @@ class PlannedFault:
 
     kind: FaultKind
     direction: Direction
-    """Which way, where that makes a difference."""
+    """The direction, for kinds that have one."""
     lasts: float
-    """Seconds until it is healed."""
+    """Seconds until the fault is healed."""
     pause: float
-    """Seconds of peace after that."""
+    """Seconds without faults after that."""
     amount: float = 0.0
-    """Of a delay its seconds (half of that again is its jitter), of a limit its bytes per second;
-    0 for the rest."""
+    """Seconds of a delay, or bytes per second of a limit; 0 for other kinds.
+
+    The jitter of a delay is half of it.
+    """
 
 
 def plan_faults(
@@ -48,21 +50,21 @@ def plan_faults(
     max_lasts: float = 0.5,
     max_pause: float = 0.2,
 ) -> list[PlannedFault]:
-    """Make a plan; the same arguments make the same one.
+    """Create a plan; equal arguments give an equal plan.
 
     Args:
-        seed: what chance begins with.
-        count: how many faults.
-        kinds: what they may be; REFUSE closes the open connections too. FLIP is there to be added
-            by programs that have checksums of their own.
-        max_lasts: seconds that a fault lasts at most.
-        max_pause: seconds between two faults at most.
+        seed: the seed of the random choices.
+        count: the number of faults.
+        kinds: the kinds to choose from; REFUSE also closes open connections. Add FLIP only for
+            programs that have their own checksums.
+        max_lasts: the maximum duration of a fault in seconds.
+        max_pause: the maximum pause between two faults in seconds.
 
     Returns:
-        The steps; together they take less than `count * (max_lasts + max_pause)` seconds.
+        The steps, which take less than `count * (max_lasts + max_pause)` seconds in total.
 
     Raises:
-        ValueError: a kind is no fault (ACCEPT, THAW, HEAL).
+        ValueError: a kind is not a fault (ACCEPT, THAW, HEAL).
     """
     check_integer(count, "count")
     check_number(max_lasts, "max_lasts")

@@ -19,21 +19,21 @@ from .frames import Part
 class FaultProxy(ForwardingProxy):
     """A TCP proxy in front of one address, for tests.
 
-    Faults hold for the connections that are open and for those to come, until `heal`. All chance
-    comes from the seed: the nth connection that carries the same bytes after the same orders is
-    damaged in the same way. What was done is recorded in `faults`.
+    Faults apply to open and new connections until `heal`. All random choices derive from the seed:
+    given the same orders and bytes, the nth connection is damaged in the same way. Every fault is
+    recorded in `faults`.
 
-    Memory stays bounded: where one end does not read, the other end is not read either. The
-    proxy may be entered in one task and left in another.
+    Memory is bounded: the proxy stops reading from one end while the other end does not read. The
+    proxy may be entered in one task and exited in another.
     """
 
     # --- faults that end connections ---
 
     async def cut(self) -> None:
-        """Close every connection now, as when the programs at the far ends exit.
+        """Close every connection now, as if the peers had exited.
 
-        Each end sees the end of the stream, or a reset if it had bytes under way. New connections
-        are accepted. Returns when the old ones are gone; cancelling abandons the wait only.
+        Each end sees the end of the stream, or a reset if it had bytes in flight. New connections
+        are accepted. Returns when the old ones are closed; cancellation ends only the wait.
         """
         self._record(FaultKind.CUT)
         await self._end_all(ProxiedConnection.abort)
@@ -41,8 +41,8 @@ class FaultProxy(ForwardingProxy):
     async def reset(self) -> None:
         """Reset every connection now: both ends see `ConnectionResetError`.
 
-        New connections are accepted. Returns when the old ones are gone; cancelling abandons the
-        wait only.
+        New connections are accepted. Returns when the old ones are closed; cancellation ends only
+        the wait.
         """
         self._record(FaultKind.RESET)
         await self._end_all(ProxiedConnection.reset)
@@ -51,60 +51,62 @@ class FaultProxy(ForwardingProxy):
         await self._end(list(self._connections), end)
 
     async def refuse(self) -> None:
-        """Refuse new connections from now on; open ones stay. It does so when cancelled, too."""
+        """Refuse new connections, also if cancelled; open connections stay."""
         self._record(FaultKind.REFUSE)
         self._stop_listening()
-        await asyncio.sleep(0)  # some loops free the port in their next round
+        await asyncio.sleep(0)  # some loops release the port in their next iteration
 
     async def accept(self) -> None:
-        """Accept connections again, on the same port. Cancelling it may leave them refused.
+        """Accept connections again on the same port.
+
+        If cancelled, connections may remain refused.
 
         Raises:
-            OSError: somebody else took the port meanwhile.
+            OSError: the port has been taken by another process.
         """
         self._record(FaultKind.ACCEPT)
         if self._server is None and not self._closing.is_set() and self._connecting is not None:
             await self._listen()
 
-    # --- faults that hold until they are undone ---
+    # --- faults that last until they are undone ---
 
     def freeze(self, direction: Direction = Direction.BOTH) -> None:
-        """Forward nothing more, but keep every connection open: they are half open.
+        """Stop forwarding but keep every connection open, as half-open connections.
 
-        New connections are accepted, and nothing comes through them either. Nothing is lost: what
-        is sent meanwhile waits, most of it at the sender.
+        New connections are accepted and frozen too. Nothing is lost: bytes sent meanwhile are held,
+        most of them at the sender.
         """
         self._change(FaultKind.FREEZE, direction, frozen=True)
 
     def thaw(self, direction: Direction = Direction.BOTH) -> None:
-        """Forward again; what was sent meanwhile arrives late."""
+        """Resume forwarding; bytes sent meanwhile arrive late."""
         self._change(FaultKind.THAW, direction, frozen=False)
 
     def swallow(self, direction: Direction = Direction.BOTH) -> None:
-        """Take bytes and throw them away: half open, as when the other end lost its power.
+        """Read bytes and discard them, as if the other end had lost power.
 
-        Connections stay open, new ones too, and whoever sends meets no resistance. A connection
-        that has lost anything in this way stays dead, and `heal` resets it.
+        Open and new connections stay open, and senders see no back-pressure. A connection that has
+        lost bytes stays dead, and `heal` resets it.
         """
         self._change(FaultKind.SWALLOW, direction, swallowing=True)
 
     def delay(
         self, seconds: float, jitter: float = 0.0, direction: Direction = Direction.BOTH
     ) -> None:
-        """Let every byte take so long, in each direction; order and throughput stay.
+        """Delay every byte; order and throughput are unchanged.
 
         Args:
-            seconds: how long at least; 0 for no delay.
-            jitter: how many seconds more at most, by chance.
-            direction: which way.
+            seconds: the minimum delay; 0 for no delay.
+            jitter: the maximum of a random additional delay in seconds.
+            direction: the direction; None for both.
 
         Raises:
-            ValueError: a negative or endless time.
+            ValueError: a time is negative or not finite.
         """
         for value in (seconds, jitter):
             check_number(value, "a delay")
             if not 0 <= value < math.inf:
-                text = f"a delay is 0 or more seconds, not {value}"
+                text = f"a delay must be a finite number of seconds, at least 0, not {value}"
                 raise ValueError(text)
         detail = f"{seconds:g} to {seconds + jitter:g} s"
         self._change(FaultKind.DELAY, direction, detail, delay=seconds, jitter=jitter)
@@ -112,15 +114,15 @@ class FaultProxy(ForwardingProxy):
     def throttle(
         self, bytes_per_second: float | None, direction: Direction = Direction.BOTH
     ) -> None:
-        """Limit what each connection forwards in each direction; None for no limit.
+        """Limit the throughput of each connection per direction; None for no limit.
 
         Raises:
-            ValueError: the limit is not positive, or endless.
+            ValueError: the limit is not positive or not finite.
         """
         if bytes_per_second is not None:
             check_number(bytes_per_second, "a limit")
         if bytes_per_second is not None and not 0 < bytes_per_second < math.inf:
-            text = f"a limit is a positive number of bytes per second, not {bytes_per_second}"
+            text = f"the limit must be positive bytes per second, not {bytes_per_second}"
             raise ValueError(text)
         detail = "no limit" if bytes_per_second is None else f"{bytes_per_second:g} bytes/s"
         self._change(FaultKind.THROTTLE, direction, detail, bytes_per_second=bytes_per_second)
@@ -150,14 +152,14 @@ class FaultProxy(ForwardingProxy):
     ) -> None:
         """End a connection in the middle of the next HTTP/2 frame that begins.
 
-        Which byte of the frame is the first one that is missing, chance decides.
+        The first missing byte of the frame is chosen at random.
 
         Args:
-            direction: which way the frame goes.
-            frames: types of frames (`FrameType`) that it may be; None for any.
-            times: how many connections to end, whichever come first; None for all of them.
-            reset: end by a reset instead of the end of the stream. What is on its way in the
-                sockets may then be lost too.
+            direction: the direction of the frame.
+            frames: types of frames (`FrameType`) to truncate; None for any.
+            times: the number of connections to end, in order of occurrence; None for all.
+            reset: True to end them with a reset instead of the end of the stream. Bytes in the
+                socket buffers may then be lost too.
 
         Raises:
             ValueError: `times` is not positive.
@@ -178,24 +180,24 @@ class FaultProxy(ForwardingProxy):
     ) -> None:
         """Flip bits at random.
 
-        Without TLS nothing protects a message from this: a bit that flips within a value is
-        delivered, as HTTP/2, gRPC and Liftbridge's messages carry no checksum. (TCP has one that is
-        weak, which is how such bits pass in real networks.)
+        Without TLS nothing protects a message from this: a bit flipped within a value is delivered,
+        because HTTP/2, gRPC and Liftbridge's messages carry no checksum. (The checksum of TCP is
+        weak, which is how such errors pass in real networks.)
 
         Args:
-            direction: which way the bytes go.
-            times: how many bits, on whichever connections; None for no limit.
-            rate: the chance of each byte to be hit.
-            frames: types of frames (`FrameType`) to hit; None for any byte. With types given, the
-                first four bytes of a frame (its length and type) are spared.
-            parts: parts of frames to hit; None for all.
+            direction: the direction of the bytes.
+            times: the number of bits over all connections; None for no limit.
+            rate: the probability that a byte is damaged.
+            frames: types of frames (`FrameType`) to damage; None for any byte. With types given,
+                the first four bytes of a frame (its length and type) are spared.
+            parts: parts of frames to damage; None for all.
 
         Raises:
             ValueError: `times` is not positive, or `rate` is not above 0 and up to 1.
         """
         check_number(rate, "a rate")
         if not 0 < rate <= 1:
-            text = f"a rate is above 0 and up to 1, not {rate}"
+            text = f"the rate must be above 0 and at most 1, not {rate}"
             raise ValueError(text)
         chosen = None if frames is None else frozenset(frames)
         wanted = None if parts is None else frozenset(parts)
@@ -211,14 +213,14 @@ class FaultProxy(ForwardingProxy):
     # --- the end of faults ---
 
     async def heal(self) -> None:
-        """Undo every fault that holds: afterwards the proxy forwards all it gets, at once.
+        """Undo every fault, so that the proxy forwards all bytes without delay.
 
-        What was frozen or on its way arrives. Connections that lost bytes are reset, as by a
-        machine that comes back and knows nothing of them. Damage that was ordered and not done is
-        called off. Cancelling abandons the wait for those resets, and perhaps `accept`.
+        Frozen and delayed bytes arrive. Connections that lost bytes are reset, as by a machine that
+        has restarted. Pending damage orders are cancelled. Cancellation ends the wait for the
+        resets and may leave new connections refused.
 
         Raises:
-            OSError: it was refusing, and somebody else took the port meanwhile.
+            OSError: it was refusing, and the port has been taken by another process.
         """
         self._record(FaultKind.HEAL)
         for conditions in self._conditions.values():
@@ -231,9 +233,9 @@ class FaultProxy(ForwardingProxy):
             await self.accept()
 
     async def play(self, plan: Iterable[PlannedFault]) -> None:
-        """Do what a plan says, fault by fault, each healed before the next one.
+        """Execute a plan, healing each fault before the next one.
 
-        It ends healed, also when cancelled.
+        All faults are healed at the end, also if cancelled.
 
         Raises:
             OSError: see `heal`.
@@ -269,7 +271,7 @@ class FaultProxy(ForwardingProxy):
             case FaultKind.FLIP:
                 self.flip(planned.direction)
             case _:
-                text = f"{planned.kind} is nothing to plan"
+                text = f"{planned.kind} cannot be planned"
                 raise ValueError(text)
 
 

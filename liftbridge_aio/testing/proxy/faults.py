@@ -1,4 +1,4 @@
-"""The words of the fault proxy: directions, kinds of faults, records of them. Pure."""
+"""Directions, kinds and records of faults. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum, Flag
 
 
 class Direction(Flag):
-    """Which way bytes go through a proxy."""
+    """The direction of bytes through a proxy."""
 
     TO_TARGET = 1
     """From clients to the target."""
@@ -20,7 +20,7 @@ class Direction(Flag):
 
 
 class FaultKind(Enum):
-    """What a proxy can do."""
+    """The kind of a fault, or of the end of one."""
 
     CUT = "cut"
     RESET = "reset"
@@ -38,23 +38,23 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FaultRecord:
-    """Something that a proxy was told to do, or did to one connection.
+    """An order to a proxy, or its effect on one connection.
 
-    Its text is one line for people. Two are equal if they say the same, whenever it happened.
+    Its text is one readable line. Equality ignores the time.
     """
 
     kind: FaultKind
-    """What was done."""
+    """The kind of the fault."""
     direction: Direction
-    """Which way the bytes went."""
+    """The direction of the bytes; None for both."""
     connection: int | None = None
-    """The connection it was done to, counted from 1; None: the order, which is for them all."""
+    """The affected connection, counted from 1; None for an order to all connections."""
     position: int | None = None
-    """The byte it was done at, counted from 0 in this direction of the connection."""
+    """The affected byte, counted from 0 in this direction of the connection."""
     detail: str = ""
-    """More, for people."""
+    """Details as readable text."""
     seconds: float = field(default=0.0, compare=False)
-    """When: seconds after the proxy was entered."""
+    """Seconds after the proxy was entered."""
 
     def __str__(self) -> str:
         who = "ordered" if self.connection is None else f"connection {self.connection}"
@@ -65,17 +65,17 @@ class FaultRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProxyStatistics:
-    """What a `FaultProxy` has done so far."""
+    """The counters of a `FaultProxy`."""
 
     connections: int
-    """Connections that clients have opened."""
+    """Connections opened by clients."""
     open_connections: int
-    """Those of them that are open now."""
+    """Connections open now."""
     bytes_to_target: int
     """Bytes forwarded from clients to the target."""
     bytes_to_clients: int
     """Bytes forwarded from the target to clients."""
     swallowed_bytes: int
-    """Bytes lost in either direction."""
+    """Bytes discarded in either direction."""
     held_bytes: int
-    """Bytes on their way now, in memory."""
+    """Bytes in transit, held in memory."""

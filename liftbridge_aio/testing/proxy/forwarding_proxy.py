@@ -17,7 +17,7 @@ from .delay_line import Conditions, DelayLine
 from .faults import Direction, FaultKind, FaultRecord, ProxyStatistics
 
 _MOST_FAULTS: Final = 10_000
-"""How many faults are remembered; of more, the last ones."""
+"""The maximum of recorded faults; older ones are dropped."""
 
 
 class ForwardingProxy:
@@ -36,14 +36,14 @@ class ForwardingProxy:
 
         Args:
             target_address: `host:port` to which connections are forwarded.
-            host: where to listen.
-            port: where to listen; 0 takes a free port.
-            seed: of the random choices.
-            delayed_bytes: bytes in transit that a delayed connection holds in each direction; more
-                waits at the sender.
+            host: the host to listen on.
+            port: the port to listen on; 0 for a free port.
+            seed: the seed of the random choices.
+            delayed_bytes: the maximum of bytes in transit on a delayed connection in each
+                direction; the sender waits with the rest.
 
         Raises:
-            ValueError: `target_address` is no address, or `delayed_bytes` is not positive.
+            ValueError: `target_address` is not an address, or `delayed_bytes` is not positive.
         """
         if delayed_bytes < 1:
             text = f"delayed_bytes must be positive, not {delayed_bytes}"
@@ -60,7 +60,7 @@ class ForwardingProxy:
         self._entered_at: float | None = None
         self._connections: set[ProxiedConnection] = set()
         self._opened = 0
-        self._forwarded = dict.fromkeys(Direction.BOTH, 0)  # by connections that are closed
+        self._forwarded = dict.fromkeys(Direction.BOTH, 0)  # of closed connections
         self._swallowed = 0
         self._conditions = {direction: Conditions() for direction in Direction.BOTH}
         self._orders = DamageOrders(seed)
@@ -68,21 +68,21 @@ class ForwardingProxy:
 
     @property
     def address(self) -> str:
-        """The `host:port` to give to clients; the port is known once the proxy was entered."""
+        """The `host:port` for clients; the port is known once the proxy has been entered."""
         return format_address(self._host, self._port)
 
     @property
     def seed(self) -> int:
-        """What chance began with."""
+        """The seed of the random choices."""
         return self._seed
 
     @property
     def faults(self) -> tuple[FaultRecord, ...]:
-        """What was ordered and what was done, in this order; the last 10 000 of them."""
+        """The last 10 000 orders and their effects, in order of occurrence."""
         return tuple(self._faults)
 
     def statistics(self) -> ProxyStatistics:
-        """Count what was forwarded so far."""
+        """Return the counters of the proxy."""
         pipes = [pipe for each in self._connections for pipe in each.pipes.values()]
         forwarded = {
             direction: before + sum(c.pipes[direction].forwarded for c in self._connections)
@@ -113,10 +113,10 @@ class ForwardingProxy:
             return "frozen"
         return "refusing" if self._server is None else "open"
 
-    # --- life ---
+    # --- lifecycle ---
 
     async def __aenter__(self) -> Self:
-        """Start to listen.
+        """Start listening.
 
         Raises:
             OSError: the port is taken.
@@ -125,7 +125,7 @@ class ForwardingProxy:
         """
         loop = running_loop("a fault proxy")
         if self._supervisor is not None:
-            text = "a proxy is entered once; make another one"
+            text = "a proxy can be entered only once; create another one"
             raise RuntimeError(text)
         self._entered_at = time.monotonic()
         listening = loop.create_future()
@@ -142,9 +142,9 @@ class ForwardingProxy:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Abort every connection and stop to listen; idempotent, from any task.
+        """Abort every connection and stop listening; idempotent, callable from any task.
 
-        Cancelling abandons the wait, not the closing.
+        Cancellation ends the wait, not the closing.
         """
         self._closing.set()
         if self._supervisor is not None:
@@ -155,7 +155,7 @@ class ForwardingProxy:
             async with asyncio.TaskGroup() as self._connecting:
                 try:
                     await self._listen()
-                except (OSError, OverflowError) as error:  # the port is taken, or is none
+                except (OSError, OverflowError) as error:  # the port is taken or invalid
                     if not listening.done():
                         listening.set_exception(error)
                     return
@@ -208,7 +208,7 @@ class ForwardingProxy:
         )
 
     def connection_opened(self, connection: ProxiedConnection) -> asyncio.Task[None] | None:
-        """Take in a connection; called by `ProxiedConnection`."""
+        """Register a connection; called by `ProxiedConnection`."""
         if self._closing.is_set() or self._connecting is None:
             return None
         self._connections.add(connection)

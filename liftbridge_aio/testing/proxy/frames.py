@@ -1,4 +1,4 @@
-"""Where the frames of HTTP/2 are in a stream of bytes (RFC 9113, sections 3.4 and 4.1). Pure."""
+"""Finds the HTTP/2 frames in a stream of bytes (RFC 9113, sections 3.4 and 4.1). Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from enum import Enum, IntEnum
 from typing import Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a client sends before its first frame."""
+"""The bytes a client sends before its first frame."""
 HEADER_BYTES: Final = 9
-"""What each frame begins with."""
+"""The size of a frame header."""
 TYPE_KNOWN_BYTES: Final = 4
-"""How much of a frame must have been seen to know its length and type."""
+"""The number of leading bytes of a frame that hold its length and type."""
 
 
 class FrameType(IntEnum):
-    """The types of frames that gRPC uses; numbers of the wire."""
+    """The frame types that gRPC uses, with their numbers on the wire."""
 
     DATA = 0x0
     HEADERS = 0x1
@@ -32,15 +32,15 @@ class Part(Enum):
     """The parts of a stream of frames."""
 
     PREFACE = "preface"
-    """The first 24 bytes of a client."""
+    """The first 24 bytes sent by a client."""
     LENGTH = "length and type"
     """The first 4 bytes of a frame."""
     FLAGS = "flags and stream"
     """The next 5 bytes."""
     PAYLOAD = "payload"
-    """What follows; of a HEADERS frame that is HPACK, of a DATA frame it is gRPC's message."""
+    """The bytes after the header: HPACK in a HEADERS frame, a gRPC message in a DATA frame."""
     UNKNOWN = "unknown bytes"
-    """All of a stream that proved not to be cleartext HTTP/2, from the first wrong byte on."""
+    """Bytes that are not cleartext HTTP/2, from the first invalid byte to the end of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +49,26 @@ class Piece:
 
     part: Part
     start: int
-    """Where in the scanned bytes it begins."""
+    """The index in the scanned bytes at which it begins."""
     stop: int
-    """Where in the scanned bytes it ends."""
+    """The index in the scanned bytes at which it ends."""
     offset: int
-    """Bytes of the same frame, or of the preface, that came before it."""
+    """Bytes of the same frame, or of the preface, before it."""
     frame_type: int | None = None
-    """Known from the fifth byte of a frame on."""
+    """The type of the frame, known from its fifth byte on."""
     frame_bytes: int | None = None
-    """The size of the whole frame with its header; known from the fifth byte on."""
+    """The size of the frame with its header, known from its fifth byte on."""
 
 
 class FrameScanner:
-    """Follows one direction of a connection.
+    """Parses the frames of one direction of a connection.
 
-    It holds no bytes back, and how they are cut into chunks makes no difference. A stream that
-    does not begin as HTTP/2 must (the preface of a client, then SETTINGS) has no frames.
+    It buffers nothing, and the split of the bytes into chunks makes no difference. A stream that
+    does not begin as HTTP/2 requires (the preface of a client, then SETTINGS) has no frames.
     """
 
     def __init__(self, *, preface: bool) -> None:
-        """Begin at the first byte; `preface` if a client sends these bytes."""
+        """Start at the first byte; `preface` is True for the direction from the client."""
         self._part = Part.PREFACE if preface else Part.LENGTH
         self._left = len(PREFACE) if preface else TYPE_KNOWN_BYTES
         self._offset = 0
@@ -78,7 +78,7 @@ class FrameScanner:
         self._frame_bytes: int | None = None
 
     def scan(self, data: bytes) -> Iterator[Piece]:
-        """Go on by these bytes; the pieces cover them all, in order, none empty."""
+        """Scan these bytes and return non-empty pieces that cover them all, in order."""
         start = 0
         while start < len(data):
             stop = self._stop_of_part(data, start)
@@ -90,7 +90,7 @@ class FrameScanner:
             start = stop
 
     def skip(self, data: bytes) -> None:
-        """Go on by these bytes as `scan` does, but tell nothing: many times faster."""
+        """Scan these bytes like `scan` but return nothing, which is many times faster."""
         start = 0
         while start < len(data):
             if self._part is Part.LENGTH and not self._offset and not self._first_frame:
@@ -117,7 +117,7 @@ class FrameScanner:
                 self._known = self._known << 8 | byte
         self._offset += stop - start
         self._left -= stop - start
-        if self._left and stop < len(data):  # a wrong byte within the preface
+        if self._left and stop < len(data):  # an invalid byte within the preface
             self._part = Part.UNKNOWN
         while not self._left and self._part is not Part.UNKNOWN:
             self._enter_next_part()
@@ -140,7 +140,7 @@ class FrameScanner:
 
 
 def _after_whole_frames(data: bytes, start: int) -> int:
-    """The start of the first frame that is not there completely."""
+    """Return the start of the first incomplete frame."""
     while start + HEADER_BYTES <= len(data):
         stop = start + HEADER_BYTES + int.from_bytes(data[start : start + 3], "big")
         if stop > len(data):

@@ -62,5 +62,5 @@ async def test_a_cancelled_plan_ends_healed(dial: Dial, proxy: FaultProxy) -> No
 
 async def test_what_is_no_fault_is_not_played(proxy: FaultProxy) -> None:
     plan = [PlannedFault(FaultKind.HEAL, Direction.BOTH, lasts=0.0, pause=0.0)]
-    with pytest.raises(ValueError, match="nothing to plan"):
+    with pytest.raises(ValueError, match="cannot be planned"):
         await proxy.play(plan)

@@ -162,7 +162,7 @@ async def test_a_proxy_may_close_without_being_entered_and_not_be_entered_twice(
 ) -> None:
     await FaultProxy(echo.address).aclose()
     async with FaultProxy(echo.address) as proxy:
-        with pytest.raises(RuntimeError, match="entered once"):
+        with pytest.raises(RuntimeError, match="entered only once"):
             await proxy.__aenter__()
 
 

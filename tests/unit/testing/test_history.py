@@ -64,7 +64,7 @@ def test_nothing_is_said_about_what_a_reader_has_not_come_to() -> None:
     assert not report.complete
     assert report.total.unread == 2
     report.raise_for_defects(allow_unread=True)
-    with pytest.raises(HistoryBroken, match="not judged: 2 acked messages"):
+    with pytest.raises(HistoryBroken, match="not checked: 2 acked messages"):
         report.raise_for_defects()
 
 
@@ -351,7 +351,7 @@ def test_a_group_has_read_as_far_as_any_of_its_members() -> None:
 
 
 def test_a_reader_may_not_have_the_name_of_a_group() -> None:
-    with pytest.raises(ValueError, match="'g' is a reader and a group"):
+    with pytest.raises(ValueError, match="'g' is the name of both a reader and a group"):
         check_history(made(*given(reader="a"), *given(reader="g")), groups={"a": "g"})
 
 

@@ -114,7 +114,7 @@ def test_a_torn_last_line_is_left_out_and_told(tmp_path: Path, cut: int) -> None
 def test_other_broken_lines_are_refused(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "part"
     path.write_bytes(LINES[0] + line + LINES[1])
-    with pytest.raises(ValueError, match="part, line 2: no event"):
+    with pytest.raises(ValueError, match="part, line 2: not an event"):
         read_history(path)
 
 
