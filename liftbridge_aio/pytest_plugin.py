@@ -189,7 +189,7 @@ def _is_live(item: pytest.Item) -> bool:
 
 def _live_addresses(config: pytest.Config) -> list[str]:
     """The first of option, variable and setting that says something: addresses, or one URL."""
-    from ._core.server_url import split_servers  # noqa: PLC0415 - see above
+    from ._client.server_url import split_servers  # noqa: PLC0415 - see above
 
     found = (
         config.getoption("--liftbridge-address")

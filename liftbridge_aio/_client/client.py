@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from liftbridge_aio._core.arguments import check_text, check_type
 from liftbridge_aio._core.event_loop import running_loop
-from liftbridge_aio._core.server_url import parse_servers, split_servers
 from liftbridge_aio.errors import ClientClosed, InvalidRequest, UsageError
 from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
 
@@ -23,6 +22,7 @@ from .administration import ClientAdministration
 from .groups import ClientGroups
 from .publishing import ClientPublishing
 from .reading import ClientReading
+from .server_url import parse_servers, split_servers
 from .values import ClientValues
 
 if TYPE_CHECKING:

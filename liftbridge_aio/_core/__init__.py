@@ -11,6 +11,5 @@
   ends.
 - `message_check`: Refuses invalid messages before anything is sent.
 - `names`: Checks of names that would crash a server.
-- `server_url`: Parses servers as users write them: addresses, or one URL with TLS parameters.
 - `status`: Turns status codes and texts of failed calls into errors and decisions about retries.
 """

@@ -143,39 +143,24 @@ async def last_messages(
     async with network.bounded(
         timeout, text, call=SUBSCRIBE.name, stream=stream, partition=partition
     ):
-        return await _last_messages(
-            network, subscribe, stream, partition, count, timeout, resume=resume
-        )
-
-
-async def _last_messages(
-    network: Network,
-    subscribe: Subscribe,
-    stream: str,
-    partition: int,
-    count: int,
-    timeout: float,
-    *,
-    resume: bool,
-) -> list[Message]:
-    await network.metadata.stream(stream, timeout)
-    state = await settled_state(network, stream, partition, timeout)
-    if state.paused and not resume:
-        raise PartitionPaused("the partition is paused", stream=stream, partition=partition)
-    found: list[Message] = []
-    there = await readable_range(network, stream, partition, timeout)
-    highest, width = there.stop - 1, count
-    while highest >= there.start and len(found) < count:
-        lowest = max(highest - width + 1, there.start)
-        part: deque[Message] = deque(maxlen=count - len(found))
-        async with subscribe(StartAt.offset(lowest), StopAt.offset(highest)) as reader:
-            async for message in reader:
-                part.append(message)
-        found = [*part, *found]
-        if not found:
-            break  # the newest message is kept as long as any is
-        highest, width = lowest - 1, width * _WIDER
-    return found
+        await network.metadata.stream(stream, timeout)
+        state = await settled_state(network, stream, partition, timeout)
+        if state.paused and not resume:
+            raise PartitionPaused("the partition is paused", stream=stream, partition=partition)
+        found: list[Message] = []
+        there = await readable_range(network, stream, partition, timeout)
+        highest, width = there.stop - 1, count
+        while highest >= there.start and len(found) < count:
+            lowest = max(highest - width + 1, there.start)
+            part: deque[Message] = deque(maxlen=count - len(found))
+            async with subscribe(StartAt.offset(lowest), StopAt.offset(highest)) as reader:
+                async for message in reader:
+                    part.append(message)
+            found = [*part, *found]
+            if not found:
+                break  # the newest message is kept as long as any is
+            highest, width = lowest - 1, width * _WIDER
+        return found
 
 
 async def _bounded(

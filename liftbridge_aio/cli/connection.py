@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, get_origin
 from cyclopts import App, Parameter, Token
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio._core.server_url import Servers, parse_servers, split_servers
+from liftbridge_aio._client.server_url import Servers, parse_servers, split_servers
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.options import ClientOptions, seconds
 from liftbridge_aio.tls import TLS, tls_variable

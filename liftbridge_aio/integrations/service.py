@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio._core.server_url import parse_servers
+from liftbridge_aio._client.server_url import parse_servers
 from liftbridge_aio.options import ClientOptions, Duration
 
 

@@ -263,28 +263,23 @@ class MetadataCache:
             logger.debug("metadata that lacks leaders could not be completed: %s", failure)
         else:
             if response is not None:
-                answer, _, _ = metadata_from_wire(response)
-                self._merge_answer(answer)
+                self._merge_answer(metadata_from_wire(response)[0])
 
     async def _run_fetch(self, key: frozenset[str], fetching: asyncio.Future[Incarnation]) -> None:
+        # A cancelled future would look like a cancellation of the caller that awaits it.
+        error: LiftbridgeError = ClientClosed("the client was closed meanwhile")
         try:
-            by = await self._fetch_fresh(sorted(key))
-        except LiftbridgeError as error:
-            fetching.set_exception(error)
-            fetching.exception()  # nobody may be waiting any more
-        except Exception as error:
-            fault = ConnectionFailed(f"fetching metadata failed by a bug of the client: {error!r}")
-            fault.__cause__ = error
-            fetching.set_exception(fault)
-            fetching.exception()
+            fetching.set_result(await self._fetch_fresh(sorted(key)))
+        except LiftbridgeError as failure:
+            error = failure
+        except Exception as bug:
+            error = ConnectionFailed(f"fetching metadata failed by a bug of the client: {bug!r}")
+            error.__cause__ = bug
             raise
-        else:
-            fetching.set_result(by)
         finally:
             del self._fetches[key]
             if not fetching.done():
-                # A cancelled future would look like a cancellation of the caller that awaits it.
-                fetching.set_exception(ClientClosed("the client was closed meanwhile"))
+                fetching.set_exception(error)
                 fetching.exception()  # nobody may be waiting any more
 
     async def stream(self, name: str, timeout: float, *, renew: bool = False) -> StreamInfo:

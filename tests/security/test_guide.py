@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from liftbridge_aio import TLS, Client, errors
-from liftbridge_aio._core.server_url import parse_servers
+from liftbridge_aio._client.server_url import parse_servers
 from liftbridge_aio.cli import app as command_line
 from liftbridge_aio.cli.connection import ConnectionFlags
 from support.markdown import ROOT, Block, blocks, names, table

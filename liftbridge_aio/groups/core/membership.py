@@ -129,7 +129,7 @@ class Membership:
             self._not_before = min(self._not_before, now)
 
     def stalled(self, seconds: float) -> None:
-        """Take note that nothing ran here for so long: that silence was not the coordinator's."""
+        """Exclude seconds in which nothing ran here from the silence of the coordinator."""
         self._heard_at += seconds
 
     def leave(self, now: float, deadline: float) -> None:
@@ -358,21 +358,21 @@ class Membership:
     # Expulsion
 
     def _heard(self, now: float) -> None:
-        """Take note that the coordinator lives."""
+        """Record an answer of the coordinator."""
         self._heard_at = now
         self._answers = True
         if self.state is GroupState.COORDINATOR_LOST:
             self._move(GroupState.SYNCING)
 
     def _denied(self, now: float, *, certain: bool = False) -> None:
-        """Take note of a broker that says this is no member, which it may just not know yet."""
+        """Rejoin once a broker has denied this member for longer than it may lag behind."""
         if self._denied_since is None:
             self._denied_since = now
         if certain or now - self._denied_since >= self._grace:
             self._rejoin(now, certain=certain)
 
     def _miss(self, now: float) -> None:
-        """Take note of a broker, not the coordinator if there are others, that knows no group."""
+        """Rejoin once brokers other than the coordinator have known no such group for a while."""
         if self._missing_since is None:
             self._missing_since = now
         if now - self._missing_since >= self._grace:

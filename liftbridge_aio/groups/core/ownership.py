@@ -125,7 +125,7 @@ class Ownership:
         return self._take_away(Hold.WITHDRAWN, self._held.keys() - wanted)
 
     def lose(self) -> Assignment:
-        """Take note that this is no member any more.
+        """Record that this is no member any more.
 
         Returns:
             Partitions of which nothing may be handed out from now on.

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final, Self
 
-from liftbridge_aio._core.server_url import Servers, parse_servers, split_servers
+from liftbridge_aio._client.server_url import Servers, parse_servers, split_servers
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.options import ClientOptions
 from liftbridge_aio.spark.errors import InvalidOption

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import unquote
 
+from liftbridge_aio._core.addresses import format_address, parse_address
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.tls import TLS, tls_variable
-
-from .addresses import format_address, parse_address
 
 _PLAIN: Final = "liftbridge"
 _SECURE: Final = "liftbridge+tls"

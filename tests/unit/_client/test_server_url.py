@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liftbridge_aio import TLS, Client, ClientOptions, InvalidRequest
-from liftbridge_aio._core.server_url import parse_servers, split_servers
+from liftbridge_aio._client.server_url import parse_servers, split_servers
 
 
 @pytest.mark.parametrize(
