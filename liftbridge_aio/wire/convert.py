@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from liftbridge_aio.model import (
+    Ack,
     BrokerInfo,
     EventTimestamps,
     GroupInfo,
@@ -136,3 +137,19 @@ def _timestamps(event: proto.PartitionEventTimestamps | None) -> EventTimestamps
 
 _NO_PARTITION: Final = proto.PartitionMetadata()
 _NEVER: Final = EventTimestamps()
+
+
+def ack_to_wire(ack: Ack) -> proto.Ack:
+    """Turn an ack into the Ack of betterproto2."""
+    return proto.Ack(
+        stream=ack.stream,
+        partition_subject=ack.partition_subject,
+        msg_subject=ack.msg_subject,
+        offset=ack.offset,
+        ack_inbox=ack.ack_inbox,
+        correlation_id=ack.correlation_id,
+        ack_policy=proto.AckPolicy(ack.ack_policy),
+        reception_timestamp=ack.reception_timestamp,
+        commit_timestamp=ack.commit_timestamp,
+        ack_error=proto.AckError(ack.ack_error),
+    )

@@ -26,6 +26,7 @@ from liftbridge_aio.model import (
 )
 
 from . import proto
+from .convert import ack_to_wire
 from .crc32c import crc32c
 from .strict import parse_flat
 
@@ -137,19 +138,7 @@ def decode_message(data: bytes) -> EnvelopeMessage:
 
 def encode_ack(ack: Ack, *, crc: bool = False) -> bytes:
     """Make the bytes that a server sends to an ack inbox."""
-    message = proto.Ack(
-        stream=ack.stream,
-        partition_subject=ack.partition_subject,
-        msg_subject=ack.msg_subject,
-        offset=ack.offset,
-        ack_inbox=ack.ack_inbox,
-        correlation_id=ack.correlation_id,
-        ack_policy=proto.AckPolicy(ack.ack_policy),
-        reception_timestamp=ack.reception_timestamp,
-        commit_timestamp=ack.commit_timestamp,
-        ack_error=proto.AckError(ack.ack_error),
-    )
-    return _seal(bytes(message), _Type.ACK, crc=crc)
+    return _seal(bytes(ack_to_wire(ack)), _Type.ACK, crc=crc)
 
 
 def decode_ack(data: bytes) -> Ack:

@@ -17,6 +17,7 @@ from liftbridge_aio.model import (
     StreamInfo,
 )
 from liftbridge_aio.wire import proto
+from liftbridge_aio.wire.convert import ack_to_wire
 
 from .incoming import Incoming
 from .requests import StreamRequest
@@ -108,22 +109,6 @@ def stored_message(message: Message) -> proto.Message:
     )
 
 
-def ack_message(ack: Ack) -> proto.Ack:
-    """Convert an ack."""
-    return proto.Ack(
-        stream=ack.stream,
-        partition_subject=ack.partition_subject,
-        msg_subject=ack.msg_subject,
-        offset=ack.offset,
-        ack_inbox=ack.ack_inbox,
-        correlation_id=ack.correlation_id,
-        ack_policy=proto.AckPolicy(ack.ack_policy),
-        reception_timestamp=ack.reception_timestamp,
-        commit_timestamp=ack.commit_timestamp,
-        ack_error=proto.AckError(ack.ack_error),
-    )
-
-
 def refusal_of(ack: Ack) -> PublishRefused | None:
     """Return the refusal that an ack with an error stands for, None for a true ack."""
     if ack.ack_error is AckError.OK:
@@ -136,7 +121,7 @@ def async_response(ack: Ack) -> proto.PublishResponse:
     refused = refusal_of(ack)
     if refused is not None:
         return async_error(refused, ack.correlation_id)
-    return proto.PublishResponse(ack=ack_message(ack), correlation_id=ack.correlation_id)
+    return proto.PublishResponse(ack=ack_to_wire(ack), correlation_id=ack.correlation_id)
 
 
 def async_error(refused: PublishRefused, correlation_id: str) -> proto.PublishResponse:

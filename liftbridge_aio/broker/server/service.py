@@ -20,6 +20,7 @@ from liftbridge_aio.broker.errors import BrokerError, Code, PublishRefused
 from liftbridge_aio.broker.faults.fault_injection import FaultInjector
 from liftbridge_aio.model import CURSORS_STREAM, AckPolicy
 from liftbridge_aio.wire import health, proto, rpc
+from liftbridge_aio.wire.convert import ack_to_wire
 from liftbridge_aio.wire.rpc import ReplyT, RequestT, Rpc
 
 from .broker_context import BrokerContext, FirstAck
@@ -240,7 +241,7 @@ class LiftbridgeService:
         refused = messages.refusal_of(acked)
         if refused is not None:
             raise refused
-        return proto.PublishResponse(ack=messages.ack_message(acked))
+        return proto.PublishResponse(ack=ack_to_wire(acked))
 
     async def publish_to_subject(
         self, request: proto.PublishToSubjectRequest, call: Call
@@ -261,7 +262,7 @@ class LiftbridgeService:
         self._context.publish_to_subject(request.subject, incoming)
         if not incoming.inbox_is_awaited:
             return proto.PublishToSubjectResponse()
-        return proto.PublishToSubjectResponse(ack=messages.ack_message(await ack.wait()))
+        return proto.PublishToSubjectResponse(ack=ack_to_wire(await ack.wait()))
 
     async def set_cursor(
         self, request: proto.SetCursorRequest, _call: Call
