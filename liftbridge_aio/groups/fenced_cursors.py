@@ -1,9 +1,9 @@
-"""The cursors of a group, guarded against late writes as far as cursors allow.
+"""The cursors of a group, fenced against late writes as far as cursors allow.
 
-The server does not fence cursors: whoever writes last wins, whichever epoch he belongs to. So a
-position is written only by a member that cannot have been expelled unheard and from which nobody
-has taken the partition, and never below what stands there. What remains: between the look and the
-write another member may write a higher one.
+The server does not fence cursors: the last write wins, whatever its epoch. A position is therefore
+written only by a member that cannot have been expelled unnoticed and whose partition no other
+member has taken, and never below the stored position. One race remains: between the check and the
+write another member may store a higher position.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _BEGAN_AT_0: Final = 0
 
 
 def group_cursor(group: str) -> str:
-    """The id of a group's cursors, which Go members use too."""
+    """Return the id of the cursors of a group, which Go members use too."""
     return f"__group:{group}"
 
 
 def beginning_cursor(group: str) -> str:
-    """The id of the cursors that say a group began at the first offset of an empty log.
+    """Return the id of the cursors that mark a group as starting at offset 0.
 
-    A position is the last offset that was processed, and before the first there is none to store.
+    A position is the offset of the last processed message, so there is none before offset 0.
     """
     return f"__group-began-at-0:{group}"
 
@@ -37,10 +37,10 @@ class FencedCursors:
     """A `CursorStore` for one member of a group.
 
     Args:
-        store: where cursors are kept.
+        store: stores the cursors.
         may_write: returns True if this member may write the position of a partition now.
-        free_from: from when on it may, by the event loop's clock: before that a last write of the
-            partition's former reader may still be under way.
+        free_from: returns the time of the event loop from which it may. Until then a last write of
+            the partition's former reader may be in flight.
     """
 
     def __init__(
@@ -56,17 +56,17 @@ class FencedCursors:
         self._of_another_log: dict[StreamPartition, int] = {}
 
     def may_replace(self, place: StreamPartition, stored: int | None) -> None:
-        """Have a lower position take the place of just this one, which is of another log."""
+        """Allow a lower position to replace exactly this one, which belongs to another log."""
         if stored is not None:
             self._of_another_log[place] = stored
 
     async def fetch(
         self, cursor_id: str, stream: str, partition: int, timeout: float
     ) -> int | None:
-        """Read a position; None where none was stored. Cancelling abandons the call.
+        """Fetch a position; None if none is stored. Cancelling abandons the call.
 
         Raises:
-            LiftbridgeError: it could not be read.
+            LiftbridgeError: it could not be fetched.
         """
         return await self._store.fetch(cursor_id, stream, partition, timeout)
 
@@ -78,17 +78,17 @@ class FencedCursors:
         Cancelling abandons the wait; the position may be stored or not.
 
         Raises:
-            NotGroupMember: this member may have been expelled, or somebody else has taken the
+            NotGroupMember: this member may have been expelled, or another member has taken the
                 partition.
             LiftbridgeError: it could not be stored.
         """
         place = StreamPartition(stream, partition)
-        # One that was given up and is back may still be being written: that is for the past.
+        # A former commit of a partition that was released and came back may still be in flight.
         async with self._turns.setdefault(place, asyncio.Lock()):
             await _sleep_until(self._free_from(place))
             stored = await self._store.fetch(cursor_id, stream, partition, timeout)
             if not self._may_write(place):
-                text = "the group has not confirmed in time that this partition is still ours"
+                text = "the group has not confirmed in time that this member owns the partition"
                 raise NotGroupMember(text, stream=stream, partition=partition, offset=offset)
             if stored is None or stored < offset or stored == self._of_another_log.get(place):
                 await self._store.set(cursor_id, stream, partition, offset, timeout)
@@ -97,15 +97,15 @@ class FencedCursors:
     async def hand_over(
         self, cursor_id: str, place: StreamPartition, offset: int, deadline: float, timeout: float
     ) -> None:
-        """Store a last position for whoever has just taken a partition, if that can be done soon.
+        """Store a last position for the member that has just taken a partition, if still in time.
 
         Cancelling abandons it; the position may be stored or not.
 
         Args:
-            cursor_id: the group's.
+            cursor_id: the id of the group's cursors.
             place: the partition.
             offset: the position.
-            deadline: by the event loop's clock; after that nothing is written.
+            deadline: a time of the event loop; nothing is written after it.
             timeout: seconds for each call.
 
         Raises:
@@ -118,17 +118,18 @@ class FencedCursors:
                 await self._store.set(cursor_id, *place, offset, timeout)
 
     async def begin_at(self, group: str, stream: str, partition: int, timeout: float) -> int | None:
-        """Return 0 where the group was noted to begin at the first offset; else None."""
+        """Return 0 if the group is marked as starting at offset 0; else None."""
         noted = await self._store.fetch(beginning_cursor(group), stream, partition, timeout)
         return None if noted is None else _BEGAN_AT_0
 
     async def note_beginning(
         self, group: str, stream: str, partition: int, offset: int, timeout: float
     ) -> int:
-        """Note where a group begins that has stored no position yet, for the next member.
+        """Store the start of a group without a position, for the next member.
 
         Returns:
-            Where to begin: `offset`, or behind what somebody else has stored meanwhile.
+            The start: `offset`, or the offset after the position stored meanwhile by another
+            member.
         """
         cursor = group_cursor(group)
         stored = await self._store.fetch(cursor, stream, partition, timeout)

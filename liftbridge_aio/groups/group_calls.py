@@ -1,7 +1,7 @@
-"""The calls of a consumer group, each made once and without retries.
+"""The gRPC calls of a consumer group, each made once without retries.
 
-Any broker passes joins, leaves and reports on to the metadata leader. Assignments are fetched from
-the coordinator alone.
+Any broker forwards joins, leaves and reports to the metadata leader. Assignments can be fetched
+only from the coordinator.
 """
 
 from __future__ import annotations
@@ -50,14 +50,16 @@ from .core.steps import (
 
 _NS: Final = 1_000_000_000
 _CHANGE_LIMIT: Final = 3.0
-"""Seconds for a join, a leave or a report, which go through the log of the cluster."""
+"""Timeout of a join, a leave or a report, which go through the Raft log of the cluster."""
 _LOCATE_LIMIT: Final = 0.5
-"""Deadline of metadata calls: a server with a dead peer waits until then for its answer. Doubled
-while that is not enough."""
+"""Timeout of metadata calls, because a server with a dead peer waits until the deadline for it.
+
+Doubled as long as calls exceed it.
+"""
 
 
 class GroupCalls:
-    """Makes the calls of one group, and returns their outcome in the terms of `Membership`."""
+    """Makes the calls of one group and converts their outcome for `Membership`."""
 
     def __init__(self, group: str, streams: Sequence[str], network: Network) -> None:
         self._group = group
@@ -68,13 +70,13 @@ class GroupCalls:
         self._unlocated = 0
 
     async def make(self, call: Call, limit: float) -> Answer:
-        """Make a call; whatever goes wrong is an answer too.
+        """Make a call and return its answer; failures are returned as `Refused`.
 
-        Cancelling abandons it; whether the server acted on it is then not known.
+        Cancelling abandons it; the server may or may not have executed it.
 
         Args:
-            call: what to ask.
-            limit: seconds that the coordinator has to answer.
+            call: the call.
+            limit: the timeout of calls to the coordinator, in seconds.
 
         Raises:
             ClientClosed: the client was closed.
@@ -140,8 +142,8 @@ class GroupCalls:
         if address is None:
             address = await self._living_address(but=call.coordinator)
         request = proto.FetchMetadataRequest(streams=self._streams, groups=[self._group])
-        # A server with a dead peer waits for it until this deadline, and answers the next time from
-        # what it has received until then.
+        # A server with a dead peer waits for it until this deadline, and answers the next call from
+        # what it has received by then.
         limit = min(_LOCATE_LIMIT * 2.0 ** min(self._unlocated, 10), max(limit, _LOCATE_LIMIT))
         self._unlocated += 1
         reply = await self._once(address, FETCH_METADATA, request, limit)
@@ -153,7 +155,7 @@ class GroupCalls:
             raise CallFailure(Code.NOT_FOUND, f"no broker knows the group {self._group!r}")
         return Located(found.coordinator, found.epoch, bool(answer.streams))
 
-    # Whom to call
+    # Choice of the broker
 
     async def _any(
         self, rpc: Rpc[RequestT, ReplyT], request: RequestT, *, but: str | None = None

@@ -1,4 +1,4 @@
-"""The partition readers of a member, what was handed out of each, and what is finished."""
+"""The partition readers of a member, with delivered and finished offsets."""
 
 from __future__ import annotations
 
@@ -38,43 +38,45 @@ _PASSING = (
     PartitionTaken,
     RequestTimeout,
     ServerError,
-    StreamDeleted,  # the group takes it from its members
+    StreamDeleted,  # the group removes it from its members
     StreamNotFound,
     SubscriptionLost,
 )
 _LASTING = (EncryptionFailed, PermissionDenied, TLSFailed, UnsupportedByServer)
-"""Errors after which the partition is read again, and those of them that are raised all the same,
-because another try does not help."""
+"""Errors after which the partition is reopened.
+
+Those that a retry does not resolve are also raised.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A partition: where it is read next, and what is finished of it."""
+    """The start and finished offset of a partition, and its readers."""
 
     partition: StreamPartition
     start: StartAt
-    """Where to read on, unless `reader` is further already."""
+    """The start of the next reader, unless `reader` has a later position."""
     reader: PartitionReader | None = None
     finished: int | None = None
-    """The last offset that is finished of what came before `leaving` and `reader`."""
+    """The last finished offset before those of `leaving` and `reader`."""
     leaving: list[PartitionReader] = field(default_factory=list)
-    """Readers that were dropped while a message of theirs may have been in hand."""
+    """Dropped readers of which a message may still be in processing."""
     continued: PartitionReader | None = None
-    """The dropped reader behind whose last message `start` is; None after a seek."""
+    """The dropped reader after whose last message `start` is; None after a seek."""
 
 
 class GroupReaders:
-    """One reader for each partition that a member holds, merged; and how far each is finished.
+    """The merged readers of the partitions that a member holds, and their finished offsets.
 
-    Either one task takes from `merge`, or several take turns: a partition whose turn has begun is
-    not handed to anybody else before `end_turn`, whichever reader reads it by then.
+    Either one task takes from `merge`, or several take turns: once the turn of a partition has
+    begun, no other task receives its messages before `end_turn`, even if its reader is replaced.
 
     Args:
-        make: makes a reader for a plan.
-        plan: makes the plan to read a partition from a start, in the name of a member.
-        ended: called when a reader has ended, with the error, or None for an orderly end; the
-            partition is to be opened again.
-        delivered: called with each message handed out; None if nobody listens.
+        make: creates a reader for a plan.
+        plan: creates the plan to read a partition from a start as a member.
+        ended: called when a reader has ended, with the error, or None for an orderly end, so that
+            the partition is opened again.
+        delivered: called with each delivered message; None for no callback.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class GroupReaders:
         self.delivered = delivered
         self.paused: set[StreamPartition] = set()
         self.deleted: set[str] = set()
-        """Streams that were deleted while they were read; the group does not read them any more."""
+        """Streams that were deleted while they were read and are no longer read."""
         self._make = make
         self._plan = plan
         self._ended = ended
@@ -102,7 +104,7 @@ class GroupReaders:
     # Adding and removing partitions
 
     def adopt(self, partition: StreamPartition, start: StartAt) -> None:
-        """Add a partition; `open` reads it."""
+        """Add a partition without reading it; see `open`."""
         self._slots[partition] = _Slot(partition, start)
         self._lost.discard(partition)
         self.deleted.discard(partition.stream)
@@ -115,13 +117,13 @@ class GroupReaders:
         settled: bool = True,
         broken: LiftbridgeError | None = None,
     ) -> PartitionReader:
-        """Read a partition from where it was left, or from its start.
+        """Start a reader at the last position of a partition, or at its start.
 
         Args:
             partition: the partition.
             identity: the member that reads.
-            settled: False hands out nothing before `settle`.
-            broken: why it cannot be read; no request is sent, and this error is raised to the user.
+            settled: False to deliver nothing before `settle`.
+            broken: an error to raise to the user instead of sending a request.
 
         Raises:
             ClientClosed: the client was closed.
@@ -146,12 +148,12 @@ class GroupReaders:
     def settle(
         self, partition: StreamPartition, reader: PartitionReader, start: int | None
     ) -> bool:
-        """Begin to hand out what was opened unsettled.
+        """Start delivery from a reader that was opened unsettled.
 
         Args:
             partition: the partition.
-            reader: what `open` returned.
-            start: leave out what lies before this offset.
+            reader: the reader returned by `open`.
+            start: discard messages before this offset.
 
         Returns:
             True if the partition is still read by this reader.
@@ -162,19 +164,19 @@ class GroupReaders:
             return False
         begins = slot.start.value if slot.start.position is StartPosition.OFFSET else -1
         if start is not None and start > begins and reader.position.last is None:
-            # Nothing was judged yet, so everything that waits is judged by the new start.
+            # No position was checked yet, so buffered messages are checked against the new start.
             reader.decoder.position = Position(start)
             slot.start = StartAt.offset(start)
         self._hold_or_release(partition)
         return True
 
     def stop(self, partitions: Iterable[StreamPartition]) -> None:
-        """Hand out nothing more of these; what was handed out can still be finished."""
+        """Stop delivery from partitions; delivered messages can still be finished."""
         for partition in partitions:
             self._drop_reader(self._slots[partition])
 
     def lose(self) -> None:
-        """Hand out nothing more, and finish nothing more: other members may read it by now."""
+        """Stop delivery from partitions and finish nothing more: other members may own them."""
         self.stop(self._slots)
         self._lost.update(self._slots)
 
@@ -194,9 +196,9 @@ class GroupReaders:
     # Positions
 
     def finished(self, partition: StreamPartition) -> int | None:
-        """Return the last finished offset of a partition; None before there is one.
+        """Return the last finished offset of a partition; None if there is none.
 
-        It never steps back, wherever the partition is read.
+        It never decreases, even after a seek.
         """
         slot = self._slots.get(partition)
         if slot is None:
@@ -207,7 +209,7 @@ class GroupReaders:
         return slot.finished
 
     def finish(self, partition: StreamPartition, offset: int) -> bool:
-        """Count everything up to an offset as finished; False if the partition is not ours."""
+        """Mark all offsets up to one as finished; return False if the partition is not held."""
         slot = self._slots.get(partition)
         if slot is None or partition in self._lost:
             return False
@@ -215,7 +217,7 @@ class GroupReaders:
         return True
 
     def position(self, partition: StreamPartition) -> int | None:
-        """Return the offset that is handed out next, or the lowest that can be; None if unknown."""
+        """Return the offset to deliver next, or a lower bound of it; None if unknown."""
         slot = self._slots.get(partition)
         if slot is None:
             return None
@@ -230,21 +232,21 @@ class GroupReaders:
         return None if slot is None or slot.reader is None else slot.reader.decoder.last_offset
 
     def is_connected(self, partition: StreamPartition) -> bool:
-        """Return True if a server serves the partition now."""
+        """Return True if a server has accepted the current subscription."""
         slot = self._slots.get(partition)
         reader = None if slot is None else slot.reader
         return reader is not None and reader.address is not None
 
     def partitions(self) -> list[StreamPartition]:
-        """Return the partitions that were added and not removed."""
+        """Return all partitions."""
         return list(self._slots)
 
     # Turns
 
     def take_turn(self) -> PartitionReader | None:
-        """Begin the turn of the next reader that has something; None if none has.
+        """Begin the turn of the next reader with messages; None if none has any.
 
-        Until `end_turn` nothing of its partition is handed out to anybody else.
+        Until `end_turn` no other task receives messages of its partition.
 
         Raises:
             LiftbridgeError: a partition cannot be read.
@@ -256,17 +258,17 @@ class GroupReaders:
         return reader
 
     def end_turn(self, reader: PartitionReader) -> None:
-        """End a turn; what was handed out in it is finished."""
+        """End a turn; the messages delivered in it are finished."""
         partition = _partition_of(reader)
         self.merge.put_down(reader)
         self._turns.pop(partition).set()
         self._hold_or_release(partition)
 
     def put_back(self, reader: PartitionReader, message: Message) -> bool:
-        """Count the last message of a turn as not handed out.
+        """Return the last message of a turn to its reader, as not delivered.
 
         Returns:
-            True if the partition has to be opened again, because its reader was replaced.
+            True if the partition must be opened again, because its reader was replaced.
         """
         partition = _partition_of(reader)
         slot = self._slots.get(partition)
@@ -284,32 +286,32 @@ class GroupReaders:
         return partition not in self._lost
 
     async def wait_for_turns(self, partitions: frozenset[StreamPartition]) -> None:
-        """Wait until no turn of these partitions goes on. Cancelling abandons the wait."""
+        """Wait until the turns of these partitions have ended. Cancelling abandons the wait."""
         for ended in [event for each, event in self._turns.items() if each in partitions]:
             await ended.wait()
 
     # Pausing and seeking
 
     def pause(self, partitions: Iterable[StreamPartition]) -> None:
-        """Hand out nothing of these until they are resumed; the server stops when they are full."""
+        """Pause delivery from partitions; back-pressure stops the server when buffers are full."""
         for partition in partitions:
             self.paused.add(partition)
             self._hold_or_release(partition)
 
     def resume(self, partitions: Iterable[StreamPartition]) -> None:
-        """Hand out these again."""
+        """Resume delivery from partitions."""
         for partition in partitions:
             self.paused.discard(partition)
             self._hold_or_release(partition)
 
     def seek(self, partition: StreamPartition, start: StartAt) -> None:
-        """Read a partition from elsewhere, once it is opened again."""
+        """Set the start of a partition for when it is opened again."""
         slot = self._slots[partition]
         self._drop_reader(slot)
         slot.start, slot.continued = start, None
 
     def start_over(self, partition: StreamPartition) -> None:
-        """Forget what is finished of a partition, because its log is another one now."""
+        """Reset the finished offset of a partition whose log was replaced."""
         slot = self._slots[partition]
         slot.finished = None
         slot.leaving.clear()
@@ -324,10 +326,10 @@ class GroupReaders:
         else:
             self.merge.release([reader])
 
-    # Ends
+    # End of readers
 
     def _drop_reader(self, slot: _Slot) -> None:
-        """End the reader of a partition; the message in hand can still be finished."""
+        """Close the reader of a partition; its last delivered message can still be finished."""
         slot.start = _next(slot)
         reader, slot.reader = slot.reader, None
         if reader is None:
@@ -341,7 +343,7 @@ class GroupReaders:
         self._settle_leaving(slot)
 
     def _settle_leaving(self, slot: _Slot) -> None:
-        """Forget dropped readers as soon as nothing of theirs is in hand."""
+        """Forget dropped readers once all their delivered messages are finished."""
         for reader in list(slot.leaving):
             finished = self.merge.finished(reader)
             _note_finished(slot, finished)
@@ -357,20 +359,20 @@ class GroupReaders:
             self._loop.call_soon(self._taken, slot, reader, error)
 
     def _taken(self, slot: _Slot, reader: PartitionReader, error: PartitionTaken) -> None:
-        """Drop what was received: the member that took the partition reads it."""
+        """Discard buffered messages: the member that took the partition reads them."""
         if slot.reader is reader:
             self._drop_reader(slot)
             self._ended(slot.partition, error)
 
     def _drained(self, reader: PartitionReader) -> None:
-        """Remove a reader that has ended, and of which everything was handed out."""
+        """Remove a reader that has ended and delivered all its messages."""
         partition = _partition_of(reader)
         slot = self._slots.get(partition)
         if slot is None or slot.reader is not reader:
             return
         error = reader.buffer.take_error()
         slot.start, slot.reader = _next(slot), None
-        # Who asks for more has finished everything.
+        # A request for more finishes all delivered messages.
         _note_finished(slot, reader.decoder.last_delivered)
         self._ended(partition, error)
         if error is not None and (isinstance(error, _LASTING) or not isinstance(error, _PASSING)):
@@ -387,7 +389,7 @@ def _note_finished(slot: _Slot, offset: int | None) -> None:
 
 
 def _next(slot: _Slot) -> StartAt:
-    """Return where to read on; what began as new or latest keeps the offset that it had then."""
+    """Return the next start; a start of "new" or "latest" keeps the offset it resolved to."""
     reader, start = slot.reader, slot.start
     if reader is None:
         return start

@@ -1,4 +1,4 @@
-"""Calls a handler for each message of a member, for several partitions at once."""
+"""Calls a handler for each message of a member, for several partitions concurrently."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from .group_readers import GroupReaders
 logger = logging.getLogger("liftbridge_aio.groups")
 
 MessageHandler: TypeAlias = Callable[[Message], Awaitable[object] | object]
-"""Processes a message: a coroutine function, which is awaited, or a plain function."""
+"""A handler of messages: a coroutine function, which is awaited, or a plain function."""
 OnError: TypeAlias = Literal["stop", "skip"]
 
 _TURN: Final = 0.01
-"""Seconds after which a partition gives way to others that wait, and to the event loop."""
+"""Seconds after which a worker yields to waiting partitions and to the event loop."""
 
 
 class HandlerRunner:
-    """One run of a handler.
+    """A single run of a handler.
 
-    A worker is a task that takes a partition's turn, handles its messages one after the other
-    until none is left or the turn is over, and takes the next partition's. It waits if there is
-    none. Workers are started as more partitions have something, up to `concurrency`.
+    A worker is a task that takes the turn of a partition, handles its messages sequentially until
+    none is left or the turn is over, and then takes the next turn. Without one it waits. Workers
+    are started on demand, up to `concurrency`.
 
     Args:
-        group: id of the group.
-        readers: what is read.
-        put_back: takes back a message that was handed out and not processed.
+        group: the id of the group.
+        readers: the readers of the member.
+        put_back: takes back a message that was delivered but not processed.
         failed: called with each failure of the handler.
-        handler: the user's.
+        handler: the handler of the user.
         interceptors: wrap the handler; the first is the outermost.
-        concurrency: the most workers.
-        on_error: what a failure of the handler does.
+        concurrency: the maximum of workers.
+        on_error: the effect of a failure of the handler.
     """
 
-    # State, all of it changed in the event loop by the methods of this class alone:
-    # `_workers` the tasks; `_idle` a future for each that waits; `_stopping` is set once.
+    # State, changed only by methods of this class in the event loop: `_workers` are the tasks,
+    # `_idle` has a future for each waiting worker, `_stopping` is set once.
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class HandlerRunner:
 
     @property
     def is_handlers_task(self) -> bool:
-        """True if the handler is asking."""
+        """True if the current task is running the handler."""
         return asyncio.current_task() in self._workers
 
     async def run(self) -> None:
@@ -99,7 +99,7 @@ class HandlerRunner:
                 try:
                     await self._stopping.wait()
                 except asyncio.CancelledError:
-                    self.stop()  # so that no worker is started in a group that ends
+                    self.stop()  # so that no worker is started in a group that is closing
                     raise
         finally:
             merge.unshare()
@@ -107,7 +107,7 @@ class HandlerRunner:
             raise self._error
 
     def stop(self) -> None:
-        """Hand out nothing more; `run` returns when the calls of the handler have ended."""
+        """Stop delivery; `run` returns when the calls of the handler have ended."""
         self._stopping.set()
         for waiter in self._idle:
             _wake(waiter)
@@ -115,7 +115,7 @@ class HandlerRunner:
     # Workers
 
     def ring(self) -> None:
-        """Wake or start a worker, because a partition has something or everything has ended."""
+        """Wake or start a worker, because a partition has messages or the group has ended."""
         if self._idle:
             _wake(self._idle.pop())
         elif (
@@ -184,7 +184,7 @@ class HandlerRunner:
     def _handler_failed(
         self, reader: PartitionReader, message: Message, error: BaseException
     ) -> None:
-        """Skip a message, or stop; a cancellation of the run is raised again."""
+        """Skip the message or stop the run; the cancellation of the run is re-raised."""
         if isinstance(error, asyncio.CancelledError) and not self._is_cancelled:
             failure = GroupError("the handler was cancelled by something other than `run`")
             failure.__cause__ = error
@@ -226,7 +226,7 @@ class HandlerRunner:
 
 
 def wrapped(handler: MessageHandler, interceptors: tuple[Interceptor, ...]) -> MessageHandler:
-    """Wrap a handler in the interceptors that process messages; returned as it is without any."""
+    """Wrap a handler in the interceptors that process messages, if there are any."""
     processing = [each for each in interceptors if _processes(each)]
     if not processing:
         return handler

@@ -1,4 +1,4 @@
-"""Keeps a member in its group by making the calls that `Membership` asks for."""
+"""Keeps a member in its group by making the calls that `Membership` requests."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from .group_calls import GroupCalls
 logger = logging.getLogger("liftbridge_aio.groups")
 
 _TICK: Final = 0.25
-"""Seconds between measurements of the event loop's lag; a lag longer than this counts."""
+"""Seconds between measurements of the event loop's lag; shorter lags are ignored."""
 
 
 class Member:
-    """Runs in a task of its own, so that no reader or handler delays its heartbeats.
+    """A member of a group, whose own task keeps heartbeats independent of readers and handlers.
 
     Args:
         calls: makes the calls.
-        consumer_id: the member's id; None: a new one each time that it joins.
+        consumer_id: the id of the member; None for a new one at each join.
         changed: called after each reply.
     """
 
@@ -42,36 +42,36 @@ class Member:
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self.obstacle: LiftbridgeError | None = None
-        """The error of the last failed call; None once the assignment was fetched since."""
+        """The error of the last failed call; None after a successful fetch of the assignment."""
         self._bell = Doorbell()
         self._call: asyncio.Timeout | None = None
 
     @property
     def is_confirmed(self) -> bool:
-        """True if the group cannot have expelled this member yet."""
+        """True if the group cannot have expelled this member."""
         return self._loop.time() < self.core.lease_until
 
     def begin(self, timeout: float) -> None:
-        """Join from now on; `run` does it."""
+        """Request a join, which `run` executes."""
         now = self._loop.time()
         self.core.begin(now, now + timeout)
 
     def fetch_now(self) -> None:
-        """Fetch the assignment at once."""
+        """Request an immediate fetch of the assignment."""
         self.core.fetch_now(self._loop.time())
         self._bell.ring()
 
     def leave(self, timeout: float) -> None:
-        """Leave from now on; `run` does it, and ends."""
+        """Request to leave, which `run` executes before it ends."""
         now = self._loop.time()
         self.core.leave(now, now + timeout)
         if self._call is not None:
-            # Not a join: a leave that overtook it would leave a member behind.
+            # A join is not cancelled: if the leave overtook it, a member would remain in the group.
             self._call.reschedule(now)
         self._bell.ring()
 
     async def run(self) -> None:
-        """Be a member until it has left or failed. Cancelling ends it without leaving the group.
+        """Join and stay a member until it leaves or fails. Cancelling ends it without leaving.
 
         Raises:
             ClientClosed: the client was closed.
@@ -99,7 +99,7 @@ class Member:
         except TimeoutError as error:
             if isinstance(error, LiftbridgeError):
                 raise
-            broken_off = RequestTimeout("broken off to leave the group")
+            broken_off = RequestTimeout("cancelled to leave the group")
             answer = Refused(GroupRefusal.LOST, broken_off, unknown=True)
         finally:
             self._call = None
@@ -110,7 +110,7 @@ class Member:
             self.obstacle = None
         core.stalled(stall.seconds)
         if stall.seconds and _is_lost(call, answer):
-            return  # by this program: the answer may have come in time, so it is asked for again
+            return  # by a blocked loop: the answer may have come in time, so call again
         before = core.state
         core.take(call, began, self._loop.time(), answer)
         if isinstance(answer, Refused):
@@ -135,20 +135,20 @@ class Member:
 
 
 def _ids(consumer_id: str | None) -> Iterator[str]:
-    """The id that was given, or a new one each time: servers may mix up two lives of one id."""
+    """Yield the given id, or a new one each time: servers may confuse two members of one id."""
     if consumer_id is not None:
         return itertools.repeat(consumer_id)
     return (secrets.token_hex(8) for _ in itertools.count())
 
 
 def _is_lost(call: Call, answer: Answer) -> bool:
-    """Return True if a call that changes nothing was not answered."""
+    """Return True if a call without side effects was not answered."""
     asks = isinstance(call, Fetch | Locate)
     return asks and isinstance(answer, Refused) and answer.why is GroupRefusal.LOST
 
 
 class _LoopLag:
-    """Measures for how long the event loop was blocked."""
+    """A measurement of how long the event loop was blocked."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.seconds = 0.0
@@ -167,6 +167,6 @@ class _LoopLag:
             self.seconds += late
 
     def end(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self._next.cancel()
         self._measure()

@@ -36,20 +36,23 @@ from .start_positions import StartPositions
 from .stop_signal import stopped_by_sigterm
 
 _LONGEST_CALL: Final = 3.0
-"""Seconds to look up or to store a position. A server stores one after the other, and waits until
-this deadline for one that went to a leader which has just died; the next goes to the new one."""
+"""Timeout of fetching or storing a position.
+
+A server stores positions sequentially and waits until this deadline for one that went to a leader
+which has just failed; the next one goes to the new leader.
+"""
 _CLOSING_TIME: Final = 0.25
-"""Seconds of the time to close that are kept for tasks to end."""
+"""The part of the close timeout reserved for tasks to end, in seconds."""
 
 
 class MemberRuntime:
-    """One member at work: it joins, reads, commits and leaves.
+    """A running member: it joins, reads, commits and leaves.
 
     Args:
-        plan: what was asked for.
-        network: the client's.
-        cursors: where positions are kept.
-        budget: what may lie unread in this process.
+        plan: the arguments of `Client.group`.
+        network: the network of the client.
+        cursors: stores the positions.
+        budget: limits the unread bytes of this process.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class MemberRuntime:
             failed=network.reporter.partition_blocked,
         )
         self.runner: HandlerRunner | None = None
-        """Hands messages to a handler now; None if nothing does."""
+        """The current run of a handler; None if there is none."""
         self.closing = False
         self._loop = asyncio.get_running_loop()
         self._children: dict[str, Child] = {}
@@ -111,12 +114,12 @@ class MemberRuntime:
     # Joining
 
     async def join(self, deadline: float) -> None:
-        """Join, and find where the first assignment begins; `begin` starts to hand out.
+        """Join and find the start positions of the first assignment; `begin` starts delivery.
 
-        Cancelling leaves it in the middle: `close` ends what was begun.
+        After cancellation, call `close` to undo a partial join.
 
         Raises:
-            ClientClosed: it, or the client, was closed meanwhile.
+            ClientClosed: the member or the client was closed meanwhile.
             LiftbridgeError: it could not join.
         """
         plan = self.plan
@@ -126,9 +129,9 @@ class MemberRuntime:
 
         for stream in plan.streams:
             await self.network.metadata.stream(stream, left())
-        # Without cursors nothing works, so that is better said at once.
+        # Groups need cursors, so fail early if there are none.
         await self.cursors.fetch(group_cursor(plan.group), plan.streams[0], 0, left())
-        self.member.begin(0.75 * left())  # so that there is time to say why not
+        self.member.begin(0.75 * left())  # leaves time to raise a more precise error
         self._run(self.member.run, "member")
         self._run(self.rebalancer.run, "rebalancer")
         interval = plan.commit_interval
@@ -141,7 +144,7 @@ class MemberRuntime:
             raise ClientClosed("the group, or the client, was closed while the group was joined")
 
     def begin(self) -> None:
-        """Tell handlers, and hand out."""
+        """Call `on_assigned` and start delivery."""
         self.rebalancer.begin()
 
     # Handling
@@ -149,7 +152,7 @@ class MemberRuntime:
     async def run(
         self, handler: MessageHandler, *, concurrency: int, on_error: OnError, stop_on_sigterm: bool
     ) -> None:
-        """Call a handler for each message, and commit what is finished at the end.
+        """Call a handler for each message, and commit finished positions at the end.
 
         Cancelling cancels the calls of the handler and waits for them, then for the commit.
 
@@ -186,8 +189,8 @@ class MemberRuntime:
         self.raise_error()
 
     async def _commit_at_end(self) -> LiftbridgeError | None:
-        """Commit what is finished; return the error if that failed; the hook was called."""
-        # A group that has ended commits, or cannot.
+        """Commit finished positions; return the error of a failure, which the hook has received."""
+        # A group that has ended commits on its own, or cannot commit.
         if self.plan.commit_interval is None or self.readers.merge.is_finished:
             return None
         failure: LiftbridgeError | None = None
@@ -205,7 +208,7 @@ class MemberRuntime:
             )
         return failure
 
-    # Tasks, and what they raise
+    # Tasks and their errors
 
     def _run(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         async def run() -> None:
@@ -220,7 +223,7 @@ class MemberRuntime:
         self._children[name] = self._spawn(run, name)
 
     def _background(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """Run something that ends soon; nothing, where this ends anyway."""
+        """Run a short task in the background, unless the member is closing."""
         self._passing = [child for child in self._passing if not child.done]
         with suppress(ClientClosed):
             self._passing.append(self._spawn(work, name))
@@ -229,7 +232,7 @@ class MemberRuntime:
         return self.network.supervisor.spawn(work, name=f"group:{self.plan.group}:{name}")
 
     def _stop(self, error: BaseException | None) -> None:
-        """End, because a part of this has ended; the reader gets the error."""
+        """Close because a part has ended; the reader receives the error."""
         if self._error is None:
             self._error = error
         if not self.closing:
@@ -239,7 +242,7 @@ class MemberRuntime:
         self.rebalancer.positions_known.set()
 
     def raise_error(self) -> None:
-        """Raise why this has ended, if it did not just end in order; once."""
+        """Raise the error that ended this member, if any; it is raised once."""
         error = self._unraised_error()
         if error is not None:
             raise error
@@ -251,13 +254,13 @@ class MemberRuntime:
     # Closing
 
     async def close(self) -> None:
-        """Commit, leave and end, whoever asks and how often; bounded by the plan's close_timeout.
+        """Commit, leave and close within `close_timeout`; idempotent, callable from any task.
 
-        A handler that asks does not wait: the end waits for it. Cancelling does not keep this from
-        ending.
+        If called by a handler, it does not wait, because closing waits for the handler. Cancelling
+        does not stop the closing.
 
         Raises:
-            Exception: an error that was not raised yet, of the last commit for example.
+            Exception: an error not raised before, for example of the last commit.
         """
         if not self.closing:
             self.closing = True
@@ -265,14 +268,12 @@ class MemberRuntime:
         if self.rebalancer.is_handlers_task or (self.runner and self.runner.is_handlers_task):
             return
         if self._closer is None:
-            await (
-                self._close()
-            )  # the client was closed: nothing runs that would have to be waited for
+            await self._close()  # the client was closed: no task is left to wait for
         else:
             limit = self.plan.close_timeout + 1.0
             await wait_despite_cancellation(self._closer.wait(), limit)
         if self._close_error is not None:
-            raise self._close_error  # to each who closes it
+            raise self._close_error  # raised to every caller of `close`
 
     def _begin_to_close(self) -> None:
         self.rebalancer.end()
@@ -285,14 +286,14 @@ class MemberRuntime:
         deadline = self._loop.time() + limit - min(_CLOSING_TIME, limit / 4)
         try:
             if self._children:
-                # Half of the time, so that there is some left to leave.
+                # Half of the timeout, which keeps time for leaving the group.
                 async with asyncio.timeout(limit / 2):
                     await self._children["rebalancer"].wait()
                     await self._commit_rest()
         except LiftbridgeError as error:
             self._close_error = error
         except TimeoutError:
-            text = "on_revoked and the last commit took longer than they may"
+            text = "on_revoked and the last commit exceeded their timeout"
             self._close_error = RequestTimeout(text)
         except asyncio.CancelledError:
             self._close_error = ClientClosed("the client was closed before the group was left")
@@ -311,7 +312,7 @@ class MemberRuntime:
         self._close_error = self._unraised_error() or self._close_error
 
     async def _commit_rest(self) -> None:
-        """Commit what the rebalancer has not, where it ended with an error."""
+        """Commit the remaining positions if the rebalancer ended with an error."""
         try:
             if self.plan.commit_interval is not None:
                 await self.committer.commit()
@@ -348,7 +349,7 @@ class MemberRuntime:
         self._check_streams()
 
     def _check_streams(self) -> None:
-        """End where nothing is left that could ever be read, as deleted streams leave groups."""
+        """Close if all streams were deleted, because deleted streams leave the group."""
         deleted = self.readers.deleted.issuperset(self.plan.streams)
         if (deleted or not self.member.core.has_streams) and not self.closing:
             self._stop(StreamDeleted("all streams of the group were deleted"))
@@ -371,7 +372,7 @@ class MemberRuntime:
             partition=place.partition,
             start=start,
             stop=None,
-            resubscribe_timeout=None,  # the group decides how long
+            resubscribe_timeout=None,  # the group decides when to give up
             resume=self.plan.resume,
             from_isr_replica=False,
             reverse=False,

@@ -1,10 +1,10 @@
-"""Passes a partition from one member to another with few messages read twice.
+"""Transfers a partition from one member to another with few repeated messages.
 
-The server ends the former reader's subscription at once when another member subscribes, long before
-the former member's group reports the new assignment. So the new member subscribes first, gives the
-former one a moment to store its position, and only then fetches where to begin. Positions do not
-step back because the former member writes only in that moment, and the new one only when it is long
-over.
+The server ends the former owner's subscription as soon as another member subscribes, long before
+the former owner fetches the new assignment. The new owner therefore subscribes first, gives the
+former one time to store its position, and only then fetches its start position. Positions do not go
+backwards, because the former owner writes only within that time, and the new one only long after
+it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from .group_readers import GroupReaders
 logger = logging.getLogger("liftbridge_aio.groups")
 
 LAST_WRITE: Final = 0.15
-"""Seconds in which a former reader begins to store its last position."""
+"""Seconds within which the former owner starts to store its last position."""
 SETTLING: Final = 0.25
-"""Seconds after which a new reader looks up where to begin."""
+"""Seconds after which the new owner fetches its start position."""
 FIRST_WRITE: Final = 1.0
-"""Seconds before which a new reader stores nothing."""
+"""Seconds during which the new owner stores nothing."""
 
 
 class PartitionTransfer:
-    """Both sides of passing a partition on, for one member.
+    """Both sides of the transfer of partitions, for one member.
 
     Args:
-        readers: what the member reads.
-        committer: stores how far.
-        cursors: the group's.
-        spawn: runs something in the background; it has a name.
+        readers: the readers of the member.
+        committer: stores the positions.
+        cursors: the cursors of the group.
+        spawn: runs a named task in the background.
         failed: called with a position that could not be stored.
         timeout: seconds for each call.
     """
@@ -64,57 +64,60 @@ class PartitionTransfer:
         self._fresh: set[StreamPartition] = set()
         self._free_from: dict[StreamPartition, float] = {}
 
-    def free_from(self, place: StreamPartition) -> float:
-        """From when on this member may store the position of a partition."""
-        return self._free_from.get(place, 0.0)
+    def free_from(self, partition: StreamPartition) -> float:
+        """Return the time from which this member may store the position of a partition."""
+        return self._free_from.get(partition, 0.0)
 
-    # Who takes
+    # The new owner
 
-    def adopt(self, place: StreamPartition) -> None:
-        """Take note of a partition that another member may be reading still."""
-        self._fresh.add(place)
+    def adopt(self, partition: StreamPartition) -> None:
+        """Record a partition that another member may still be reading."""
+        self._fresh.add(partition)
 
-    def is_fresh(self, place: StreamPartition) -> bool:
-        """Return True if a partition has to be opened unsettled, then given to `settle`."""
-        return place in self._fresh
+    def is_fresh(self, partition: StreamPartition) -> bool:
+        """Return True if a partition must be opened unsettled and then passed to `settle`."""
+        return partition in self._fresh
 
-    def settle(self, place: StreamPartition, reader: PartitionReader) -> None:
-        """Have a partition handed out once its former reader has stored how far it was."""
-        self._spawn(lambda: self._settle(place, reader), f"settle:{place.stream}:{place.partition}")
+    def settle(self, partition: StreamPartition, reader: PartitionReader) -> None:
+        """Start delivery once the former owner has had time to store its position."""
+        self._spawn(
+            lambda: self._settle(partition, reader),
+            f"settle:{partition.stream}:{partition.partition}",
+        )
 
-    async def _settle(self, place: StreamPartition, reader: PartitionReader) -> None:
+    async def _settle(self, partition: StreamPartition, reader: PartitionReader) -> None:
         await asyncio.shield(reader.started)
-        self._free_from[place] = self._loop.time() + FIRST_WRITE
+        self._free_from[partition] = self._loop.time() + FIRST_WRITE
         await asyncio.sleep(SETTLING)
         stored: int | None = None
         try:
-            stored = await self._committer.fetch(*place)
+            stored = await self._committer.fetch(*partition)
         except LiftbridgeError as error:
-            logger.debug("%s/%d: begins where it was found first: %s", *place, error)
-        settled = self._readers.settle(place, reader, None if stored is None else stored + 1)
-        if settled and reader.accepted:  # else the former reader has not been notified
-            self._fresh.discard(place)
+            logger.debug("%s/%d: starts at the position found first: %s", *partition, error)
+        settled = self._readers.settle(partition, reader, None if stored is None else stored + 1)
+        if settled and reader.accepted:  # else the former owner has not been notified
+            self._fresh.discard(partition)
 
-    def start_chosen(self, place: StreamPartition) -> None:
-        """Take note that the user has said where to begin."""
-        self._fresh.discard(place)
+    def start_chosen(self, partition: StreamPartition) -> None:
+        """Record that the user has chosen the start position."""
+        self._fresh.discard(partition)
 
-    def forget(self, place: StreamPartition) -> None:
-        """Take note that a partition was given up."""
-        self._fresh.discard(place)
-        self._free_from.pop(place, None)
+    def forget(self, partition: StreamPartition) -> None:
+        """Record that a partition was released."""
+        self._fresh.discard(partition)
+        self._free_from.pop(partition, None)
 
-    # Who gives
+    # The former owner
 
-    def give(self, place: StreamPartition, offset: int) -> None:
-        """Store a last position of a partition that was just taken."""
+    def give(self, partition: StreamPartition, offset: int) -> None:
+        """Store a last position of a partition that another member has just taken."""
         deadline = self._loop.time() + LAST_WRITE
-        name = f"give:{place.stream}:{place.partition}"
-        self._spawn(lambda: self._give(place, offset, deadline), name)
+        name = f"give:{partition.stream}:{partition.partition}"
+        self._spawn(lambda: self._give(partition, offset, deadline), name)
 
-    async def _give(self, place: StreamPartition, offset: int, deadline: float) -> None:
+    async def _give(self, partition: StreamPartition, offset: int, deadline: float) -> None:
         cursor_id = self._committer.cursor_id
         try:
-            await self._cursors.hand_over(cursor_id, place, offset, deadline, self._timeout)
+            await self._cursors.hand_over(cursor_id, partition, offset, deadline, self._timeout)
         except LiftbridgeError as error:
-            self._failed(CommitFailed(cursor_id, *place, offset, error))
+            self._failed(CommitFailed(cursor_id, *partition, offset, error))

@@ -1,4 +1,4 @@
-"""Takes and gives up partitions, one step after the other, as `Ownership` asks for."""
+"""Acquires and releases partitions, one step at a time, as `Ownership` requests."""
 
 from __future__ import annotations
 
@@ -40,31 +40,33 @@ logger = logging.getLogger("liftbridge_aio.groups")
 
 _Start: TypeAlias = tuple[StartAt, int | None]
 _LOOK: Final = 2.0
-"""Seconds to find where to begin; partitions that take longer do not hold up the others."""
+"""Timeout of finding a start position, so that slow partitions do not delay the others."""
 _RESETS: Final = 3
-"""How often a log may end before the position: a new leader may just not know its end yet."""
+"""The lookups that may find the log shorter: a new leader may not know its end yet."""
 _BLOCKED_AFTER: Final = 5
-"""Tries in a row that must fail before a partition counts as blocked, some two seconds; one that is
-paused does so at once."""
+"""Consecutive failures, about two seconds, after which a partition counts as blocked.
+
+A paused one counts as blocked immediately.
+"""
 _LASTING: Final = (InvalidRequest, NoCommittedPosition, PermissionDenied)
-"""Why a start cannot be found, however often one looks."""
+"""Errors of finding a start position that a retry does not resolve."""
 
 
 class Rebalancer:
-    """Brings what is read into line with what is assigned.
+    """The task that keeps the read partitions in line with the assigned ones.
 
     Args:
-        group: id of the group.
+        group: the id of the group.
         member: the member that reads.
-        readers: what it reads.
-        committer: stores how far.
-        starts: where to begin.
-        transfer: passes partitions on to other members, and takes them over.
-        on_assigned: called with partitions before anything of them is handed out.
-        on_revoked: called with partitions before they are given up.
-        commits: commit without being asked.
+        readers: the readers of the member.
+        committer: stores the positions.
+        start_positions: finds the start positions.
+        transfer: transfers partitions from and to other members.
+        on_assigned: called with partitions before the first delivery from them.
+        on_revoked: called with partitions before they are released.
+        commits: True to commit automatically.
         close_timeout: seconds that handlers of revoked partitions may take to end.
-        failed: called each time that a partition cannot be read.
+        failed: called each time a partition cannot be read.
     """
 
     def __init__(
@@ -85,12 +87,15 @@ class Rebalancer:
         self.ownership = Ownership()
         self.identity = ConsumerIdentity(group, "", 0)
         self.taken: set[StreamPartition] = set()
-        """Partitions that another member has begun to read. But for a last one at once, no position
-        of these is stored before the group confirms that they are still assigned here."""
+        """Partitions that another member has started to read.
+
+        Except for an immediate last one, none of their positions is stored until the group confirms
+        that they are still assigned to this member.
+        """
         self.resets: dict[StreamPartition, StreamReset] = {}
-        """Partitions whose position is of another log, until the user says where to read on."""
+        """Partitions whose position belongs to another log, until the user seeks."""
         self.positions_known = asyncio.Event()
-        """Set once it is known where to begin to read the first assignment."""
+        """Set once the start positions of the first assignment are known."""
         self._group = group
         self._member = member
         self._readers = readers
@@ -114,105 +119,114 @@ class Rebalancer:
 
     @property
     def is_handlers_task(self) -> bool:
-        """True if a callback of the user is asking."""
+        """True if called from a callback of the user."""
         return self._task is not None and asyncio.current_task() is self._task
 
     @property
     def blocked(self) -> dict[StreamPartition, LiftbridgeError]:
-        """Partitions of this member that cannot be read for now, and why."""
+        """The partitions of this member that cannot currently be read, with the error."""
         now = self._loop.time()
         blocked: dict[StreamPartition, LiftbridgeError] = {
-            place: error
-            for place, error in self._blocked.items()
-            if not (self.ownership.is_steady(place, now) and self._readers.is_connected(place))
+            partition: error
+            for partition, error in self._blocked.items()
+            if not (
+                self.ownership.is_readable(partition, now) and self._readers.is_connected(partition)
+            )
         }
         every = blocked | self.resets
-        return {place: every[place] for place in sorted(every) if place in self.ownership.wanted}
+        return {
+            partition: every[partition]
+            for partition in sorted(every)
+            if partition in self.ownership.wanted
+        }
 
     # Events
 
     def begin(self) -> None:
-        """Call callbacks from now on: the user has the group that they may need."""
+        """Start calling callbacks, which may need the group that the user has now."""
         self._begun = True
         self._bell.ring()
 
     def follow(self) -> None:
-        """Take in how the member is now; what is not its own any more is not handed out."""
+        """Apply the state of the member; stop delivery from partitions it no longer owns."""
         core = self._member.core
         if core.assigned_epoch is None:
             if self._seen is not None:
                 self._seen = None
                 self.ownership.lose()
                 self._readers.lose()
-                for place in self._readers.partitions():
-                    self._committer.forget(*place)
+                for partition in self._readers.partitions():
+                    self._committer.forget(*partition)
         elif self._seen != (core.consumer, core.assigned_epoch):
             self._seen = (core.consumer, core.assigned_epoch)
             if self.identity.consumer != core.consumer:
                 self.identity = ConsumerIdentity(self._group, core.consumer, core.assigned_epoch)
             self._readers.stop(self.ownership.assign(core.assignment))
-            # Only now: no subscription of a partition that has gone may be resumed with it.
+            # Set last: no subscription of a released partition may be resumed with the new
+            # identity.
             self.identity.epoch = core.assigned_epoch
         self._bell.ring()
 
-    def ended(self, place: StreamPartition, error: LiftbridgeError | None) -> None:
+    def ended(self, partition: StreamPartition, error: LiftbridgeError | None) -> None:
         """Handle the end of a reader."""
         taken = isinstance(error, PartitionTaken)
         attempts = self.ownership.ended(
-            place, self._loop.time(), taken=taken, again=not isinstance(error, StreamReset)
+            partition, self._loop.time(), taken=taken, again=not isinstance(error, StreamReset)
         )
         if error is not None and attempts:
-            self._note_failure(place, attempts, error)
+            self._note_failure(partition, attempts, error)
         if isinstance(error, StreamReset):
-            self.resets[place] = error
+            self.resets[partition] = error
         if taken:
-            self._give(place)
+            self._give(partition)
         if isinstance(error, PartitionTaken | StreamDeleted):
             self._member.fetch_now()  # the assignment may have changed
         self._bell.ring()
 
-    def _note_failure(self, place: StreamPartition, attempts: int, error: LiftbridgeError) -> None:
-        self._failed(PartitionBlocked(self._group, *place, attempts, error))
+    def _note_failure(
+        self, partition: StreamPartition, attempts: int, error: LiftbridgeError
+    ) -> None:
+        self._failed(PartitionBlocked(self._group, *partition, attempts, error))
         if attempts < _BLOCKED_AFTER and not isinstance(error, PartitionPaused):
             return
-        self._blocked[place] = error.at(*place)
-        if place not in self._warned:
-            self._warned.add(place)
+        self._blocked[partition] = error.at(*partition)
+        if partition not in self._warned:
+            self._warned.add(partition)
             logger.warning(
                 "the group %r cannot read a partition that is assigned to this member: %s",
                 self._group,
                 error,
             )
 
-    def _give(self, place: StreamPartition) -> None:
+    def _give(self, partition: StreamPartition) -> None:
         """Store a last position for the member that has taken a partition."""
-        offset = self._readers.finished(place)
-        stored = self._committer.stored.get(StreamPartition(*place), -1)
-        first = place not in self.taken
-        self.taken.add(place)
-        self._committer.forget(*place)
+        offset = self._readers.finished(partition)
+        stored = self._committer.stored.get(StreamPartition(*partition), -1)
+        first = partition not in self.taken
+        self.taken.add(partition)
+        self._committer.forget(*partition)
         due = offset if offset is not None and offset > stored else None
         if due is not None and first and self._commits and self._member.is_confirmed:
-            self._transfer.give(place, due)
+            self._transfer.give(partition, due)
 
-    def seek(self, place: StreamPartition, start: StartAt) -> None:
-        """Read a partition from elsewhere."""
-        if self.resets.pop(place, None) is not None:
-            self._readers.start_over(place)
-            self._keep(place, None)
-        self._readers.seek(place, start)
-        self._transfer.start_chosen(place)
-        self.ownership.reopen(place)
+    def seek(self, partition: StreamPartition, start: StartAt) -> None:
+        """Move a partition to another position."""
+        if self.resets.pop(partition, None) is not None:
+            self._readers.start_over(partition)
+            self._keep(partition, None)
+        self._readers.seek(partition, start)
+        self._transfer.start_chosen(partition)
+        self.ownership.reopen(partition)
         self._bell.ring()
 
     def put_back(self, reader: PartitionReader, message: Message) -> None:
-        """Count the last message of a turn as not handed out, and hand it out again."""
+        """Return the last message of a turn to its reader, so that it is delivered again."""
         if self._readers.put_back(reader, message):
             self.ownership.reopen(StreamPartition(message.stream, message.partition))
             self._bell.ring()
 
     def end(self) -> None:
-        """Have `run` give everything up, with a commit, and return."""
+        """Make `run` commit, release all partitions and return."""
         self._ending = True
         if self._handlers_wait is not None:
             limit = self._loop.time() + self._close_timeout / 4
@@ -227,7 +241,7 @@ class Rebalancer:
 
         Raises:
             Exception: what a handler of the user raised.
-            LiftbridgeError: it cannot be found where to begin.
+            LiftbridgeError: a start position cannot be found.
         """
         self._task = asyncio.current_task()
         while True:
@@ -250,56 +264,56 @@ class Rebalancer:
         await self._wait_for_handlers(step.partitions)
         if self._on_revoked is not None and self._begun:
             await _call_back(self._on_revoked, step.partitions)
-        for place in step.partitions:
+        for partition in step.partitions:
             if not step.commit or not self._commits:
-                self._committer.forget(*place)
+                self._committer.forget(*partition)
         if step.commit and self._commits:
             await self._commit_last(step.partitions)
         self._readers.give_up(step.partitions)
-        for place in step.partitions:
-            self._transfer.forget(place)
-            self.resets.pop(place, None)
-            self._blocked.pop(place, None)
+        for partition in step.partitions:
+            self._transfer.forget(partition)
+            self.resets.pop(partition, None)
+            self._blocked.pop(partition, None)
         self.taken -= step.partitions
         self.ownership.revoked(step)
 
     async def _wait_for_handlers(self, partitions: Assignment) -> None:
-        """Wait until no message of these is being handled, as long as closing may take.
+        """Wait until no message of these partitions is being handled, at most `close_timeout`.
 
-        A part of that when the group is closed, so that there is time to commit. A handler that
-        takes longer goes on; its message is not committed, and is handled again by somebody.
+        If the group is closing, only for a part of it, which leaves time to commit. A handler that
+        takes longer continues; its message is not committed and is handled again.
         """
         limit = self._close_timeout / 4 if self._ending else self._close_timeout
         with anyio.move_on_after(limit) as self._handlers_wait:
             await self._readers.wait_for_turns(partitions)
 
-    async def _commit_last(self, places: Assignment) -> None:
+    async def _commit_last(self, partitions: Assignment) -> None:
         try:
-            await self._committer.commit(places)
+            await self._committer.commit(partitions)
         except LiftbridgeError as error:
             if self._ending:
                 raise
             logger.debug("a last commit failed: %s", error)  # `failed` was called
         finally:
-            for place in places:
-                self._committer.forget(*place)
+            for partition in partitions:
+                self._committer.forget(*partition)
 
     async def _adopt(self, step: Adopt) -> None:
         found, errors = await self._find(step.partitions)
         told = self.ownership.resolved(found)
-        for place in told:
-            start, stored = found[place]
-            self._readers.adopt(place, start)
-            self._keep(place, stored)
-            if self.identity.epoch > 0:  # else the group is new, and this is its first member
-                self._transfer.adopt(place)
+        for partition in told:
+            start, stored = found[partition]
+            self._readers.adopt(partition, start)
+            self._keep(partition, stored)
+            if self.identity.epoch > 0:  # else this is the first member of a new group
+                self._transfer.adopt(partition)
         missing = step.partitions - found.keys()
         late = RequestTimeout(f"the position was not found within {_LOOK:g} s")
-        for place, attempts in self.ownership.unresolved(missing, self._loop.time()).items():
-            error = errors.get(place, late)
+        for partition, attempts in self.ownership.unresolved(missing, self._loop.time()).items():
+            error = errors.get(partition, late)
             if isinstance(error, StreamReset) and attempts >= _RESETS:
-                self.resets[place] = error
-            self._note_failure(place, attempts, error)
+                self.resets[partition] = error
+            self._note_failure(partition, attempts, error)
         self.positions_known.set()
         if told and self._on_assigned is not None:
             while not self._begun and not self._ending:
@@ -309,46 +323,46 @@ class Rebalancer:
         self.ownership.announced(told)
 
     async def _find(
-        self, places: Assignment
+        self, partitions: Assignment
     ) -> tuple[dict[StreamPartition, _Start], dict[StreamPartition, LiftbridgeError]]:
         found: dict[StreamPartition, _Start] = {}
         errors: dict[StreamPartition, LiftbridgeError] = {}
 
-        async def find(place: StreamPartition) -> None:
-            known = self.resets.pop(place, None)
+        async def find(partition: StreamPartition) -> None:
+            known = self.resets.pop(partition, None)
             try:
-                found[place] = await self._start_positions.find(place)
+                found[partition] = await self._start_positions.find(partition)
             except StreamReset as error:
                 if known is None or error.offset is None:
-                    errors[place] = error
+                    errors[partition] = error
                 else:
                     # Raised to the user when the partition is opened, unless a callback seeks.
-                    self.resets[place] = error
-                    found[place] = StartAt.offset(error.offset + 1), error.offset
+                    self.resets[partition] = error
+                    found[partition] = StartAt.offset(error.offset + 1), error.offset
             except LiftbridgeError as error:
-                errors[place] = error
+                errors[partition] = error
 
         with anyio.move_on_after(_LOOK):
-            await bounded_gather(places, find)
+            await bounded_gather(partitions, find)
         for error in errors.values():
             if isinstance(error, _LASTING):
                 raise error
         return found, errors
 
     def _open(self, step: Open) -> None:
-        for place in sorted(step.partitions):
-            if place in self.taken:
-                self.taken.discard(place)
-                self._keep(place, None)
-            reset = self.resets.get(place)
-            fresh = self._transfer.is_fresh(place) and reset is None
-            self.ownership.opened(place, self._loop.time())
-            reader = self._readers.open(place, self.identity, settled=not fresh, broken=reset)
+        for partition in sorted(step.partitions):
+            if partition in self.taken:
+                self.taken.discard(partition)
+                self._keep(partition, None)
+            reset = self.resets.get(partition)
+            fresh = self._transfer.is_fresh(partition) and reset is None
+            self.ownership.opened(partition, self._loop.time())
+            reader = self._readers.open(partition, self.identity, settled=not fresh, broken=reset)
             if fresh:
-                self._transfer.settle(place, reader)
+                self._transfer.settle(partition, reader)
 
-    def _keep(self, place: StreamPartition, stored: int | None) -> None:
-        self._committer.keep(*place, partial(self._readers.finished, place), stored)
+    def _keep(self, partition: StreamPartition, stored: int | None) -> None:
+        self._committer.keep(*partition, partial(self._readers.finished, partition), stored)
 
     async def _idle(self, until: float) -> None:
         wait = until - self._loop.time()

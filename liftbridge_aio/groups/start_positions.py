@@ -1,4 +1,4 @@
-"""Finds where a member begins to read: behind the committed position, or where `start` says."""
+"""Finds the start position of a partition: after the committed position, or that of `start`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MOVING: Final = frozenset({StartPosition.NEW_ONLY, StartPosition.LATEST})
 
 
 class StartPositions:
-    """Looks up where to begin.
+    """A lookup of start positions.
 
     Args:
-        group: id of the group.
-        start: where to begin where the group has committed nothing; None: that is an error.
-        cursors: the group's.
-        metadata: knows where a partition ends.
+        group: the id of the group.
+        start: the start for partitions without a committed position; None to raise an error.
+        cursors: the cursors of the group.
+        metadata: looks up the end of a partition.
         timeout: seconds for each call.
     """
 
@@ -40,18 +40,18 @@ class StartPositions:
         self._timeout = timeout
 
     async def find(self, place: StreamPartition) -> tuple[StartAt, int | None]:
-        """Find where to begin to read a partition. Cancelling abandons the calls.
+        """Find the start position of a partition. Cancelling abandons the calls.
 
-        "New" and "latest" move: a position is stored at once, so that whoever has the partition
-        next begins at the same place, and not at what is the end by then.
+        "New" and "latest" depend on the time, so a position is stored immediately: the next owner
+        then starts at the same offset and not at a later end.
 
         Returns:
-            The start, and the position that is stored.
+            The start, and the stored position.
 
         Raises:
-            NoCommittedPosition: there is none, and no other start is wished.
-            StreamReset: the position is behind the end of the log, so the log is another one.
-            LiftbridgeError: a server could not be asked.
+            NoCommittedPosition: no position is committed, and `start` is None.
+            StreamReset: the position is beyond the end of the log, so the log was replaced.
+            LiftbridgeError: a call failed.
         """
         stream, partition = place
         stored = await self._cursors.fetch(

@@ -1,4 +1,4 @@
-"""SIGTERM as a request to stop what runs, for as long as it runs."""
+"""Handles SIGTERM as a request to stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Final
 
 _stops: Final[dict[object, Callable[[], object]]] = {}
-"""What SIGTERM stops; our handler is installed while there is something."""
+"""The callbacks for SIGTERM; the signal handler is installed while there are any."""
 _previous: signal.Handlers | Callable[[int, FrameType | None], object] | int | None = None
 
 
@@ -20,8 +20,8 @@ def stopped_by_sigterm(stop: Callable[[], None]) -> Iterator[None]:
     """Call `stop` on the event loop when SIGTERM arrives.
 
     A Python function that handled SIGTERM before is called too; the default, which ends the
-    process, is not. What was there is restored at the end. Does nothing outside the main thread,
-    where signals cannot be handled.
+    process, is not. The former handler is restored at the end. Does nothing outside the main
+    thread, where signals cannot be handled.
     """
     global _previous  # noqa: PLW0603 - a process has one handler for a signal
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""What a member is asked to do: the checked arguments of `Client.group`, and an assignment."""
+"""The validated arguments of `Client.group`, and the type of an assignment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Assignment: TypeAlias = frozenset[StreamPartition]
 """The partitions that are assigned to a member."""
 
 RebalanceCallback: TypeAlias = Callable[[Assignment], Awaitable[object] | object]
-"""Called with partitions: a coroutine function, which is awaited, or a plain function."""
+"""A callback for partitions: a coroutine function, which is awaited, or a plain function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class GroupPlan:
     on_assigned: RebalanceCallback | None
     on_revoked: RebalanceCallback | None
     resume: bool
-    """Resume partitions that are paused, whenever they are."""
+    """True to resume paused partitions, now and later."""
     timeout: float
-    """Seconds to join, and for each call of its own."""
+    """Seconds to join; also the timeout of other calls."""
     close_timeout: float
     interceptors: tuple[Interceptor, ...] = ()
-    """Those of the client; they wrap the handler of `ConsumerGroup.run`."""
+    """The interceptors of the client, which wrap the handler of `ConsumerGroup.run`."""

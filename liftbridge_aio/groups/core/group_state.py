@@ -1,4 +1,4 @@
-"""The states of a member of a consumer group, and which may follow which."""
+"""The states of a member of a consumer group and their transitions."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 
 
 class GroupState(enum.Enum):
-    """Life of a member of a consumer group."""
+    """The state of a member of a consumer group."""
 
     NEW = "new"
     JOINING = "joining"
     SYNCING = "syncing"
-    """A member, but the epoch of the group is not known, or not known any more."""
+    """A member, but the current epoch of the group is unknown."""
     STABLE = "stable"
-    """Its assignment is that of the newest known epoch."""
+    """A member with the assignment of the newest known epoch."""
     COORDINATOR_LOST = "coordinator lost"
-    """The coordinator is silent and was, or is to be, reported."""
+    """The coordinator does not answer and has been, or will be, reported."""
     REJOINING = "rejoining"
-    """It was expelled, or the group was deleted."""
+    """The member was expelled, or the group was deleted, and it joins again."""
     LEAVING = "leaving"
     LEFT = "left"
     FAILED = "failed"
@@ -53,7 +53,7 @@ MOVES: Final = {
     GroupState.LEFT: set[GroupState](),
     GroupState.FAILED: set[GroupState](),
 }
-"""Which state may follow which."""
+"""The allowed state transitions."""
 
 OVER: Final = frozenset({GroupState.LEFT, GroupState.FAILED})
-"""A member no more."""
+"""The final states."""

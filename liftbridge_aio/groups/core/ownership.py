@@ -1,11 +1,11 @@
-"""Which partitions a member holds, and what has to happen before it takes or gives one up.
+"""The partitions that a member holds, and the steps to acquire or release them.
 
-A partition that is withdrawn is handed out no more from that moment on. Then the user's handler is
-called, then the position is stored, and only then it is gone; one that comes back meanwhile is
-taken up anew, because another member may have read it in between. Of partitions that were lost by
-an expulsion no position is stored: others may have them already.
+Delivery from a partition stops as soon as the partition is withdrawn. Then the user's callback is
+called, then the position is committed, and only then the partition is released. If it is assigned
+again meanwhile, it is acquired anew, because another member may have read it in between. Positions
+of partitions lost by an expulsion are not committed: other members may own them already.
 
-Pure: no readers, no clock; steps are carried out by whoever asks for them, one at a time.
+Pure: no readers, no clock. The caller of `next_step` executes the steps one at a time.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from .group_plan import Assignment
 
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 2.0
-_STEADY_AFTER: Final = 5.0
-"""Seconds after which a reading that ends counts as having stood."""
-_STANDS_AFTER: Final = 1.0
-"""Seconds after which a reading that has not ended is no longer one that ends at once again."""
+_FAILURES_RESET_AFTER: Final = 5.0
+"""Seconds of reading after which the end of a reader resets the failure count."""
+_READABLE_AFTER: Final = 1.0
+"""Seconds of reading after which a partition counts as readable again."""
 
 
 class Hold(enum.Enum):
-    """State of a partition that a member holds."""
+    """The state of a partition that a member holds."""
 
     RESOLVING = "resolving"
-    """The position is being fetched; `on_assigned` was not called."""
+    """The position is being fetched; `on_assigned` has not been called."""
     ANNOUNCING = "announcing"
     """`on_assigned` is being called."""
     CLOSED = "closed"
-    """To be read from a certain time on."""
+    """To be opened at or after a given time."""
     READING = "reading"
     WITHDRAWN = "withdrawn"
-    """Assigned to another member: to be committed and given up."""
+    """Assigned to another member: to be committed and released."""
     LOST = "lost"
-    """Gone with the membership: to be given up as it is."""
+    """Lost with the membership: to be released without a commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Tell the user, store the positions if `commit`, and give up."""
+    """Call `on_revoked`, commit the positions if `commit`, then release."""
 
     partitions: Assignment
     commit: bool
@@ -54,21 +54,21 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Find where to begin, call `on_assigned`, then open."""
+    """Find the start positions, call `on_assigned`, then open."""
 
     partitions: Assignment
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Read."""
+    """Open a partition for reading."""
 
     partitions: Assignment
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing to do until a time, or until something happens."""
+    """Wait until a time or the next event."""
 
     until: float
 
@@ -81,175 +81,179 @@ class _Held:
     hold: Hold
     open_at: float = -math.inf
     unconfirmed_since: float = -math.inf
-    """Another member subscribed then: read on only after the group has confirmed the assignment."""
+    """The time at which another member subscribed: reopen only after a later confirmation."""
     opened_at: float = -math.inf
     failures: int = 0
 
 
 class Ownership:
-    """The partitions of one member. Times are those of one clock, in seconds."""
+    """The partitions of one member. All times are seconds of one clock."""
 
     def __init__(self) -> None:
         self.wanted: Assignment = frozenset()
-        """What is assigned to this member."""
+        """The partitions assigned to this member."""
         self._held: dict[StreamPartition, _Held] = {}
         self._adopt_at: dict[StreamPartition, float] = {}
         self._failures: dict[StreamPartition, int] = {}
 
     @property
     def owned(self) -> Assignment:
-        """Partitions after `on_assigned` and before `on_revoked`."""
+        """The partitions after `on_assigned` and before `on_revoked`."""
         return self._in({Hold.CLOSED, Hold.READING})
 
-    def hold(self, place: StreamPartition) -> Hold | None:
+    def hold(self, partition: StreamPartition) -> Hold | None:
         """Return the state of a partition; None if this member does not hold it."""
-        held = self._held.get(place)
+        held = self._held.get(partition)
         return None if held is None else held.hold
 
-    def is_steady(self, place: StreamPartition, now: float) -> bool:
-        """Return True if a partition has been read for a while."""
-        held = self._held.get(place)
+    def is_readable(self, partition: StreamPartition, now: float) -> bool:
+        """Return True if a partition has been read long enough to count as readable."""
+        held = self._held.get(partition)
         if held is None or held.hold is not Hold.READING:
             return False
-        return now - held.opened_at >= _STANDS_AFTER
+        return now - held.opened_at >= _READABLE_AFTER
 
     # The assignment
 
     def assign(self, wanted: Assignment) -> Assignment:
-        """Take in an assignment.
+        """Apply an assignment.
 
         Returns:
-            Partitions of which nothing may be handed out from now on.
+            The partitions from which delivery must stop now.
         """
         self.wanted = wanted
-        return self._take_away(Hold.WITHDRAWN, self._held.keys() - wanted)
+        return self._withdraw(Hold.WITHDRAWN, self._held.keys() - wanted)
 
     def lose(self) -> Assignment:
-        """Record that this is no member any more.
+        """Record that this is no longer a member.
 
         Returns:
-            Partitions of which nothing may be handed out from now on.
+            The partitions from which delivery must stop now.
         """
         self.wanted = frozenset()
-        return self._take_away(Hold.LOST, self._held)
+        return self._withdraw(Hold.LOST, self._held)
 
-    def _take_away(self, why: Hold, places: Iterable[StreamPartition]) -> Assignment:
+    def _withdraw(self, why: Hold, partitions: Iterable[StreamPartition]) -> Assignment:
         stopped = set()
-        for place in list(places):
-            held = self._held[place]
+        for partition in list(partitions):
+            held = self._held[partition]
             if held.hold is Hold.RESOLVING:
-                del self._held[place]
+                del self._held[partition]
             elif held.hold in {Hold.ANNOUNCING, Hold.CLOSED, Hold.READING}:
                 held.hold = why
-                stopped.add(place)
+                stopped.add(partition)
             elif why is Hold.LOST:
                 held.hold = why
-        for place in self._adopt_at.keys() - self.wanted:
-            del self._adopt_at[place]
-            self._failures.pop(place, None)
+        for partition in self._adopt_at.keys() - self.wanted:
+            del self._adopt_at[partition]
+            self._failures.pop(partition, None)
         return frozenset(stopped)
 
     # Steps
 
     def next_step(self, now: float, confirmed_at: float) -> Step:
-        """Say what to do now.
+        """Return the next step.
 
         Args:
-            now: the time.
-            confirmed_at: when the last successful fetch of the assignment began.
+            now: the current time.
+            confirmed_at: the time at which the last successful fetch of the assignment began.
         """
         for hold, commit in ((Hold.LOST, False), (Hold.WITHDRAWN, True)):
             gone = self._in({hold})
             if gone:
                 return Revoke(gone, commit)
         closed = {
-            place: held.open_at
-            for place, held in self._held.items()
+            partition: held.open_at
+            for partition, held in self._held.items()
             if held.hold is Hold.CLOSED and confirmed_at >= held.unconfirmed_since
         }
         ready = _due(closed, now)
         if ready:
             return Open(ready)
         missing = {
-            place: self._adopt_at.get(place, -math.inf) for place in self.wanted - self._held.keys()
+            partition: self._adopt_at.get(partition, -math.inf)
+            for partition in self.wanted - self._held.keys()
         }
         new = _due(missing, now)
         if new:
-            self._held.update({place: _Held(Hold.RESOLVING) for place in new})
+            self._held.update({partition: _Held(Hold.RESOLVING) for partition in new})
             return Adopt(new)
         return Idle(min([*closed.values(), *missing.values()], default=math.inf))
 
     def revoked(self, step: Revoke) -> None:
-        """Take note that a step was carried out."""
-        for place in step.partitions:
-            del self._held[place]
+        """Record that partitions were released."""
+        for partition in step.partitions:
+            del self._held[partition]
 
-    def resolved(self, places: Iterable[StreamPartition]) -> Assignment:
-        """Take note that it is known where to begin.
+    def resolved(self, partitions: Iterable[StreamPartition]) -> Assignment:
+        """Record that the start positions are known.
 
         Returns:
-            The partitions to call `on_assigned` with: those that were not taken away.
+            The partitions for `on_assigned`: those that were not withdrawn meanwhile.
         """
         found = set()
-        for place in places:
-            held = self._held.get(place)
+        for partition in partitions:
+            held = self._held.get(partition)
             if held is not None and held.hold is Hold.RESOLVING:
                 held.hold = Hold.ANNOUNCING
-                self._adopt_at.pop(place, None)
-                self._failures.pop(place, None)
-                found.add(place)
+                self._adopt_at.pop(partition, None)
+                self._failures.pop(partition, None)
+                found.add(partition)
         return frozenset(found)
 
     def unresolved(
-        self, places: Iterable[StreamPartition], now: float
+        self, partitions: Iterable[StreamPartition], now: float
     ) -> dict[StreamPartition, int]:
-        """Take note that it could not be found where to begin; it is tried again.
+        """Record that the start positions could not be found, and schedule a retry.
 
         Returns:
-            How often that was so, of those that are still wanted.
+            The number of failures of each partition that is still assigned.
         """
         found = {}
-        for place in places:
-            held = self._held.get(place)
+        for partition in partitions:
+            held = self._held.get(partition)
             if held is not None and held.hold is Hold.RESOLVING:
-                del self._held[place]
-                failures = self._failures[place] = self._failures.get(place, 0) + 1
-                self._adopt_at[place] = now + _delay(failures)
-                found[place] = failures
+                del self._held[partition]
+                failures = self._failures[partition] = self._failures.get(partition, 0) + 1
+                self._adopt_at[partition] = now + _delay(failures)
+                found[partition] = failures
         return found
 
-    def announced(self, places: Iterable[StreamPartition]) -> None:
-        """Take note that `on_assigned` has returned; these are to be read."""
-        for place in places:
-            held = self._held[place]
+    def announced(self, partitions: Iterable[StreamPartition]) -> None:
+        """Record that `on_assigned` has returned, so that the partitions can be opened."""
+        for partition in partitions:
+            held = self._held[partition]
             if held.hold is Hold.ANNOUNCING:
                 held.hold = Hold.CLOSED
 
-    def opened(self, place: StreamPartition, now: float) -> None:
-        """Take note that a partition is read."""
-        held = self._held[place]
+    def opened(self, partition: StreamPartition, now: float) -> None:
+        """Record that a partition is being read."""
+        held = self._held[partition]
         if held.hold is not Hold.CLOSED:
-            text = f"{place} is {held.hold.value}, so it must not be read"
+            text = f"{partition} is {held.hold.value}, so it must not be read"
             raise AssertionError(text)
         held.hold = Hold.READING
         held.opened_at = now
 
-    def ended(self, place: StreamPartition, now: float, *, taken: bool, again: bool = True) -> int:
-        """Take note that a reader has ended; the partition is opened again.
+    def ended(
+        self, partition: StreamPartition, now: float, *, taken: bool, again: bool = True
+    ) -> int:
+        """Record that a reader has ended, and schedule reopening its partition.
 
         Args:
-            place: the partition.
-            now: the time.
-            taken: another member may have it: opened only after the assignment was fetched again.
-            again: False leaves it closed until `reopen`.
+            partition: the partition.
+            now: the current time.
+            taken: True if another member may own it: reopened only after the next successful fetch
+                of the assignment.
+            again: False to leave it closed until `reopen`.
 
         Returns:
-            How often it ended so without having stood for a while.
+            The number of consecutive failures without a longer time of reading.
         """
-        held = self._held.get(place)
+        held = self._held.get(partition)
         if held is None or held.hold is not Hold.READING:
             return 0
-        if now - held.opened_at >= _STEADY_AFTER:
+        if now - held.opened_at >= _FAILURES_RESET_AFTER:
             held.failures = 0
         held.hold = Hold.CLOSED
         held.open_at = now + _delay(held.failures) if again else math.inf
@@ -258,9 +262,9 @@ class Ownership:
             held.unconfirmed_since = now
         return held.failures
 
-    def reopen(self, place: StreamPartition) -> bool:
-        """Have a partition opened at once, as after a seek; return True if it is to be read."""
-        held = self._held.get(place)
+    def reopen(self, partition: StreamPartition) -> bool:
+        """Schedule opening a partition now, as after a seek; return False if it is not read."""
+        held = self._held.get(partition)
         if held is None or held.hold not in {Hold.CLOSED, Hold.READING}:
             return False
         held.hold = Hold.CLOSED
@@ -268,11 +272,11 @@ class Ownership:
         return True
 
     def _in(self, holds: set[Hold]) -> Assignment:
-        return frozenset(place for place, held in self._held.items() if held.hold in holds)
+        return frozenset(partition for partition, held in self._held.items() if held.hold in holds)
 
 
 def _due(times: dict[StreamPartition, float], now: float) -> Assignment:
-    return frozenset(place for place, at in times.items() if at <= now)
+    return frozenset(partition for partition, at in times.items() if at <= now)
 
 
 def _delay(failures: int) -> float:

@@ -1,4 +1,4 @@
-"""The calls that a membership asks for, and their outcomes. Pure values."""
+"""The calls that a membership requests, and their outcomes. Pure values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Take a member out of the group."""
+    """Remove a member from the group."""
 
     consumer: str
 
@@ -36,17 +36,17 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Locate:
-    """Ask for the coordinator and the epoch."""
+    """Look up the coordinator and the epoch in the metadata."""
 
     coordinator: str
     """The last known coordinator."""
     answers: bool
-    """True if it answers: then it is asked first, otherwise it is avoided."""
+    """True if it answers: then it is called first, otherwise last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Say that the coordinator is silent."""
+    """Report that the coordinator does not answer."""
 
     consumer: str
     coordinator: str
@@ -55,7 +55,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Do nothing until a time, or until something happens."""
+    """Wait until a time or the next event."""
 
     until: float
 
@@ -66,7 +66,7 @@ MemberStep: TypeAlias = Call | Rest
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The answer to a join; timeouts are seconds."""
+    """The answer to a join; timeouts in seconds."""
 
     coordinator: str
     epoch: int
@@ -83,27 +83,27 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The metadata of the group."""
+    """The answer to a metadata lookup."""
 
     coordinator: str
     epoch: int
     has_streams: bool = True
-    """True if a stream of the group is left."""
+    """True if a stream of the group still exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A call without answer was carried out."""
+    """The success of a call without a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A call failed."""
+    """The failure of a call."""
 
     why: GroupRefusal
     error: LiftbridgeError
     unknown: bool = False
-    """True if the server may have acted on it."""
+    """True if the server may have executed it."""
 
 
 Answer: TypeAlias = Joined | Fetched | Located | Done | Refused
