@@ -59,8 +59,13 @@ _MAX_FAST_HEADERS: Final = 64
 
 
 def publish_head(stream: str, partition: int, ack_policy: AckPolicy) -> bytes:
-    """Encode the fields that all PublishRequests to a partition have in common."""
-    request = WirePublishRequest(stream=stream, partition=partition, ack_policy=ack_policy)
+    """Encode the fields that most PublishRequests to a partition have in common.
+
+    The expected offset is the one of a message without; one that follows replaces it.
+    """
+    request = WirePublishRequest(
+        stream=stream, partition=partition, ack_policy=ack_policy, expected_offset=UNCHECKED_OFFSET
+    )
     head: bytes = request.SerializeToString()
     return head
 
@@ -71,7 +76,9 @@ def frame_publish(head: bytes, message: OutgoingMessage, correlation_id: str) ->
     Encoded protobuf messages that are joined merge, so `publish_head` is encoded once per partition
     and only the other fields are encoded here.
     """
-    rest = _expected_offset(message.expected_offset)
+    rest = b""
+    if message.expected_offset is not None:
+        rest = _expected_offset(message.expected_offset)
     if message.key:
         rest += _before_key(len(message.key)) + message.key
     for name, content in (message.headers or {}).items():
@@ -98,9 +105,9 @@ def frame_publish_fast(  # noqa: C901 - a call per field would take longer than 
         return b""
     correlation = correlation_id.encode()
     if key is None and headers is None and expected_offset is None:
-        before, between = _around(head, len(value), len(correlation), _UNCHECKED_SIZE)
-        return b"".join((before, value, between, correlation, _UNCHECKED))
-    rest = _UNCHECKED
+        before, between = _around(head, len(value), len(correlation))
+        return b"".join((before, value, between, correlation))
+    rest = b""
     if expected_offset is not None:
         if type(expected_offset) is not int or not 0 <= expected_offset <= INT64_MAX:
             return b""
@@ -126,7 +133,7 @@ def frame_publish_fast(  # noqa: C901 - a call per field would take longer than 
 
 @lru_cache(maxsize=4096)
 def _around(
-    head: bytes, value_size: int, correlation_size: int, rest_size: int
+    head: bytes, value_size: int, correlation_size: int, rest_size: int = 0
 ) -> tuple[bytes, bytes]:
     """Encode what stands before the value of a request, and between it and the correlation id."""
     request = head + _VALUE + _varint(value_size)
@@ -135,9 +142,7 @@ def _around(
     return size.to_bytes(PREFIX_BYTES, "big") + request, between
 
 
-def _expected_offset(offset: int | None) -> bytes:
-    if offset is None:
-        return _UNCHECKED
+def _expected_offset(offset: int) -> bytes:
     return _EXPECTED_OFFSET + _varint(offset & (2**64 - 1))
 
 
@@ -171,10 +176,6 @@ def _varint(number: int) -> bytes:
         number >>= 7
     groups.append(number)
     return bytes(groups)
-
-
-_UNCHECKED: Final = _EXPECTED_OFFSET + _varint(UNCHECKED_OFFSET & (2**64 - 1))
-_UNCHECKED_SIZE: Final = len(_UNCHECKED)
 
 
 @dataclass(slots=True)
