@@ -137,9 +137,9 @@ async def test_messages_are_due_at_the_rate_on_a_loop_too() -> None:
 
 
 def test_who_falls_behind_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.peers.pacing.TOO_LATE", 0.01)
     messages = paced(1_000, 1_000)
     next(messages)
+    monkeypatch.setattr("benchmarks.peers.pacing.TOO_LATE", 0.01)
     late = time.monotonic() + 0.05
     while time.monotonic() < late:
         pass
