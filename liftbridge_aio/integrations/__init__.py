@@ -2,16 +2,14 @@
 
 Each needs the extra of its name and is imported by nothing else of the package.
 
-- `aiohttp`: aiohttp applications on Liftbridge: the client's life, a health handler, server-sent
+- `aiohttp`: aiohttp applications on Liftbridge: client lifecycle, health handler, server-sent
   events.
-- `event_stream`: One response that consists of server-sent events: from the subscription to its
-  last message.
-- `fastapi`: FastAPI applications on Liftbridge: as `liftbridge_aio.integrations.starlette`, and a
-  dependency.
+- `event_stream`: A response of server-sent events: from the subscription to its last message.
+- `fastapi`: FastAPI applications on Liftbridge: those of Starlette, and a dependency for the
+  client.
 - `health`: The health check of a service, as its health route reports it.
-- `server_sent_events`: Messages as server-sent events: what goes over the line, and what the
-  browser sends back.
+- `server_sent_events`: The format of server-sent events, and of the ids that browsers send back.
 - `service`: The client of a web service: connected when the service starts, drained when it ends.
-- `starlette`: Starlette applications on Liftbridge: the client's life, a health route,
-  server-sent events.
+- `starlette`: Starlette applications on Liftbridge: client lifecycle, health route, server-sent
+  events.
 """

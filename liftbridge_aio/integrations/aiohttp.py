@@ -1,4 +1,4 @@
-"""aiohttp applications on Liftbridge: the client's life, a health handler, server-sent events.
+"""aiohttp applications on Liftbridge: client lifecycle, health handler, server-sent events.
 
     app = web.Application()
     app.cleanup_ctx.append(client_context())
@@ -45,7 +45,7 @@ CLIENT: Final = web.AppKey("liftbridge_aio._client.client", Client)
 """The key of an application's client."""
 _SERVICE: Final = web.AppKey("liftbridge_aio.service", Service)
 _POLL_INTERVAL: Final = 0.25
-"""Seconds between checks if the browser is still connected."""
+"""Seconds between checks that the browser is still connected."""
 
 
 def client_context(

@@ -1,4 +1,4 @@
-"""One response that consists of server-sent events: from the subscription to its last message."""
+"""A response of server-sent events: from the subscription to its last message."""
 
 from __future__ import annotations
 
@@ -55,27 +55,27 @@ logger = logging.getLogger("liftbridge_aio.integrations")
 _NEW_ONLY: Final = StartAt.new_only()
 _OK: Final = 200
 _LONGEST_RETRY: Final = 86_400.0  # seconds
-_NOTHING_MORE: Final = 204
-"""The status at which a browser does not come back."""
-_SECOND_LOOK: Final = 0.2
-"""Seconds until a stream that is not there is asked for again: it may be new."""
-_CONFIRMED_WITHIN: Final = 3.0
-"""Seconds in which the leader may still know it: 1.9.0 knows no stream for two after a start."""
-_AT_ONCE: Final = 32
-"""Messages in one write, at most: enough that a write costs little beside them."""
+_NO_CONTENT: Final = 204
+"""The status after which a browser does not reconnect."""
+_LOOKUP_RETRY: Final = 0.2
+"""Seconds until a missing stream is looked up again, because it may be new."""
+_LOOKUP_TIMEOUT: Final = 3.0
+"""Seconds for lookups of a missing stream: 1.9.0 lists none for two seconds after a start."""
+_MAX_BATCH: Final = 32
+"""The maximum of messages in one write, which amortizes its cost."""
 
 Readable = Subscription | MergedSubscription
-"""One partition, or several as one."""
+"""A subscription to one partition or to several."""
 Write = Callable[[bytes], Awaitable[object]]
-"""Sends bytes to the browser, and waits while it takes no more."""
+"""Sends bytes to the browser, and waits for flow control."""
 Begin = Callable[[int], Awaitable[Write]]
-"""Begins the response with an HTTP status."""
+"""Starts the response with an HTTP status."""
 Wait = Callable[[], Awaitable[object]]
-"""Waits until something has happened."""
+"""Waits for an event."""
 
 
 class Subscribing(TypedDict, total=False):
-    """What is handed on to `Client.subscribe`, see there."""
+    """The arguments passed to `Client.subscribe`."""
 
     resubscribe_timeout: Duration | None
     resume: bool
@@ -84,31 +84,32 @@ class Subscribing(TypedDict, total=False):
 
 
 class EventStreamOptions(Subscribing, total=False):
-    """What to read, and how to send it."""
+    """The options of an event stream."""
 
     partition: int | AllPartitions | Collection[int]
-    """Which of the stream's partitions: one, several or `ALL_PARTITIONS`; 0 if left out."""
+    """The partition, several of them, or `ALL_PARTITIONS`; default 0."""
     start: StartAt
-    """Where to begin if the browser does not say how far it is; left out: with what is new."""
+    """The start for a browser without a Last-Event-ID; default: new messages only."""
     stop: StopAt | None
-    """Where to end; left out: never."""
+    """The end; default: none."""
     to_event: Callable[[Message], Event | None]
-    """Makes an event of a message; None leaves the message out. Left out: `as_text`."""
+    """Converts a message to an event, or to None to skip it; default `as_text`."""
     heartbeat: Duration
-    """Seconds of silence after which proxies are shown that the connection is in use: 15."""
+    """Seconds without an event after which a heartbeat is sent; default 15."""
     retry: Duration
-    """Seconds until a browser that lost its connection connects again: 2."""
+    """Seconds after which a browser reconnects; default 2."""
 
 
 class EventStream:
-    """Answers one request with messages.
+    """A response that sends messages as events.
 
-    The id of an event says how far the browser is; it sends the last one when it comes back, and
-    is given what follows. With one partition the id is the offset of the message.
+    The id of an event encodes the position of the browser, which sends the last id when it
+    reconnects and receives the messages after it. With one partition the id is the offset of the
+    message.
 
     Args:
-        stream: what is read.
-        last_event_id: what the browser sent; None or empty: nothing.
+        stream: the stream to read.
+        last_event_id: the Last-Event-ID of the browser; None or empty if it sent none.
 
     Raises:
         InvalidRequest: an option is invalid.
@@ -142,25 +143,24 @@ class EventStream:
         if not self._heartbeat:
             raise InvalidRequest("heartbeat must be longer than 0 seconds")
         if self._retry > _LONGEST_RETRY:
-            text = f"a browser that comes back after retry={retry!r} seconds never does"
+            text = f"retry={retry!r} is too long: browsers would not reconnect"
             raise InvalidRequest(text)
         self._subscribing = subscribing
         self._offsets: dict[int, int] = {}
 
     async def serve(self, service: Service, begin: Begin, gone: Wait) -> None:
-        """Send events until the reading ends, the browser is gone or the service stops.
+        """Send events until the subscription ends, the browser disconnects or the service stops.
 
-        The subscription ends with that, whatever it was doing, and no task is left. Errors that
-        will not pass are answered with a status at which a browser does not come back; others come
-        as an event.
+        The subscription is then closed, and no task is left. Permanent errors are answered with a
+        status after which a browser does not reconnect; other errors are sent as an event.
 
         Args:
-            service: what reads, and when it stops.
-            begin: begins the response.
-            gone: returns when the browser is gone.
+            service: the client, and its shutdown event.
+            begin: starts the response.
+            gone: returns when the browser has disconnected.
 
         Raises:
-            UsageError: the program is wrong.
+            UsageError: the client is used incorrectly.
         """
         self._client = service.client
         begun = False
@@ -172,7 +172,7 @@ class EventStream:
 
         await _until_first(partial(self._serve, begin_once), gone, service.stopping.wait)
         if service.stopping.is_set() and not begun:
-            write = await begin(_OK)  # at any other status the browser would not come back
+            write = await begin(_OK)  # with any other status the browser would not reconnect
             await write(opening(self._retry, None))
 
     async def _serve(self, begin: Begin) -> None:
@@ -182,7 +182,7 @@ class EventStream:
             await self._refuse(begin, error)
             return
         if subscription is None:
-            await begin(_NOTHING_MORE)
+            await begin(_NO_CONTENT)
             return
         async with aclosing(subscription):
             await self._send(subscription, begin)
@@ -197,25 +197,25 @@ class EventStream:
             await self._fail(write, error)
 
     async def _send(self, subscription: Readable, begin: Begin) -> None:
-        batches = subscription.batches(_AT_ONCE)
+        batches = subscription.batches(_MAX_BATCH)
         try:
-            messages = await self._next(batches, 0)  # what is there already, or that it is over
+            messages = await self._next(batches, 0)  # messages that are available, or the end
         except StopAsyncIteration:
-            await begin(_NOTHING_MORE)
+            await begin(_NO_CONTENT)
             return
         except LiftbridgeError as error:
             await self._refuse(begin, error)
             return
         write = await begin(_OK)
         await write(opening(self._retry, id_of(self._offsets, self._only) or None))
-        while not messages or await self._pass_on(messages, write):
+        while not messages or await self._send_messages(messages, write):
             try:
                 messages = await self._next(batches, self._heartbeat)
             except StopAsyncIteration:
                 reasons = set(_end_reasons(subscription))
                 if EndReason.CLOSED not in reasons:
-                    told = ", ".join(sorted(reason.value for reason in reasons))
-                    await write(Event(told, END).encode())
+                    text = ", ".join(sorted(reason.value for reason in reasons))
+                    await write(Event(text, END).encode())
                 return
             except LiftbridgeError as error:
                 logger.warning("the events of %s end: %s", self._stream, error)
@@ -227,7 +227,7 @@ class EventStream:
     # Subscribing
 
     async def _subscribe(self) -> Readable | None:
-        """Subscribe, and wait until the server has accepted; None: there is nothing to come."""
+        """Subscribe and wait until the server accepts; return None if there is nothing to read."""
         partition, start = self._partition, self._start
         starts: dict[int, StartAt] = {}
         if self._last_event_id is not None:
@@ -263,18 +263,18 @@ class EventStream:
         return subscription
 
     async def _known(self) -> StreamInfo:
-        """Ask for the stream: a subscription would look for it as long as not_found_timeout.
+        """Look up the stream: a subscription would retry for `not_found_timeout`.
 
-        One that the client has known is looked for until it counts as gone: a browser that is told
-        so never asks again.
+        A stream that the client has seen before is looked up until it counts as deleted, because a
+        browser that receives this status never reconnects.
         """
-        for wait in (_SECOND_LOOK, None):
+        for wait in (_LOOKUP_RETRY, None):
             metadata = await self._client.fetch_metadata([self._stream], timeout=self._timeout)
             if self._stream in metadata.streams:
                 return metadata.streams[self._stream]
             if wait is not None:
                 await asyncio.sleep(wait)
-        limit = _CONFIRMED_WITHIN
+        limit = _LOOKUP_TIMEOUT
         if self._timeout is not None:
             limit = min(limit, timer_seconds(self._timeout))
         await self._client.fetch_partition_metadata(self._stream, 0, timeout=limit)
@@ -289,7 +289,7 @@ class EventStream:
         return known.partitions if isinstance(self._partition, AllPartitions) else self._partition
 
     async def _starts(self, partitions: Collection[int]) -> dict[int, StartAt]:
-        """Find where to go on in each partition that is not at its end."""
+        """Return the start of each partition that is not at its end."""
         if not self._offsets.keys() <= set(partitions):
             text = f"Last-Event-ID names partitions that are not read here: {self._last_event_id!r}"
             raise InvalidRequest(text, stream=self._stream)
@@ -308,16 +308,16 @@ class EventStream:
         return stop is not None and stop.position is StopPosition.OFFSET and offset >= stop.value
 
     async def _check(self, partition: int, last: int) -> None:
-        """Make sure that the log is, as far as can be seen, the one that the browser was reading.
+        """Check, as far as possible, that the log is the one that the browser was reading.
 
-        A log that was made anew begins at 0 again: what comes until it is as long as the old one
-        was would be left out.
+        A recreated log begins at 0 again: messages would be skipped until it is as long as the old
+        one was.
         """
         state = await self._client.fetch_partition_metadata(
             self._stream, partition, timeout=self._timeout
         )
         if last > state.newest_offset:
-            text = "the log ends before the message that the browser got last"
+            text = "the log ends before the last message that the browser received"
             raise StreamReset(text, stream=self._stream, partition=partition, offset=last)
 
     @property
@@ -327,7 +327,7 @@ class EventStream:
     # Events
 
     async def _next(self, batches: Batches[Message], wait: float) -> list[Message]:
-        """Return the next messages; none where none came within `wait` seconds."""
+        """Return the next messages; none if none arrived within `wait` seconds."""
         try:
             async with asyncio.timeout(wait):
                 return await anext(batches)
@@ -336,8 +336,8 @@ class EventStream:
                 raise
             return []
 
-    async def _pass_on(self, messages: Sequence[Message], write: Write) -> bool:
-        """Send messages; tell whether all of them could be made events."""
+    async def _send_messages(self, messages: Sequence[Message], write: Write) -> bool:
+        """Send messages; return False if one of them could not be converted to an event."""
         encoded: list[bytes] = []
         failed = left_out = False
         for message in messages:
@@ -348,9 +348,9 @@ class EventStream:
                     encoded.append(event.encode(id_of(offsets, self._only)))
             except Exception as error:
                 where = f"{message.stream}/{message.partition} at offset {message.offset}"
-                logger.exception("the message of %s could not be made an event", where)
-                told = failure(error, message.partition, message.offset)
-                encoded.append(told.encode(id_of(self._offsets, self._only)))
+                logger.exception("the message of %s could not be converted to an event", where)
+                failed_event = failure(error, message.partition, message.offset)
+                encoded.append(failed_event.encode(id_of(self._offsets, self._only)))
                 failed = True
                 break
             self._offsets = offsets
@@ -361,13 +361,13 @@ class EventStream:
         return not failed
 
     async def _fail(self, write: Write, error: LiftbridgeError) -> None:
-        told = failure(error, error.partition, error.offset)
+        failed_event = failure(error, error.partition, error.offset)
         if isinstance(error, StreamReset) and error.partition is not None:
-            # Offsets mean something else from now on: there the browser is to begin anew.
+            # Offsets have a new meaning from now on, so the browser must start again.
             self._offsets.pop(error.partition, None)
-            await write(told.encode(id_of(self._offsets, self._only)))
+            await write(failed_event.encode(id_of(self._offsets, self._only)))
         else:
-            await write(told.encode())
+            await write(failed_event.encode())
 
 
 def _positions(subscription: Readable) -> dict[int, int | None]:
@@ -401,7 +401,7 @@ _STATUS: Final[dict[type[LiftbridgeError], int]] = {
 
 
 async def _until_first(work: Wait, *ends: Wait) -> None:
-    """Do some work until it is done, or until one of `ends` is; leave no task behind."""
+    """Run `work` until it or one of `ends` is done; leave no task behind."""
     failed: Exception | None = None
     async with anyio.create_task_group() as tasks:
 
@@ -413,7 +413,7 @@ async def _until_first(work: Wait, *ends: Wait) -> None:
             tasks.start_soon(cancel_after, end)
         try:
             await work()
-        except Exception as error:  # noqa: BLE001 - raised below as it is, not in a group
+        except Exception as error:  # noqa: BLE001 - raised below, outside the exception group
             failed = error
         tasks.cancel_scope.cancel()
     if failed is not None:

@@ -1,4 +1,4 @@
-"""FastAPI applications on Liftbridge: as `liftbridge_aio.integrations.starlette`, and a dependency.
+"""FastAPI applications on Liftbridge: those of Starlette, and a dependency for the client.
 
     app = FastAPI(lifespan=client_lifespan())
     app.add_route("/health", health("orders"))
@@ -95,7 +95,7 @@ class EventStreamResponse(starlette.EventStreamResponse):
     """
 
     def _find_service(self, request: Request) -> None:
-        if not _is_replaced(request):  # else found when the response is sent
+        if not _is_replaced(request):  # else the client is looked up when the response is sent
             super()._find_service(request)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -129,10 +129,10 @@ class _WithReplacedClient(Response):
 
 
 class _Sent(Response):
-    """A response that was sent already."""
+    """A response that has already been sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Do nothing: it was sent."""
+        """Do nothing: the response has been sent."""
 
 
 def _is_replaced(connection: HTTPConnection) -> bool:

@@ -12,9 +12,9 @@ from liftbridge_aio.integrations.service import Service
 from liftbridge_aio.options import Duration, timer_seconds
 
 HEADERS: Final = {"Cache-Control": "no-store"}
-"""The headers of every answer."""
+"""The headers of every response."""
 _SHARE: Final = 0.8
-"""Share of the timeout for one call: its own error says more than a timeout of the whole check."""
+"""The timeout of one call, as a share of the whole: its own error is more precise."""
 
 
 class Health(NamedTuple):
@@ -23,15 +23,15 @@ class Health(NamedTuple):
     problems: tuple[str, ...]
     """Texts for operators, with names and addresses; empty if the service is ready."""
     seconds: float | None
-    """Seconds that a server took to answer; None if none did."""
+    """The response time of a server in seconds; None if none answered."""
 
     @property
     def status(self) -> int:
-        """The HTTP status of the answer."""
+        """The HTTP status of the response."""
         return 503 if self.problems else 200
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the answer of the health route, for JSON."""
+        """Return the body of the response, for JSON."""
         status = "unready" if self.problems else "ready"
         return {"status": status, "problems": self.problems, "seconds": self.seconds}
 
@@ -44,7 +44,7 @@ async def check_service(service: Service, streams: Sequence[str], timeout: Durat
     Args:
         service: the service to check.
         streams: each must exist, and each of its partitions must have a leader.
-        timeout: seconds for everything.
+        timeout: seconds for the whole check.
     """
     if service.stopping.is_set():
         return Health(("the service is shutting down",), None)

@@ -17,7 +17,7 @@ from liftbridge_aio.options import ClientOptions, Duration
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The client of a running web application, and the event of its shutdown."""
+    """The client of a running web application, and its shutdown event."""
 
     client: Client
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -31,8 +31,8 @@ async def running_service(
     """Connect; on exit wait for the acks of publishes in flight, as `Client.aclose` does.
 
     Args:
-        servers: addresses; none: as `Client.from_env` finds them.
-        options: how the client behaves; None: as the environment says, else the defaults.
+        servers: addresses; none: those found by `Client.from_env`.
+        options: the options of the client; None: those of the environment, else the defaults.
         timeout: seconds to wait for servers that are starting; None is the client's call_timeout.
 
     Raises:
@@ -92,5 +92,5 @@ def on_stop_signals(notice: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         for number, (ours, handler) in installed.items():
-            if signal.getsignal(number) is ours:  # else another handler was installed over it
+            if signal.getsignal(number) is ours:  # otherwise another handler has replaced it
                 signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Starlette applications on Liftbridge: the client's life, a health route, server-sent events.
+"""Starlette applications on Liftbridge: client lifecycle, health route, server-sent events.
 
     app = Starlette(lifespan=client_lifespan(), routes=[
         Route("/health", health("orders")),
