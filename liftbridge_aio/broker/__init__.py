@@ -6,11 +6,11 @@ and protocol messages with the client, so that a mistake in one shows in the oth
 
 - `embedded_broker`: The embedded broker: a Liftbridge server inside this process.
 - `embedded_cluster`: A cluster of embedded brokers in one process, with control over failures.
-- `errors`: How the broker refuses requests: gRPC's status codes, without gRPC.
+- `errors`: The errors with which the broker refuses requests: status codes of gRPC, without gRPC.
 - `cluster/`: The state and decisions of a cluster's nodes: no event loop, clock, randomness or I/O.
 - `faults/`: Faults that tests inject into a broker.
-- `server/`: What a broker serves over the network, and its background tasks.
-- `storage/`: How the embedded broker stores logs, in memory or on disk.
+- `server/`: The network service of a broker, and its background tasks.
+- `storage/`: The storage of logs, in memory or on disk.
 """
 
 from .embedded_broker import EmbeddedBroker

@@ -1,4 +1,4 @@
-"""How the broker refuses requests: gRPC's status codes, without gRPC."""
+"""The errors with which the broker refuses requests: status codes of gRPC, without gRPC."""
 
 from __future__ import annotations
 

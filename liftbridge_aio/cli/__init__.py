@@ -8,7 +8,7 @@ Commands import the client and the broker when they run, so that help is fast.
 - `bench`: `liftbridge-aio bench`: measure how fast servers ack and deliver messages.
 - `broker`: `liftbridge-aio broker`: run the embedded broker.
 - `connection`: Flags that all commands for servers share, and the client that they configure.
-- `console`: What rich prints: tables, figures and checks. Imported only by commands that print
+- `console`: Tables, figures and checks printed with rich. Imported only by commands that print
   them.
 - `cursor`: `liftbridge-aio cursor`: positions that are stored in servers.
 - `demo`: `liftbridge-aio demo`: show that the client loses nothing when connections break.

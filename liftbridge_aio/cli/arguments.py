@@ -101,7 +101,7 @@ def parse_from(text: str) -> StartAt | LastMessages:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """Where a subscription to several partitions ends."""
+    """The end of a subscription to several partitions."""
 
     stop: StopAt | None = None
     """The stop position for the server."""

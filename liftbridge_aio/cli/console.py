@@ -1,4 +1,4 @@
-"""What rich prints: tables, figures and checks. Imported only by commands that print them."""
+"""Tables, figures and checks printed with rich. Imported only by commands that print them."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def print_figures(console: Console, figures: Iterable[tuple[str, str]]) -> None:
 
 
 def print_checks(console: Console, checks: Iterable[Check]) -> None:
-    """Print checks, each with a sign that says if it held."""
+    """Print checks, each with a sign for success or failure."""
     for check in checks:
         sign = "[bold green]✓[/]" if check.held else "[bold red]✗[/]"
         console.print(sign, end=" ")
-        console.print(check.statement, markup=False)  # brackets in texts are brackets
+        console.print(check.statement, markup=False)  # brackets in texts are not markup
         if check.detail:
             console.print(f"  {check.detail}", style="dim", markup=False)
     console.print()

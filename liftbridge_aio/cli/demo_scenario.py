@@ -37,7 +37,7 @@ PARTITIONS = 3
 KEYS = 100
 LEDGER_MESSAGES = 60
 IN_FLIGHT = 200
-"""Small, so that publishing is not finished when the connection is cut."""
+"""The in-flight limit, small so that publishing is not finished when connections are cut."""
 
 
 @dataclass(slots=True)
@@ -92,8 +92,8 @@ class Scenario:
         """Prepare a run.
 
         Args:
-            messages: how many to publish by key.
-            cuts: how often to cut the connections meanwhile.
+            messages: the number of messages to publish by key.
+            cuts: the number of times to cut the connections meanwhile.
             log: called with a line about each step.
         """
         self._values = [b"order %06d" % number for number in range(messages)]

@@ -29,7 +29,7 @@ class KnownGroups:
     cursors: Sequence[CursorName] | None
     """All cursors, in which groups store their positions. None: the servers keep no cursors."""
     members: GroupMembers | None
-    """None: the servers keep no activity stream."""
+    """The members of groups; None if the servers keep no activity stream."""
 
     @property
     def ids(self) -> list[str]:
@@ -50,7 +50,7 @@ class KnownGroups:
         return stored.union(*members)
 
     def overview(self, group: str, metadata: Metadata) -> GroupOverview:
-        """Return what these streams and the metadata say of a group."""
+        """Return the overview of a group from these streams and the metadata."""
         info = metadata.groups.get(group)
         broker = None if info is None else metadata.brokers.get(info.coordinator)
         streams = self.streams_of(group)

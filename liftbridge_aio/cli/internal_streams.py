@@ -47,7 +47,7 @@ async def read_cursor_names(client: Client) -> list[CursorName]:
             async for message in messages:
                 try:
                     cursor = proto.Cursor.parse(message.value)
-                except Exception:  # noqa: BLE001, S112 (anybody may publish anything there)
+                except Exception:  # noqa: BLE001, S112 (any client may publish any bytes there)
                     continue
                 name = CursorName(cursor.cursor_id, cursor.stream, cursor.partition)
                 if name.cursor_id == VISIBILITY_CURSOR:

@@ -24,7 +24,7 @@ class _Broker:
 
     id: str
     info: BrokerInfo | None
-    """None if replicas name the broker, but the servers do not list it."""
+    """The broker; None if replicas name it, but the servers do not list it."""
     leads: int
     keeps: int
     """Numbers of partitions, counted as servers report numbers that are minutes old."""

@@ -99,7 +99,7 @@ def say(text: str) -> None:
 
 
 def failure_line(error: Exception) -> str:
-    """Return one line that says what went wrong, and what to do."""
+    """Return one line with the error and advice."""
     if isinstance(error, LiftbridgeError):
         error.hint = _hint(error)
     return one_line(" ".join(str(error).split())) or type(error).__name__

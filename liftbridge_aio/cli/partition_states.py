@@ -19,7 +19,7 @@ class PartitionState:
 
     stream: str
     info: PartitionInfo
-    """From its leader; if that does not answer, from the metadata."""
+    """The partition, from its leader; if that does not answer, from the metadata."""
     error: LiftbridgeError | None = None
     """Why the leader did not answer."""
 

@@ -129,13 +129,13 @@ def _stdout_pipe() -> int | None:
     try:
         descriptor = sys.stdout.fileno()
         mode = os.fstat(descriptor).st_mode
-    except (OSError, ValueError):  # it is no file, or is closed
+    except (OSError, ValueError):  # it is not a file, or is closed
         return None
     return descriptor if stat.S_ISFIFO(mode) else None
 
 
 def discard(futures: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel futures that nobody awaits any more, and retrieve the errors of those that failed.
+    """Cancel futures that are no longer awaited, and retrieve the errors of those that failed.
 
     asyncio would log the errors otherwise. Cancelling a publish removes it if it is still queued.
     """

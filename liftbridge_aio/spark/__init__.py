@@ -12,7 +12,7 @@ It needs the extra `[spark]`; no other part of the package does.
 - `source`: The data source `liftbridge`: the class that Spark calls to read and write.
 - `write_report`: Count repeated and missing rows in streams, by the ids that sinks put into
   headers.
-- `core/`: Pure parts of the Spark source and sink: no event loop, clock, chance or I/O.
+- `core/`: Pure parts of the Spark source and sink: no event loop, clock, randomness or I/O.
 - `pipelines/`: Pipelines that the command line runs.
 - `read/`: Reading streams with Spark.
 - `session/`: Local Spark sessions, and the progress and warnings of their queries.

@@ -19,7 +19,7 @@ _BLOCK_ROWS: Final = 4096
 
 
 class BatchCount(NamedTuple):
-    """What the streams store of one batch."""
+    """The counts of one batch in the streams."""
 
     query: str
     batch: int
@@ -36,7 +36,7 @@ class BatchCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """What streams store of the rows that sinks wrote with `includeWriteId`."""
+    """The counts of rows in streams that sinks wrote with `includeWriteId`."""
 
     batches: tuple[BatchCount, ...]
     """Each batch of each query, in order."""

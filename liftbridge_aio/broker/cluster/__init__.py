@@ -1,9 +1,9 @@
 """The state and decisions of a cluster's nodes: no event loop, clock, randomness or I/O.
 
 - `activity`: The activity stream: its creation, and the event that describes each operation.
-- `bus`: The bus between nodes, in the place of NATS: messages on subjects, to their subscribers.
+- `bus`: The bus between nodes, in place of NATS: delivers messages on subjects to subscribers.
 - `consumer_group`: One consumer group: its members, and the partitions assigned to each.
-- `controller`: The metadata controller, in the place of Raft: one list of operations that all nodes
+- `controller`: The metadata controller, in place of Raft: one list of operations that all nodes
   apply.
 - `cursors`: Cursors, stored in the internal stream `__cursors` as real servers store them.
 - `failover`: Counts reports of dead leaders and coordinators until a failover is due.
@@ -18,6 +18,6 @@
 - `partition`: One node's replica of a partition: its log, its role and its timers.
 - `replication`: What the leader of a partition tracks about its followers.
 - `requests`: Requests to create streams, and the checks that need no metadata.
-- `stream`: Streams as one node knows them, and how many of their partitions each node has.
-- `subjects`: NATS subjects: which are valid, which match, and who receives a message.
+- `stream`: Streams as one node knows them, and the number of their partitions on each node.
+- `subjects`: NATS subjects: validation, matching, and the receivers of a message.
 """

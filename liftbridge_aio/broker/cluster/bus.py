@@ -1,4 +1,4 @@
-"""The bus between nodes, in the place of NATS: messages on subjects, to their subscribers.
+"""The bus between nodes, in place of NATS: delivers messages on subjects to subscribers.
 
 Pure: random choices come in as arguments, nothing waits.
 """

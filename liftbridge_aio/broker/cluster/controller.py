@@ -1,4 +1,4 @@
-"""The metadata controller, in the place of Raft: one list of operations that all nodes apply.
+"""The metadata controller, in place of Raft: one list of operations that all nodes apply.
 
 Pure: time comes in as an argument, nothing waits.
 """

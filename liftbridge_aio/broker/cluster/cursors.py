@@ -114,7 +114,7 @@ class CursorStore:
 def _stored_offset(value: bytes) -> int:
     try:
         return proto.Cursor.parse(value).offset
-    except Exception:  # noqa: BLE001 - anybody may publish anything to this stream
+    except Exception:  # noqa: BLE001 - any client may publish any bytes to this stream
         return NO_CURSOR
 
 

@@ -41,7 +41,7 @@ class FailoverReports(Generic[TargetT]):
 
         Args:
             target: the partition or group whose leader is reported, compared by identity.
-            witness: who reports; counts once.
+            witness: the id of the reporter, which counts once.
             quorum: the number of witnesses that must be exceeded, see `partition_quorum` and
                 `group_quorum`.
             now: the time.
@@ -63,10 +63,10 @@ class FailoverReports(Generic[TargetT]):
 
 
 def partition_quorum(in_sync: int) -> int:
-    """Return how many reports must be exceeded, given the in-sync replicas with the leader."""
+    """Return the number of reports to exceed, given the in-sync replicas with the leader."""
     return (in_sync - 1) // 2
 
 
 def group_quorum(members: int) -> int:
-    """Return how many reports must be exceeded, given the number of members."""
+    """Return the number of reports to exceed, given the number of members."""
     return members // 2

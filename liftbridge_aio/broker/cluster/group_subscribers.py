@@ -59,7 +59,7 @@ class GroupSubscribers:
     def add(self, subscriber: GroupSubscriber) -> None:
         """Replace the current subscriber of the group, after `check`.
 
-        The positions of the subscription are checked before, so a refused one replaces nobody.
+        The positions of the subscription are checked before, so a refused one replaces no other.
         """
         current = self._subscribers.get(subscriber.group)
         self._subscribers[subscriber.group] = subscriber
@@ -70,7 +70,7 @@ class GroupSubscribers:
         """Remove the registration under the ids of a subscriber that has ended.
 
         As on a real server that may be a later subscriber of the same consumer, which then reads on
-        but can no longer be replaced nor lock others out. Clients have to cope with this flaw.
+        but can no longer be replaced nor lock others out. Clients must handle this flaw.
         """
         current = self._subscribers.get(subscriber.group)
         if current is not None and current.consumer == subscriber.consumer:

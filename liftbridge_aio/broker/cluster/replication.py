@@ -46,7 +46,7 @@ class Leadership:
         self._waiting.append((offset, settle))
 
     def settle(self, high_watermark: int, now: int) -> None:
-        """Call back all who wait for offsets up to `high_watermark`."""
+        """Call the callbacks that wait for offsets up to `high_watermark`."""
         while self._waiting and self._waiting[0][0] <= high_watermark:
             self._waiting.popleft()[1](now)
 

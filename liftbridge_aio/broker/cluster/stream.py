@@ -1,4 +1,4 @@
-"""Streams as one node knows them, and how many of their partitions each node has."""
+"""Streams as one node knows them, and the number of their partitions on each node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NATS subjects: which are valid, which match, and who receives a message.
+"""NATS subjects: validation, matching, and the receivers of a message.
 
 Pure: the random choice among the members of a queue group comes in as an argument.
 """

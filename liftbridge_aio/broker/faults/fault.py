@@ -1,4 +1,4 @@
-"""A fault that a test has planned: how often it was applied, waiting for it, cancelling it."""
+"""A planned fault, which a test can await and cancel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Fault:
 
     @property
     def applied(self) -> int:
-        """Times that it was applied so far."""
+        """The number of times that it was applied so far."""
         return self._planned.applied
 
     @property
@@ -33,7 +33,7 @@ class Fault:
         return self._planned.is_pending
 
     def cancel(self) -> None:
-        """Apply it no more. A message that it delays continues at once."""
+        """Cancel it. A message that it delays continues immediately."""
         self._injector.cancel(self._planned)
 
     async def wait(self, times: int | None = None, *, timeout: float = DEFAULT_WAIT) -> None:
@@ -42,7 +42,8 @@ class Fault:
         May be cancelled at any time.
 
         Args:
-            times: how often; None: as often as planned, once if it was planned without an end.
+            times: the number of applications to wait for; None: as planned, or 1 if planned without
+                an end.
             timeout: seconds to wait at most.
 
         Raises:

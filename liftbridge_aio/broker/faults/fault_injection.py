@@ -1,4 +1,4 @@
-"""Applies planned faults to messages: the part that waits and raises."""
+"""Applies planned faults to messages: waits and raises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ChangeSignal:
         self._event: asyncio.Event | None = None
 
     def notify(self) -> None:
-        """Wake everybody who waits now."""
+        """Wake all tasks that wait now."""
         if self._event is not None:
             self._event.set()
             self._event = None
@@ -63,12 +63,12 @@ class FaultInjector:
 
         Args:
             rpc: the procedure of its call.
-            at: which way the message goes.
+            at: the place of the message in the call.
             request: the request of the call, None where there are many.
             reply: the reply, None for a request or a refusal.
 
         Returns:
-            How often to pass the message on: 0 if it is dropped.
+            The number of times to forward the message: 0 if it is dropped.
 
         Raises:
             GRPCError: the call fails here.

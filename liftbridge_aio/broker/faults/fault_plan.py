@@ -1,4 +1,4 @@
-"""Which faults are planned, and which message each is applied to. Pure."""
+"""The planned faults, and the choice of the messages that they are applied to. Pure."""
 
 from __future__ import annotations
 
@@ -113,14 +113,14 @@ def check_name(rpc: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A fault, and the messages it is for; checked when it is made."""
+    """A fault and the messages it applies to; validated on creation."""
 
     kind: FaultKind
     rpc: RpcName | None
-    """None: the fault is not for messages of a call."""
+    """The procedure; None if the fault is not for messages of a call."""
     at: Place = "request"
     times: int | None = 1
-    """None: until it is cancelled."""
+    """The number of applications; None until it is cancelled."""
     skip: int = 0
     """Number of matching messages to leave alone first."""
     when: Condition | None = None
@@ -132,10 +132,10 @@ class Rule:
     text: str = ""
 
     def __post_init__(self) -> None:
-        """Check that the fault can be applied at all.
+        """Check that the fault can be applied.
 
         Raises:
-            ValueError: it cannot.
+            ValueError: it can never be applied.
         """
         if self.times is not None:
             check_integer(self.times, "times")
@@ -184,7 +184,7 @@ class Rule:
 
 
 class PlannedFault:
-    """A rule, and how often it was applied."""
+    """A rule, and the number of times it was applied."""
 
     __slots__ = ("applied", "error", "is_over", "rule", "skipped")
 
@@ -227,10 +227,10 @@ class AppliedFault:
 
     kind: FaultKind
     rpc: RpcName | None
-    """None where the fault was not for messages of a call."""
+    """The procedure; None if the fault was not for messages of a call."""
     at: Place | None
     number: int
-    """Times that this fault was applied by then, from 1; for connections: how many of them."""
+    """The number of this application, from 1; for connections, the number of connections."""
 
 
 class FaultPlan:
@@ -239,7 +239,7 @@ class FaultPlan:
     def __init__(self) -> None:
         """Begin without faults."""
         self.has_faults = False
-        """True while faults are planned: the only check that messages cost otherwise."""
+        """True while faults are planned: the only check for each message without faults."""
         self.applied: list[AppliedFault] = []
         """The faults that were applied, in order."""
         self.times_cleared = 0
@@ -265,7 +265,7 @@ class FaultPlan:
         return fault
 
     def cancel(self, fault: PlannedFault) -> None:
-        """Apply a fault no more; the record keeps what was applied."""
+        """Cancel a fault; its applications stay in the record."""
         fault.is_over = True
         self._drop_finished()
 

@@ -1,12 +1,12 @@
 """The faults that `broker.faults` can inject.
 
 A fault is planned first and applied later, to the next message that matches. Every method that
-plans one returns a `Fault`, which says how often it was applied and can be awaited, so that tests
-need no sleep; the guide (broker/README.md) has an example. The argument `at` says where:
+plans one returns a `Fault`, which counts its applications and can be awaited, so that tests need no
+sleep; the guide (broker/README.md) has an example. The argument `at` is the place:
 
 - `"request"`, the default: the broker has read the message and has not acted on it.
 - `"reply"`: it has acted on it, and the answer is on its way. For Subscribe and PublishAsync this
-  is each single message and ack. The client cannot know what became of its call.
+  is each single message and ack. The client cannot know the outcome of its call.
 - `"handshake"`: the empty message that a Subscribe begins with.
 
 Conditions are predicates of protocol messages: `when` of the request of the call (for PublishAsync
@@ -35,7 +35,7 @@ _MAX_UINT32: Final = 2**32 - 1
 
 
 class SetForgetful(Protocol):
-    """Has a broker answer as if it had no streams, or as usual again."""
+    """A callback that makes a broker answer as if it had no streams, or as usual again."""
 
     def __call__(self, *, forgetful: bool) -> None:
         """Set it, now and for every later start."""
@@ -57,7 +57,7 @@ class Faults:
             injector: applies planned faults to messages.
             clock: the broker's clock.
             listener: returns the listener, None while the broker is stopped.
-            set_forgetful: has the broker answer as if it had no streams, or as usual.
+            set_forgetful: makes the broker answer as if it had no streams, or as usual.
         """
         self._set_forgetful = set_forgetful
         self._injector = injector
@@ -184,12 +184,12 @@ class Faults:
 
         Args:
             carrying: only connections on which a call of this procedure is open; None: all.
-            most: at most so many; None: all of these.
+            most: the maximum of connections; None: all of these.
             reset: reset them at once and lose what is in flight. Otherwise they are closed in
                 order, and what was sent arrives unless the client is sending, too.
 
         Returns:
-            How many were closed.
+            The number of closed connections.
 
         Raises:
             ValueError: there is no such procedure, or `most` is negative.
@@ -210,8 +210,8 @@ class Faults:
         """Reset the next connections as soon as they are made.
 
         Args:
-            times: how many; None: all until it is cancelled.
-            skip: how many to accept first.
+            times: the number of connections; None: all until it is cancelled.
+            skip: the number of connections to accept first.
 
         Returns:
             The planned fault.
@@ -242,7 +242,7 @@ class Faults:
             close: close the connections afterwards. Otherwise they and their calls continue.
 
         Returns:
-            On how many connections it was sent.
+            The number of connections on which it was sent.
 
         Raises:
             ValueError: there is no such procedure, or a number does not fit HTTP/2.
@@ -273,13 +273,13 @@ class Faults:
     # --- time ---
 
     def skew_clock(self, seconds: float) -> None:
-        """Set the broker's clock wrong, by which it stamps and ages messages.
+        """Skew the broker's clock, by which it stamps and ages messages.
 
         Args:
-            seconds: how far it is ahead of the system's clock; negative: behind; 0: right again.
+            seconds: the offset from the system's clock; negative: behind; 0: correct again.
 
         Raises:
-            ValueError: no number, or more than a hundred years.
+            ValueError: it is not a number, or more than a hundred years.
         """
         check_number(seconds, "seconds")
         if not abs(seconds) <= _MAX_SKEW:
@@ -291,7 +291,7 @@ class Faults:
     # --- streams ---
 
     def forget_streams(self) -> None:
-        """Have the broker answer as if it had no streams and groups, and take no decisions.
+        """Make the broker answer as if it had no streams and groups, and take no decisions.
 
         A single real server answers so for about two seconds after each start, until it has elected
         itself. Lasts over restarts, until `remember_streams`; open calls continue.
@@ -345,7 +345,7 @@ class Faults:
             raise RuntimeError(self._description()) from self._plan.broken[0].error
 
     def assert_all_applied(self) -> None:
-        """Check, at the end of a test, that every planned fault was applied.
+        """Assert, at the end of a test, that every planned fault was applied.
 
         Raises:
             AssertionError: a fault was not, or its condition raised; the error says which.

@@ -1,9 +1,8 @@
-"""What a broker serves over the network, and its background tasks.
+"""The network service of a broker, and its background tasks.
 
 - `activity_publisher`: Publishes the activity stream: an event in `__activity` for each operation.
-- `broker_context`: A broker's place in its cluster: its node, the controller, its clock and
-  inboxes.
-- `call`: One call, as the coroutine that answers it sees it: messages in and out, with faults.
+- `broker_context`: The context of a broker: its node, the controller, its clock and inboxes.
+- `call`: One call on the server side: messages in and out, with faults applied.
 - `clock`: The clock by which a broker stamps and ages messages, and which tests can skew.
 - `connections`: The server side of HTTP/2 connections, hardened against hostile clients.
 - `framing`: gRPC messages in and out of grpclib's streams, with limits.

@@ -1,4 +1,4 @@
-"""A broker's place in its cluster: its node, the controller, its clock and inboxes."""
+"""The context of a broker: its node, the controller, its clock and inboxes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class BrokerContext:
         self.node.publish_to_subject(subject, incoming, self.clock.now_ns(), random.randrange)
 
     def resume(self, stream: str, number: int) -> None:
-        """Resume what a publish or subscribe to an existing partition resumes.
+        """Resume the partitions that a publish or subscribe to an existing partition resumes.
 
         Raises:
             BrokerError: it cannot be resumed now.

@@ -1,4 +1,4 @@
-"""One call, as the coroutine that answers it sees it: messages in and out, with faults."""
+"""One call on the server side: messages in and out, with faults applied."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Lifecycle(ABC):
-    """Something that can be started and stopped any number of times, on the same ports."""
+    """The base of servers that can be started and stopped repeatedly, on the same ports."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -16,7 +16,7 @@ class Lifecycle(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Close the ports; what is stored is kept."""
+        """Close the ports; stored data is kept."""
 
     async def restart(self) -> None:
         """Stop and start again at once: clients see all connections break.

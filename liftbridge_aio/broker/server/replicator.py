@@ -44,7 +44,7 @@ class Replicator:
         self._wake = asyncio.Event()
 
     def wake(self, partition: Partition) -> None:
-        """Have followers fetch a partition soon."""
+        """Schedule a fetch of a partition by its followers."""
         self._behind.add((partition.stream, partition.number))
         self._wake.set()
 

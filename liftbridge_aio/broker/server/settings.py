@@ -35,7 +35,7 @@ class ServerProfile(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Settings of brokers; `EmbeddedBroker` says what they mean. Timeouts in seconds."""
+    """Settings of brokers, documented in `EmbeddedBroker`. Timeouts in seconds."""
 
     namespace: str
     cursors_partitions: int

@@ -58,7 +58,7 @@ class Subscriber:
         Return only if another member of the group has taken over. May be cancelled at any time.
 
         Raises:
-            BrokerError: there is nothing to read, or nothing more; says why.
+            BrokerError: there is nothing to read, or nothing more; the text has the reason.
         """
         partition = self._find(request)
         positions = messages.read_range(request, reads_in_reverse=self._profile.reads_in_reverse)

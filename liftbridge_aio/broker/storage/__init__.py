@@ -1,4 +1,4 @@
-"""How the embedded broker stores logs, in memory or on disk.
+"""The storage of logs, in memory or on disk.
 
 - `atomic_files`: Replace files and delete folders atomically: a crash leaves all of the old, or all
   of the new.

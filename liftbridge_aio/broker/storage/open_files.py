@@ -36,7 +36,7 @@ class OpenFiles:
         """Begin without open files.
 
         Args:
-            limit: how many may be open at once.
+            limit: the maximum of open files.
         """
         self._limit = limit
         self._descriptors: dict[str, int] = {}  # least recently used first

@@ -3,8 +3,8 @@
 A file that is missing or has no message left, although its index has some, keeps the broker from
 starting: otherwise offsets of acked messages would be assigned again.
 
-A segment that is followed by another is trusted by its index, if that is intact and matches the
-length of the file; else the file is scanned. The last one is always scanned: it may end with an
+The index of a segment that is followed by another is trusted if it is intact and matches the length
+of the file; otherwise the file is scanned. The last one is always scanned: it may end with an
 incomplete write, which is cut off; it cannot have been acked, unless the disk failed. Damage
 elsewhere stays where it is: it is never served, and reading into it is an error.
 """

@@ -1,17 +1,16 @@
-"""Pure parts of the Spark source and sink: no event loop, clock, chance or I/O.
+"""Pure parts of the Spark source and sink: no event loop, clock, randomness or I/O.
 
-- `admission`: Where a micro-batch ends in each partition.
+- `admission`: The end of a micro-batch in each partition.
 - `connection_options`: Options for the servers, and for the client that connects to them.
 - `data_loss`: Find messages that a query has yet to read and that the log no longer has.
 - `kafka_options`: Options of Spark's Kafka connector, and the options to use instead.
 - `offsets`: Positions in the partitions of streams, and ranges between them.
 - `option_table`: Names of options, and parsers for their values.
 - `options`: Options of a read and of a write, parsed from Spark's text and checked together.
-- `positions`: Where a read starts and ends, as options give it: earliest, latest, offsets or
-  times.
+- `positions`: Start and end of a read as given by options: earliest, latest, offsets or times.
 - `read_failures`: Convert errors of the client into those of a query that reads.
 - `row_columns`: Find the columns of a DataFrame that messages are written from.
 - `row_placement`: Choose the stream and partition of each row.
-- `selection`: Which partitions a query reads: streams by name, by a pattern, or single partitions.
+- `selection`: The partitions that a query reads: streams by name or pattern, or single partitions.
 - `write_id`: The write id: a header that identifies a row, so that its repeats are known.
 """

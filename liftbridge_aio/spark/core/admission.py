@@ -1,4 +1,4 @@
-"""Where a micro-batch ends in each partition. Pure.
+"""The end of a micro-batch in each partition. Pure.
 
 Spark stores the end of a batch before anything is read, and takes it from there when it runs the
 batch again.
@@ -21,7 +21,7 @@ def admit(
     max_offsets: int | None = None,
     target: Mapping[StreamPartition, int] | None = None,
 ) -> Offsets:
-    """Return where a micro-batch that begins at `start` ends; `start` if it must wait for more.
+    """Return the end of a micro-batch that begins at `start`; `start` if it must wait for more.
 
     Partitions share the limit in proportion to their lag. Each that lags gets at least one offset;
     if the limit is too small for that, they take turns from batch to batch.

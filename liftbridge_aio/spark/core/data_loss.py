@@ -44,7 +44,7 @@ class LogState:
 
 
 class Loss(enum.Enum):
-    """What happened to the messages."""
+    """The cause of a loss."""
 
     AGED_OUT = "retention removed them"
     SHORTER = "the log ends before them"
@@ -94,9 +94,9 @@ class Finding:
     offset: int
     """The first lost offset."""
     resume_at: int | None
-    """Where a query that accepts the loss continues; None: not in this partition."""
+    """The offset at which a query that accepts the loss continues; None: not in this partition."""
     detail: str
-    """What happened, for users."""
+    """The description of the loss for users."""
 
     @property
     def place(self) -> StreamPartition:
@@ -126,7 +126,7 @@ class Finding:
 def judge_position(
     place: StreamPartition, position: int, log: LogState, *, recreated: bool = False
 ) -> Finding | None:
-    """Return what is lost if a query continues at a position; None if it can.
+    """Return the loss if a query continues at a position; None if there is none.
 
     Args:
         place: the partition.
@@ -152,7 +152,7 @@ def judge_position(
 
 
 def judge_range(wanted: OffsetRange, log: LogState, *, recreated: bool = False) -> Finding | None:
-    """Return what is lost of a range, or None. Arguments as for `judge_position`.
+    """Return the loss within a range, or None. Arguments as for `judge_position`.
 
     Of a range that was read in part, pass the rest.
 
@@ -182,7 +182,7 @@ def readable(wanted: OffsetRange, log: LogState, *, recreated: bool = False) -> 
 
 
 def judge_gap(wanted: OffsetRange, expected: int, seen: int, earliest: int) -> Finding | None:
-    """Return what is lost in a gap between the offsets of a range; None if it was compacted.
+    """Return the loss in a gap between the offsets of a range; None if it was compacted.
 
     Compaction made the gap if older messages are still stored.
 

@@ -46,7 +46,7 @@ _REASONS: Final = {
     "group": "the position of a query is in its checkpoint",
     "isolation": "there are no transactions",
 }
-"""Why there is no such option here, by the beginning of its name."""
+"""The reasons for missing options, by the prefix of the name."""
 
 _PREFIX: Final = "kafka."
 _WITHOUT_PREFIX: Final = ("bootstrap.", "security.", "ssl.", "sasl.")
@@ -54,7 +54,7 @@ _WITHOUT_PREFIX: Final = ("bootstrap.", "security.", "ssl.", "sasl.")
 
 
 def meant_for_kafka(name: str) -> str | None:
-    """Return what to do about an option of Spark's Kafka connector; None for any other.
+    """Return advice for an option of Spark's Kafka connector; None for any other option.
 
     Args:
         name: as users write it, in any case.

@@ -89,7 +89,7 @@ class ReadOptions:
     selection: Selection
     starting: Position
     starting_strategy: NoOffsetStrategy = NoOffsetStrategy.ERROR
-    """What to do if no message is as new as the start time."""
+    """The behaviour if no message is as new as the start time."""
     ending: Position = Edge.LATEST
     """Batch queries only; the end itself is not read."""
     columns: ExtraColumns = ExtraColumns()

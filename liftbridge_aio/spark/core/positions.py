@@ -1,4 +1,4 @@
-"""Where a read starts and ends, as options give it: earliest, latest, offsets or times. Pure."""
+"""Start and end of a read as given by options: earliest, latest, offsets or times. Pure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Position = Edge | AtOffsets | AtTime | AtTimes
 
 
 class NoOffsetStrategy(enum.Enum):
-    """What to do if no message of a partition is as new as the start time."""
+    """The behaviour if no message of a partition is as new as the start time."""
 
     ERROR = "error"
     LATEST = "latest"

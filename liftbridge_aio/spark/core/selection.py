@@ -1,4 +1,4 @@
-"""Which partitions a query reads: streams by name, by a pattern, or single partitions. Pure.
+"""The partitions that a query reads: streams by name or pattern, or single partitions. Pure.
 
 All three pickle. They take metadata as a mapping from the name of each stream to its number of
 partitions.

@@ -1,4 +1,4 @@
-"""Fetch what servers have to read: partitions, where their logs begin and end, offsets by time.
+"""Fetch the bounds of logs: partitions, oldest and newest offsets, offsets by time.
 
 Nothing is cached.
 """
@@ -28,8 +28,11 @@ _IDLE_TIMEOUT: Final = 3.0
 """Seconds without a message after which a log counts as emptied by retention: servers do not
 report that, and send the first message of any other log within milliseconds."""
 _MAX_WAITS: Final = 10
-"""How often to wait that long. Servers that clean their logs disconnect readers, and while a
-reader is being resumed, no message means nothing."""
+"""The maximum of such waits.
+
+Servers that clean their logs disconnect readers, and no message is expected while a reader is being
+resumed.
+"""
 _SAMPLE_MESSAGES: Final = 64
 """Messages of a partition whose sizes are averaged."""
 _SAMPLE_PARTITIONS: Final = 16

@@ -1,4 +1,4 @@
-"""Resolve where a query starts and ends into offsets."""
+"""Resolve the start and end of a query into offsets."""
 
 from __future__ import annotations
 

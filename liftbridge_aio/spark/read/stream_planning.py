@@ -1,4 +1,4 @@
-"""Plan the micro-batches of a streaming query: where each starts and ends, and its ranges.
+"""Plan the micro-batches of a streaming query: the start, end and ranges of each.
 
 A batch reads what is between its start and end, which Spark stores before it runs the batch. When
 it is read, only losses are looked for.
@@ -34,7 +34,7 @@ logger = logging.getLogger("liftbridge_aio.spark")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a micro-batch reads; None: no limit."""
+    """The limits of a micro-batch; None: no limit."""
 
     offsets: int | None = None
     size: int | None = None
@@ -45,7 +45,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Where a micro-batch ends, and where the streams ended when it was planned."""
+    """The end of a micro-batch, and the ends of the streams when it was planned."""
 
     end: Offsets
     available: Offsets

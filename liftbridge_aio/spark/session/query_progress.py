@@ -32,7 +32,7 @@ def query_failed(error: Exception) -> QueryFailed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a query has read so far."""
+    """The rows and batches that a query has read so far."""
 
     batches: int
     """Batches that read at least one row."""

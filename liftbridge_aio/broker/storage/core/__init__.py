@@ -1,7 +1,7 @@
 """The pure parts of storage: no event loop, clock, randomness or I/O.
 
-- `cleaning`: What cleaning removes from a log: retention deletes segments, compaction messages.
-- `leader_epochs`: Which leader wrote which part of a log, for followers to truncate by.
+- `cleaning`: The cleaning of a log: retention deletes segments, compaction deletes messages.
+- `leader_epochs`: The leader epochs of a log, by which followers truncate their logs.
 - `log`: The log of one partition: messages in segments, which it rolls, cleans and truncates.
 - `memory_segment`: Segments of a log, in memory.
 - `operation_list`: Condenses the operations of a single broker to those that still matter.

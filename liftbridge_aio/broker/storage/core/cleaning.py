@@ -1,4 +1,4 @@
-"""What cleaning removes from a log: retention deletes segments, compaction messages. Pure."""
+"""The cleaning of a log: retention deletes segments, compaction deletes messages. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .stream_config import LogLimits
 
 
 def expired_segments(segments: Sequence[Segment], limits: LogLimits, now: int) -> int:
-    """Return how many of the oldest segments retention deletes.
+    """Return the number of oldest segments that retention deletes.
 
     The last segment always stays. As on a real server, uncommitted messages are deleted, too.
 
@@ -41,7 +41,7 @@ def _older_than(segments: Sequence[Segment], timestamp: int) -> int:
 
 
 def _beyond(amounts: Sequence[int], limit: int) -> int:
-    """Return how many of the first amounts exceed the limit together with all later ones."""
+    """Return the number of first amounts that exceed the limit together with all later ones."""
     totals = list(accumulate(reversed(amounts)))
     return sum(total > limit for total in totals[1:])
 

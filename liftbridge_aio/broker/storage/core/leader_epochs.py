@@ -1,4 +1,4 @@
-"""Which leader wrote which part of a log, for followers to truncate by.
+"""The leader epochs of a log, by which followers truncate their logs.
 
 Two replicas agree up to the smaller of their end offsets of a shared epoch. After a change of
 leader, a follower compares the last epoch that both know, and truncates its log there.
@@ -27,7 +27,7 @@ class LeaderEpochs:
         return self._starts[-1][0] if self._starts else NO_EPOCH
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """Record the begin of an epoch; as on a real server, one that is not later is ignored.
+        """Record the start of an epoch; as on a real server, one that is not later is ignored.
 
         Args:
             epoch: its number.

@@ -1,4 +1,4 @@
-"""Condenses the operations of a single broker to those that still matter. Pure."""
+"""Condenses the operations of a single broker to those that still have an effect. Pure."""
 
 from __future__ import annotations
 
