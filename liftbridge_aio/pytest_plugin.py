@@ -1,10 +1,10 @@
-"""The pytest plugin: brokers, clusters and clients as fixtures, in the event loop of the test.
+"""The pytest plugin: fixtures for brokers, clusters and clients in the event loop of the test.
 
 pytest loads this module at every start, so it imports nothing heavy; fixtures import the rest.
 
-Fixtures are written as plain generators that drive the loop of the test while the test itself does
-not. They need only that loop, and each of the two plugins that run async tests tells it through an
-async fixture of its own kind. So everything holds for both, in all their modes and loop scopes.
+Fixtures are plain generators that run the loop of the test while the test itself does not. They
+need only that loop, which each of the two plugins for async tests provides through an async fixture
+of its own kind. So they work with both plugins, in all modes and loop scopes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LoopScope = Literal["function", "class", "module", "package", "session"]
 _LOOP_SCOPES: Final = get_args(_LoopScope)
 _ASYNCIO_LOOPS: Final = "liftbridge_aio_asyncio_loops"
 _CLOSING_SECONDS: Final = 30.0
-"""More than anything here takes to close; a fixture that hangs must not hang the run."""
+"""Timeout of closing a fixture, so that one that hangs does not block the test run."""
 
 _MARKERS: Final = {
     "liftbridge_live": "run the test on a real server, that of --liftbridge-address;"
@@ -65,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers and, if pytest-asyncio is there, the fixtures that tell its loops."""
+    """Register the markers and, with pytest-asyncio, the fixtures that provide its loops."""
     for marker, meaning in _MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {meaning}")
     if _has_pytest_asyncio(config) and _asyncio_fixtures_choose_loops():
@@ -73,14 +73,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say where live tests run, if they do."""
+    """Return the address of the live server, if there is one."""
     addresses = _live_addresses(config)
     return f"liftbridge: live server {','.join(addresses)}" if addresses else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Stop a live test that has no server: visibly here, as a failure in CI."""
+    """Skip a live test without a server; in CI, fail it."""
     if not _is_live(item) or _live_addresses(item.config):
         return
     if os.environ.get("CI"):
@@ -89,7 +89,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name the live tests that were skipped, whether or not -rs asks for it."""
+    """Report the number of skipped live tests, even without -rs."""
     skipped = terminalreporter.stats.get("skipped", [])
     number = sum(_NO_ADDRESS in str(report.longrepr) for report in skipped)
     if number:
@@ -98,7 +98,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
-# Fixtures for everybody
+# Public fixtures
 
 
 @pytest.fixture
@@ -162,18 +162,19 @@ def liftbridge_cluster_client(
 
 
 class RunInLoop(Protocol):
-    """What `liftbridge_run` is."""
+    """The type of `liftbridge_run`."""
 
     def __call__(self, coroutine: Coroutine[Any, Any, _T], /) -> _T:
-        """Run a coroutine beside the broker, wait for it and return what it returns."""
+        """Run a coroutine in the loop of the broker and return its result."""
         ...
 
 
 @pytest.fixture
 def liftbridge_run(_liftbridge_loop: _Loop) -> RunInLoop:
-    """Runs a coroutine where the broker of a sync test lives, and returns its result.
+    """A function that runs a coroutine in the loop of a sync test's broker.
 
-    `liftbridge_run(liftbridge_broker.restart())`, for example. Async tests just await.
+    It returns the result, for example of `liftbridge_run(liftbridge_broker.restart())`. Async tests
+    use await instead.
     """
     if isinstance(_liftbridge_loop, _LoopOfTest):
         _fail("liftbridge_run is for sync tests; an async test awaits the coroutine itself")
@@ -188,7 +189,7 @@ def _is_live(item: pytest.Item) -> bool:
 
 
 def _live_addresses(config: pytest.Config) -> list[str]:
-    """The first of option, variable and setting that says something: addresses, or one URL."""
+    """Return the addresses, or one URL, from the first source: option, variable or setting."""
     from ._client.server_url import split_servers  # noqa: PLC0415 - see above
 
     found = (
@@ -220,7 +221,7 @@ def _made_client(item: pytest.Item, addresses: Sequence[str]) -> Client:
 
 
 def _made(make: Callable[..., _T], item: pytest.Item, marker: str) -> _T:
-    """Call with the arguments of a marker, those of the class or module included."""
+    """Call with the arguments of a marker, including those of the class and module."""
     arguments: dict[str, Any] = {}
     marks = list(item.iter_markers(marker))
     for mark in reversed(marks):
@@ -243,7 +244,7 @@ def _fail(reason: str) -> NoReturn:
 
 
 class _LoopOfTest:
-    """The loop in which an async test runs, borrowed while the test does not run."""
+    """The loop of an async test, used while the test itself does not run."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -253,13 +254,13 @@ class _LoopOfTest:
 
 
 class _LoopOfThread:
-    """A loop in a thread, for tests that are not async."""
+    """A loop in a thread, for sync tests."""
 
     def __init__(self) -> None:
         self._ready: concurrent.futures.Future[asyncio.AbstractEventLoop]
         self._ready = concurrent.futures.Future()
         self._closing = asyncio.Event()
-        # A daemon, so that a loop which does not end is reported and lets the run end.
+        # A daemon, so that a loop which does not end is reported and does not block the exit.
         self._thread = threading.Thread(target=self._main, name="liftbridge-loop", daemon=True)
 
     def __enter__(self) -> Self:
@@ -300,7 +301,7 @@ _Loop = _LoopOfTest | _LoopOfThread
 
 @pytest.fixture
 def _liftbridge_loop(request: pytest.FixtureRequest) -> Iterator[_Loop]:
-    """Where the other fixtures of this test run."""
+    """The loop in which the other fixtures of this test run."""
     fixture = _loop_fixture(request)
     if fixture is None:
         with _LoopOfThread() as loop:
@@ -323,12 +324,12 @@ async def _close(resource: AbstractAsyncContextManager[Any]) -> None:
 
 
 def _loop_fixture(request: pytest.FixtureRequest) -> str | None:
-    """The fixture that tells the loop of this test; None if the test is not async."""
+    """Return the fixture that provides the loop of this test; None if the test is not async."""
     item = request.node
-    import unittest  # noqa: PLC0415 - not everybody needs it
+    import unittest  # noqa: PLC0415 - needed only by async tests
 
     if isinstance(getattr(item, "instance", None), unittest.TestCase):
-        return None  # unittest runs its async tests itself, each in a loop of its own
+        return None  # unittest runs async tests in its own loops
     if _has_pytest_asyncio(request.config):
         import pytest_asyncio  # noqa: PLC0415 - not everybody has it
 
@@ -351,8 +352,8 @@ def _loop_fixture(request: pytest.FixtureRequest) -> str | None:
     backend = request.getfixturevalue("anyio_backend_name")
     if backend != "asyncio":
         _fail(
-            f"liftbridge_aio runs on asyncio, not on {backend}; have these tests run on asyncio"
-            " only, by a fixture `anyio_backend` that returns 'asyncio'"
+            f"liftbridge_aio runs on asyncio, not on {backend}; run these tests on asyncio"
+            " only, with a fixture `anyio_backend` that returns 'asyncio'"
         )
     return _liftbridge_anyio_loop.__name__
 
@@ -365,12 +366,12 @@ def _is_async(item: pytest.Item) -> bool:
 
 @pytest.fixture
 async def _liftbridge_anyio_loop() -> asyncio.AbstractEventLoop:
-    """The loop of a test that anyio's plugin runs: that plugin runs this, too."""
+    """The loop of a test run by anyio's plugin, which also runs this fixture."""
     return asyncio.get_running_loop()
 
 
 def _has_pytest_asyncio(config: pytest.Config) -> bool:
-    """Return True if the plugin is active under any name: then its option exists."""
+    """Return True if the plugin is active under any name, which its option shows."""
     return hasattr(config.option, "asyncio_mode")
 
 
@@ -381,10 +382,10 @@ def _asyncio_fixtures_choose_loops() -> bool:
 
 
 def _asyncio_loop_scope(item: pytest.Item) -> str:
-    """In which of its loops pytest-asyncio runs a test, as its manual says."""
+    """Return the loop scope in which pytest-asyncio runs a test, as documented by it."""
     mark = item.get_closest_marker("asyncio")
     settings = mark.kwargs if mark is not None else {}
-    # "scope" is what pytest-asyncio called it before 0.24.
+    # pytest-asyncio named it "scope" before 0.24.
     marked = settings.get("loop_scope") or settings.get("scope")
     try:
         return str(marked or item.config.getini("asyncio_default_test_loop_scope"))
@@ -393,9 +394,10 @@ def _asyncio_loop_scope(item: pytest.Item) -> str:
 
 
 def _asyncio_loops() -> ModuleType:
-    """A plugin with one fixture for each loop of pytest-asyncio, telling that loop.
+    """Create a plugin with a fixture for each loop scope of pytest-asyncio, which returns the loop.
 
-    An async fixture runs in the loop of its own scope, not of the test's, so one is not enough.
+    An async fixture runs in the loop of its own scope and not of the test's, so each scope needs
+    one.
     """
     plugin = ModuleType(_ASYNCIO_LOOPS)
     for scope in _LOOP_SCOPES:

@@ -1,6 +1,6 @@
 """Consumer groups: members share the partitions of streams and continue where others stopped.
 
-- `consumer_group`: The handle of one member of a consumer group: an async context manager and an
+- `consumer_group`: The handle of a member of a consumer group: an async context manager and an
   async iterator.
 - `fenced_cursors`: The cursors of a group, fenced against late writes as far as cursors allow.
 - `group_calls`: The gRPC calls of a consumer group, each made once without retries.

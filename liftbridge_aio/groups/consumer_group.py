@@ -1,4 +1,4 @@
-"""The handle of one member of a consumer group: an async context manager and an async iterator."""
+"""The handle of a member of a consumer group: an async context manager and an async iterator."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ from .member_runtime import MemberRuntime
 T = TypeVar("T")
 
 _ERROR_GRACE: Final = 0.25
-"""Seconds beyond the deadline for a step of joining to raise its own, more precise error."""
+"""Seconds after the deadline in which a join step may raise a more precise error."""
 
 
 class ConsumerGroup(MessageSource):
-    """One member of a consumer group, and the messages of the partitions that are assigned to it.
+    """A member of a consumer group, and an iterator of messages of its assigned partitions.
 
-    Use it inside `async with`; leaving the block commits what is finished, then leaves the group.
+    Use it inside `async with`; leaving the block commits finished positions and leaves the group.
     A message is finished when the next one is asked for, or when the block is left without an
-    exception. One task may read at a time. Heartbeats are sent by another task, so processing a
-    message may take any time.
+    exception. Only one task may read at a time. Heartbeats are sent by another task, so processing
+    a message may take any time.
 
-    Make one with `Client.group`.
+    Create one with `Client.group`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ConsumerGroup(MessageSource):
         self._entered = False
 
     def __repr__(self) -> str:
-        """Show the group, the member, its state and its number of partitions."""
+        """Return the group, the member, its state and its number of partitions."""
         blocked = f" blocked={len(self.blocked)}" if self.blocked else ""
         return (
             f"<ConsumerGroup {self.group!r} {self.consumer_id} {self.state.value}"
@@ -88,7 +88,7 @@ class ConsumerGroup(MessageSource):
 
     @property
     def consumer_id(self) -> str:
-        """The id of this member; if none was given, each joining makes a new one."""
+        """The id of this member; if none was given, each join creates a new one."""
         return self._core.consumer
 
     @property
@@ -103,17 +103,17 @@ class ConsumerGroup(MessageSource):
 
     @property
     def epoch(self) -> int | None:
-        """The epoch of the group in which the assignment was last fetched; None before that."""
+        """The epoch of the last fetched assignment; None before the first."""
         return self._core.assigned_epoch
 
     @property
     def coordinator(self) -> str:
-        """Id of the broker that coordinates the group; empty before it is known."""
+        """The id of the broker that coordinates the group; empty before it is known."""
         return self._core.coordinator
 
     @property
     def positions(self) -> Mapping[StreamPartition, int | None]:
-        """The offset from which each partition is handed out next; None if not known yet.
+        """The next offset to deliver of each partition; None if not known yet.
 
         During `on_assigned` and `on_revoked` the partitions in question are included, here and in
         `committed` and `lag`.
@@ -124,44 +124,45 @@ class ConsumerGroup(MessageSource):
 
     @property
     def committed(self) -> Mapping[StreamPartition, int]:
-        """The last committed offset of each partition, as far as this member read or wrote it."""
+        """The last committed offset of each partition that this member has fetched or stored."""
         stored = self._work.committer.stored
         return MappingProxyType({StreamPartition(*place): at for place, at in stored.items()})
 
     @property
     def blocked(self) -> Mapping[StreamPartition, LiftbridgeError]:
-        """The partitions of this member that cannot be read for now, with the error.
+        """The partitions of this member that currently cannot be read, with the error.
 
-        A `PartitionPaused` stays until the partition is resumed or somebody publishes to it; with
-        `resume=True` this member resumes it. A `StreamReset` stays until `seek`. Everything else is
-        retried, and is shown once it has failed for two seconds.
+        A `PartitionPaused` stays until the partition is resumed or published to; with `resume=True`
+        this member resumes it. A `StreamReset` stays until `seek`. Other errors are retried, and
+        are listed once they have lasted for two seconds.
         """
         return MappingProxyType(self._work.rebalancer.blocked)
 
     @property
     def paused(self) -> Assignment:
-        """Partitions of which nothing is handed out until they are resumed."""
+        """The partitions whose delivery is paused until `resume`."""
         return frozenset(self._readers.paused)
 
-    # Life
+    # Lifecycle
 
     async def __aenter__(self) -> Self:
         """Join the group, wait for the first assignment, and fetch its positions.
 
-        So `pause` and `seek` work at once. `on_assigned` is called after this, and the partitions
+        So `pause` and `seek` work immediately. `on_assigned` is called after this, and the
+        partitions
         are in `assignment` once it has returned. Cancelling leaves the group again.
 
         Raises:
             StreamNotFound: a stream does not exist.
-            CursorsUnavailable: the server keeps no cursors.
+            CursorsUnavailable: the server stores no cursors.
             AlreadyMember: a member with this consumer id is in the group.
             NoCommittedPosition: the group has committed nothing, and start=None.
             RequestTimeout: the group was not joined in time.
-            ClientClosed: this, or the client, was closed meanwhile.
+            ClientClosed: the group or the client was closed meanwhile.
             LiftbridgeError: it could not join.
         """
         if self.state is not GroupState.NEW or self._work.closing:
-            text = "a member joins once; make a new one"
+            text = "a member joins only once; create a new one"
             raise UsageError(text)
         deadline = asyncio.get_running_loop().time() + self._plan.timeout
         try:
@@ -177,7 +178,7 @@ class ConsumerGroup(MessageSource):
                 f" within {self._plan.timeout:g} s: the member is {state.value}"
             )
             if obstacle is not None:
-                text += f", and the last call that failed said: {obstacle}"
+                text += f", and the last failed call raised: {obstacle}"
             raise RequestTimeout(text) from obstacle
         except BaseException:
             await self._give_way()
@@ -206,14 +207,14 @@ class ConsumerGroup(MessageSource):
                 raise
 
     async def aclose(self) -> None:
-        """Hand out nothing more, call `on_revoked`, commit, and leave the group.
+        """Stop delivery, call `on_revoked`, commit, and leave the group.
 
         The message that was returned last is not finished. May be called again, from any task.
         Takes at most the client's close_timeout; cancelling takes effect after that. In a handler
-        or a callback it returns at once, and the group ends when that has returned.
+        or a callback it returns immediately, and the group is closed when that has returned.
 
         Raises:
-            LiftbridgeError: the last commit failed. The group was left all the same.
+            LiftbridgeError: the last commit failed. The group was left nevertheless.
         """
         self._entered = False
         await self._work.close()
@@ -221,7 +222,7 @@ class ConsumerGroup(MessageSource):
     async def _give_way(self) -> None:
         try:
             await self.aclose()
-        except Exception:  # noqa: BLE001 - what went wrong first is what is raised
+        except Exception:  # noqa: BLE001 - the first error is raised
             return
 
     def __del__(self) -> None:
@@ -242,11 +243,11 @@ class ConsumerGroup(MessageSource):
         Raises:
             StopAsyncIteration: the member or its client was closed.
             ConcurrentRead: another task is waiting already, or `run` reads.
-            StreamReset: the log of a partition is not the one that the group has read. It is read
-                again after `seek`; the other partitions are read on by the next call.
+            StreamReset: the log of a partition was replaced. The partition is read again after
+                `seek`; the next call continues with the other partitions.
             StreamDeleted: all streams of the group were deleted.
-            UsageError: it was not entered.
-            LiftbridgeError: a partition cannot be read, or the membership cannot go on.
+            UsageError: the group was not entered.
+            LiftbridgeError: a partition cannot be read, or the membership has failed.
             Exception: what a callback raised. Each error is raised once.
         """
         merge = self._readers.merge
@@ -271,7 +272,7 @@ class ConsumerGroup(MessageSource):
         return await self._taken(self._readers.merge.take_raw(most, wait))
 
     async def _taken(self, taking: Awaitable[T]) -> T:
-        """Wait for messages; if the group has ended instead, raise the error that ended it."""
+        """Wait for messages; if the group has ended, raise the error that ended it."""
         try:
             return await taking
         except StopAsyncIteration:
@@ -283,7 +284,7 @@ class ConsumerGroup(MessageSource):
             text = "a group is read inside `async with`: entering it joins the group"
             raise UsageError(text)
         if self._work.runner is not None:
-            text = "the group is read by `run` already"
+            text = "the group is already read by `run`"
             raise ConcurrentRead(text)
 
     async def run(
@@ -296,10 +297,10 @@ class ConsumerGroup(MessageSource):
     ) -> None:
         """Call a handler for each message, until the group is closed, SIGTERM, or an error.
 
-        The messages of a partition are handled in order, one after the other; several partitions
-        are handled at once, and take turns if there are more of them than `concurrency`. A message
-        is finished when its handler has returned: only then is it committed, every
-        `commit_interval`, when its partition is given up, and before this returns or raises.
+        The messages of a partition are handled in order, one at a time. Partitions are handled
+        concurrently, and take turns if there are more than `concurrency`. A message is finished
+        when its handler has returned. Only then is it committed: every `commit_interval`, when its
+        partition is given up, and before this returns or raises.
 
             async def handle(message: Message) -> None:
                 await store(message.value)
@@ -307,33 +308,33 @@ class ConsumerGroup(MessageSource):
             async with client.group("billing", ["orders"]) as group:
                 await group.run(handle, concurrency=8)
 
-        A partition that is revoked waits for its handler before it is given up, `close_timeout` at
-        most; a message that takes longer is handled again by the member that has the partition
-        then. On SIGTERM no further message is handled, and this returns when the handlers that run
-        have returned and the positions are committed. The interceptors of the client wrap the
-        handler. Inside it the group may be used, but not read.
+        A revoked partition is released after its handler has returned, or after `close_timeout`; a
+        message that takes longer is handled again by the new owner. On SIGTERM no further message
+        is handled, and this returns when the running handlers have returned and the positions are
+        committed. The interceptors of the client wrap the handler. Inside it the group may be used,
+        but not read.
 
-        Cancelling cancels the handlers that run, waits for them, and commits; their messages are
-        not finished.
+        Cancelling cancels the running handlers, waits for them, and commits; their messages are not
+        finished.
 
         Args:
             handler: a coroutine function, or a plain function, which runs on the event loop and
                 must not block. What it returns is ignored.
-            concurrency: how many partitions are handled at once.
-            on_error: what an exception of the handler does. "stop": no further message is handled,
-                the handlers that run go on to their end, and the exception is raised; its message
-                is not finished, and a later `run` begins with it. "skip": it is logged, and the
+            concurrency: the maximum of partitions handled concurrently.
+            on_error: the effect of an exception of the handler. "stop": no further message is
+                handled, the running handlers finish, and the exception is raised; its message is
+                not finished, and a later `run` begins with it. "skip": it is logged, and the
                 message counts as finished. Both are reported to the hook (`handler_failed`).
-            stop_on_sigterm: stop on SIGTERM too, where this runs in the main thread. A handler of
-                the signal that is installed already is called as well, and restored at the end.
-                False leaves signals alone.
+            stop_on_sigterm: stop on SIGTERM too, if this runs in the main thread. An installed
+                handler of the signal is called as well, and restored at the end. False leaves
+                signals alone.
 
         Raises:
             ConcurrentRead: the group is being read already.
             UsageError: the group was not entered.
-            InvalidRequest: an argument makes no sense.
-            LiftbridgeError: what iterating raises, or positions could not be committed.
-            Exception: what the handler raised, with stream, partition and offset as a note.
+            InvalidRequest: an argument is invalid.
+            LiftbridgeError: as in iteration, or positions could not be committed.
+            Exception: raised by the handler, with stream, partition and offset as a note.
         """
         check_callable(handler, "the handler")
         check_whole_number(concurrency, "concurrency", 1, INT64_MAX)
@@ -355,17 +356,17 @@ class ConsumerGroup(MessageSource):
         be stored or not.
 
         Args:
-            message: counts as finished, with all before it in its partition. None: what is
-                finished in all partitions.
+            message: marked as finished, with all before it in its partition. None: commit the
+                finished positions of all partitions.
 
         Raises:
-            NotGroupMember: the partition of the message is not assigned to this member any more,
-                or the group has not confirmed in time that this is a member.
+            NotGroupMember: the partition of the message is no longer assigned to this member, or
+                the group has not confirmed the membership in time.
             LiftbridgeError: a position could not be stored.
         """
         places: Iterable[tuple[str, int]] | None = None
         if message is not None:
-            check_type(message, (Message, RawMessage), "a message that was read is committed")
+            check_type(message, (Message, RawMessage), "commit takes a message that was read")
             place = StreamPartition(message.stream, message.partition)
             is_ours = self._readers.finish(place, message.offset)
             if not is_ours or place in self._work.rebalancer.taken:
@@ -375,7 +376,7 @@ class ConsumerGroup(MessageSource):
         await self._work.committer.commit(places)
 
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Hand out no messages of these partitions, or of all, until they are resumed.
+        """Pause delivery from these partitions, or from all, until they are resumed.
 
         Raises:
             NotGroupMember: one of them is not assigned to this member.
@@ -383,7 +384,7 @@ class ConsumerGroup(MessageSource):
         self._readers.pause(self._chosen(partitions))
 
     def resume(self, *partitions: tuple[str, int]) -> None:
-        """Hand out messages of these partitions, or of all, again.
+        """Resume delivery from these partitions, or from all.
 
         Raises:
             NotGroupMember: one of them is not assigned to this member.
@@ -391,15 +392,15 @@ class ConsumerGroup(MessageSource):
         self._readers.resume(self._chosen(partitions))
 
     async def seek(self, stream: str, partition: int, position: int | StartAt) -> None:
-        """Read a partition from another position; works in `on_assigned` too.
+        """Move to another position of a partition; works in `on_assigned` too.
 
-        Offsets below the committed one are read, but not committed again. After a `StreamReset`
-        they are, although they are lower (but v1.9.0 servers recover the highest position after a
-        restart). Cancelling may leave the partition where it was.
+        Offsets below the committed one are delivered, but not committed again, except after a
+        `StreamReset` (but v1.9.0 servers recover the highest position after a restart). Cancelling
+        may leave the partition where it was.
 
         Raises:
             NotGroupMember: the partition is not assigned to this member.
-            InvalidRequest: the position makes no sense.
+            InvalidRequest: the position is invalid.
             LiftbridgeError: after a `StreamReset`, the committed position could not be fetched.
         """
         [place] = self._chosen([(stream, partition)])
@@ -411,13 +412,13 @@ class ConsumerGroup(MessageSource):
         self._work.rebalancer.seek(place, position)
 
     async def lag(self, *, timeout: Duration | None = None) -> dict[StreamPartition, int]:
-        """Ask the leaders how many messages of each partition can be read and were not handed out.
+        """Return the number of undelivered messages of each partition, as reported by its leader.
 
         They are counted from `positions` to the newest committed message, both included; see
         `Subscription.lag`. Cancelling abandons the calls.
 
         Raises:
-            LiftbridgeError: a leader could not be asked.
+            LiftbridgeError: a leader did not answer.
         """
         limit = self._plan.timeout if timeout is None else timer_seconds(timeout, "timeout")
 
@@ -439,7 +440,7 @@ class ConsumerGroup(MessageSource):
     def _chosen(self, partitions: Iterable[tuple[str, int]]) -> list[StreamPartition]:
         known = self._readers.partitions()
         for place in partitions:
-            text = "a partition of a group is a StreamPartition, as (name, 0)"
+            text = "a partition of a group must be a StreamPartition or a tuple like (name, 0)"
             check_type(place, tuple, text)
             if len(place) != len(StreamPartition._fields):
                 message = f"{text}, not {place!r}"

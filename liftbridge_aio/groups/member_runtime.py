@@ -161,7 +161,7 @@ class MemberRuntime:
             Exception: what the handler or this raised.
         """
         if self.runner is not None:
-            text = "the group is read by `run` already"
+            text = "the group is already read by `run`"
             raise ConcurrentRead(text)
         plan = self.plan
         self.runner = HandlerRunner(

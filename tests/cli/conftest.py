@@ -28,7 +28,7 @@ COMMAND = (sys.executable, "-W", "error", "-m", "liftbridge_aio")
 
 
 class Result(NamedTuple):
-    """What a command left behind."""
+    """The output and exit code of a command."""
 
     code: int
     out: str
@@ -36,7 +36,7 @@ class Result(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """What was written as JSON, and nothing else."""
+        """The output, which must be a single JSON value."""
         return json.loads(self.out)
 
     @property

@@ -1,4 +1,4 @@
-"""How commands that run for long come to an end."""
+"""The end of long-running commands."""
 
 from __future__ import annotations
 

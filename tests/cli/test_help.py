@@ -1,4 +1,4 @@
-"""What `--help` says: every command is explained, and its examples are understood."""
+"""The output of `--help`: every command is explained, and its examples can be parsed."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def three(prepare: ByClient, stream: str) -> str:
 
 
 def values(run: Run, stream: str, *words: str) -> dict[int, list[str]]:
-    """What `tail` gives of each partition, in its order."""
+    """Return the output of `tail` by partition, in its order."""
     found: dict[int, list[str]] = {}
     for message in run("tail", stream, *words, "--json").objects:
         assert message["stream"] == stream

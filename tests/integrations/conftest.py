@@ -1,4 +1,4 @@
-"""What the tests of web services share."""
+"""Fixtures for the tests of web services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.web.web_apps import FRAMEWORKS, Serve
 
 EMBEDDED: Final = "embedded"
 ENOUGH: Final = ("starlette", "fastapi")
-"""Which framework meets real servers: in this process, and as a process of its own."""
+"""The frameworks tested on real servers: in this process, and in a separate process."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

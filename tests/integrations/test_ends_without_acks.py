@@ -15,7 +15,7 @@ FRAMEWORK = "aiohttp"
 
 
 async def test_acks_that_are_lost_while_a_service_ends_do_not_shout(tmp_path: Path) -> None:
-    """What was answered before its ack has a future that nobody looks at."""
+    """A publish answered before its ack has a future that is never awaited."""
     async with EmbeddedBroker() as broker:
         async with Client(broker.address) as client:
             await client.create_stream("orders")

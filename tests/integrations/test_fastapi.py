@@ -1,4 +1,4 @@
-"""What is FastAPI's own: the dependency, wherever it is asked for, and what says it is missing."""
+"""The parts specific to FastAPI: the dependency, and the error if the client is missing."""
 
 from __future__ import annotations
 

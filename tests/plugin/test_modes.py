@@ -102,7 +102,7 @@ class TestOrders(unittest.IsolatedAsyncioTestCase):
 
 @dataclass(frozen=True)
 class Mode:
-    """How a user may have set up pytest."""
+    """A configuration of pytest that users may have."""
 
     arguments: tuple[str, ...]
     mark: str = ""

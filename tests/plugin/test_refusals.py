@@ -1,4 +1,4 @@
-"""What cannot work is refused, in one line that says what to do."""
+"""Unsupported setups are refused with one line of advice."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ REFUSED: Final = {
         ANYIO,
         ON_TRIO,
         (
-            "liftbridge_aio runs on asyncio, not on trio; have these tests run on asyncio only,"
-            " by a fixture `anyio_backend` that returns 'asyncio'"
+            "liftbridge_aio runs on asyncio, not on trio; run these tests on asyncio only,"
+            " with a fixture `anyio_backend` that returns 'asyncio'"
         ),
     ),
     "both plugins at once": (

@@ -68,7 +68,7 @@ def run(spark: SparkSession, log: LogClient, archive: Path) -> Callable[..., Non
 
 
 def offsets(archive: Path) -> Counter[tuple[str, int, int]]:
-    """How often each message is in the files."""
+    """Return the number of occurrences of each message in the files."""
     found: Counter[tuple[str, int, int]] = Counter()
     for file in archive.glob("stream=*/date=*/batch=*/*.parquet"):
         stream = file.parts[-4].removeprefix("stream=")
@@ -153,7 +153,7 @@ KILLED = {
     "rows_are_written": ".spark-staging-*/**/*.parquet",
     "folders_are_replaced": "stream=*/date=*/batch=1",
 }
-"""What is there when it happens, of the second batch."""
+"""The state of the second batch when the process is killed."""
 
 
 @BY_HAND

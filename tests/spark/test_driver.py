@@ -1,4 +1,4 @@
-"""How the driver asks servers: with patience, and with texts that say what it was about."""
+"""The calls of the driver to servers: retries, and errors that name their subject."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_server_that_is_away_is_told_with_what_it_was_asked_about() -> None:
 
 
 def test_a_query_goes_on_behind_what_a_shorter_log_has_stored() -> None:
-    """What is stored and not committed yet may have been read: a new leader does not know."""
+    """Messages that are stored and not committed may have been read: a new leader does not know."""
     place = StreamPartition("orders", 0)
     start, found = Offsets({place: 10}), SelectedStreams({"orders": 1}, {})
     strict = options("h:1", stream="orders")

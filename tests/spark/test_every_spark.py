@@ -1,4 +1,4 @@
-"""What holds on each kind of Spark: in one process, on a cluster, and from afar.
+"""Behaviour on every kind of Spark: in one process, on a cluster, and remote.
 
 `nox -s spark_matrix` runs these on all of them.
 """

@@ -1,4 +1,4 @@
-"""Where the first batch of a query starts; Spark keeps no note of it."""
+"""The start of the first batch of a query, which Spark does not store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACES = st.tuples(st.sampled_from("ab"), st.integers(0, 11))
 OFFSETS = st.dictionaries(PLACES, st.integers(0, 99))
 CREATED = {"a": 17, "b": 18}
 SPARKS_OWN = {"c": {"0": 5}}
-"""What Spark believes to be the start when it runs the batch again."""
+"""The start that Spark passes when it runs the batch again."""
 
 
 @given(OFFSETS, OFFSETS)

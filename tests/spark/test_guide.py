@@ -1,4 +1,4 @@
-"""What the guide of the Spark room says is true: its code runs, its tables are complete."""
+"""The guide of the Spark package is correct: its code runs, its tables are complete."""
 
 from __future__ import annotations
 

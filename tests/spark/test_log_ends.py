@@ -1,4 +1,4 @@
-"""What there is to read, asked of the servers."""
+"""The bounds of logs, fetched from servers."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ WARN = "logging.getLogger('liftbridge_aio.spark').warning('%d rows are gone', 3)
 
 
 def said(tmp_path: Path, setup: str = "") -> tuple[str, str]:
-    """What a process says on stdout and on stderr that imports the room and warns."""
+    """Return stdout and stderr of a process that imports the package and warns."""
     code = f"import logging, sys\nimport liftbridge_aio.spark\n{setup}\n{WARN}\n"
     done = subprocess.run(
         [sys.executable, "-c", code],

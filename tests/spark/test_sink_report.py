@@ -1,4 +1,4 @@
-"""What a sink tells the driver's log, and what it notes on the error of a task."""
+"""The reports of a sink in the driver's log, and its notes on the error of a task."""
 
 from __future__ import annotations
 

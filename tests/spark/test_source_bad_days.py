@@ -1,4 +1,4 @@
-"""What a streaming query says, loses and reads twice when servers and streams misbehave."""
+"""The errors, losses and repeats of a streaming query when servers and streams fail."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ CALLS = {"liftbridge.callTimeout": "0.5", "liftbridge.notFoundTimeout": "0.8"}
 """Less than the server is away; and more than it is forgetful, but less than both together."""
 
 COMMITTED = "replication-offset-checkpoint"
-"""Where v1.9.0 writes how far a log is committed, every five seconds; else it forgets that."""
+"""The file in which v1.9.0 stores the high watermark, every five seconds only."""
 
 
 def first_batch(query: MicroBatches) -> list[bytes]:

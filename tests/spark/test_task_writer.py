@@ -1,4 +1,4 @@
-"""What a task does to its process while it writes."""
+"""The effects of a task on its process while it writes."""
 
 from __future__ import annotations
 

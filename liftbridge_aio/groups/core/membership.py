@@ -1,11 +1,11 @@
-"""The life of a member of a consumer group: which call is next, and what its reply means.
+"""The state machine of a member: the next call to make, and the effect of its answer.
 
-A member joins, then fetches its assignments again and again: those are its heartbeats. What changes
-the group shows as a refused fetch; the metadata then names the coordinator and the epoch with which
-to fetch. A coordinator that does not answer is reported, until enough members have done so and the
-cluster names another one. Who is expelled joins again.
+A member joins and then fetches its assignment periodically; each fetch is a heartbeat. After a
+change of the group the fetch is refused, and the metadata has the new coordinator and epoch to
+fetch with. A coordinator that does not answer is reported until enough members have reported it and
+the cluster elects another one. An expelled member joins again.
 
-Pure: times and chance come in as arguments, calls are made by whoever asks for the next step.
+Pure: times and random numbers are arguments. The caller of `next_step` makes the calls.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _OUT: Final = frozenset({GroupState.JOINING, GroupState.REJOINING})
 
 
 class Membership:
-    """One member: its state, and its next call. Times are those of one clock, in seconds.
+    """The state of one member. All times are seconds of one clock.
 
     Args:
-        ids: gives the id for each time that the member joins.
-        chance: gives random numbers in [0, 1).
-        own: True if no other member can have these ids, so a member of that name is this one.
+        ids: yields the id for each join.
+        chance: returns random numbers in [0, 1).
+        own: True if no other member can have these ids, so a member with such an id is this one.
     """
 
     def __init__(
@@ -56,15 +56,15 @@ class Membership:
         self.coordinator = ""
         self.epoch = 0
         self.assignment: Assignment = frozenset()
-        """What the coordinator said last; empty while this is no member."""
+        """The last fetched assignment; empty while this is not a member."""
         self.assigned_epoch: int | None = None
-        """The epoch in which it said so; None before it did."""
+        """The epoch of the assignment; None before the first fetch."""
         self.confirmed_at = -math.inf
-        """When the last fetch that succeeded was begun."""
+        """The time at which the last successful fetch began."""
         self.has_streams = True
-        """True if a stream is left that the group could read."""
+        """True if a stream of the group still exists."""
         self.error: LiftbridgeError | None = None
-        """Why it failed."""
+        """The error of the state FAILED."""
         self.consumer_timeout = 0.0
         self.coordinator_timeout = 0.0
         self._ids = ids
@@ -81,19 +81,19 @@ class Membership:
         self._missing_since: float | None = None
         self._join_asked = False
         self._join_unknown = False
-        """A join may have gone through unheard."""
+        """True if a join without an answer may have succeeded."""
         self._evict: str | None = None
 
-    # What is known
+    # Limits
 
     @property
     def lease_until(self) -> float:
-        """The time until which no other member can have got the partitions of this one."""
+        """The time until which no other member can own the partitions of this one."""
         return self.confirmed_at + self.consumer_timeout
 
     @property
     def call_limit(self) -> float:
-        """Seconds that a call to a coordinator may take before it is tried again."""
+        """The timeout of a call to the coordinator, in seconds."""
         return max(0.25, min(self.consumer_timeout / 5, 3.0))
 
     @property
@@ -102,12 +102,12 @@ class Membership:
 
     @property
     def _report_after(self) -> float:
-        """Seconds of silence after which a coordinator is reported."""
+        """Seconds without an answer after which the coordinator is reported."""
         return 0.75 * self.coordinator_timeout
 
     @property
     def _grace(self) -> float:
-        """Seconds for which "not a member" may come from a broker that does not know yet."""
+        """Seconds for which "not a member" may come from a broker with outdated metadata."""
         return min(self.consumer_timeout / 2, 2.0)
 
     def _pause(self) -> float:
@@ -115,16 +115,16 @@ class Membership:
         ceiling = min(0.1 * 1.5 ** min(self._failures, 20), max(longest, 0.1))
         return ceiling * (0.5 + self._chance())
 
-    # Orders
+    # Requests
 
     def begin(self, now: float, deadline: float) -> None:
-        """Join from now on; give up at the deadline."""
+        """Start joining; fail at the deadline."""
         self._move(GroupState.JOINING)
         self._not_before = now
         self._deadline = deadline
 
     def fetch_now(self, now: float) -> None:
-        """Fetch at once: there is a sign that the assignment has changed."""
+        """Fetch the assignment immediately, because it has probably changed."""
         if self.state is GroupState.STABLE:
             self._not_before = min(self._not_before, now)
 
@@ -133,7 +133,7 @@ class Membership:
         self._heard_at += seconds
 
     def leave(self, now: float, deadline: float) -> None:
-        """Leave the group; at the deadline, without a reply."""
+        """Start leaving the group; at the deadline, do not wait for an answer."""
         if self.state in OVER or self.state is GroupState.LEAVING:
             return
         if self.state is GroupState.NEW:
@@ -144,7 +144,7 @@ class Membership:
         self._not_before, self._deadline = now, deadline
         self.assignment, self.assigned_epoch = frozenset(), None
         if out and not self._join_unknown and self._evict is None:
-            # A member of this name is somebody else.
+            # A member with this id is another one.
             self._move(GroupState.LEFT)
 
     def cut_off(self) -> None:
@@ -158,7 +158,7 @@ class Membership:
     # Steps
 
     def next_step(self, now: float) -> MemberStep:
-        """Return what to do now; the reply of a call is to be passed to `take`."""
+        """Return the next step; pass the answer of a call to `take`."""
         if self.state in OVER or self.state is GroupState.NEW:
             return Rest(math.inf)
         if self._is_silent(now):
@@ -202,9 +202,9 @@ class Membership:
     # Answers
 
     def take(self, call: Call, began: float, now: float, answer: Answer) -> None:
-        """Take in the answer to a call, the last that `next_step` said to make.
+        """Apply the answer to a call, which must be the last step that `next_step` returned.
 
-        An answer that comes when this is leaving already, to another call than that, is no news.
+        Once this is leaving, answers to calls other than `Join` and `Leave` are ignored.
         """
         if self.state in OVER:
             return
@@ -257,8 +257,8 @@ class Membership:
         again = self._pause()
         match answer.why:
             case GroupRefusal.ALREADY_MEMBER if self._own:
-                # By a try whose answer was lost. Only a join tells the timeouts, so it has to be
-                # made anew.
+                # Joined by an attempt whose answer was lost. Only the answer of a join has the
+                # timeouts, so leave and join again.
                 self._evict = self.consumer
             case GroupRefusal.ALREADY_MEMBER:
                 again = max(again, 0.2)
@@ -270,7 +270,7 @@ class Membership:
             case GroupRefusal.REFUSED:
                 self._fail(answer.error)
             case _:
-                # "No group" comes when the last other member leaves in the same moment.
+                # "No group" is the answer if the last other member leaves at the same time.
                 self._join_unknown = self._join_unknown or answer.unknown
                 if now + again >= self._deadline:
                     self._fail(answer.error)
@@ -300,7 +300,7 @@ class Membership:
     def _not_fetched(self, now: float, call: Fetch, answer: Refused) -> None:
         self._failures += 1
         self._locate = True
-        # The first time the metadata is asked at once: that is how one learns of a rebalance.
+        # The first failure triggers a metadata lookup immediately, which detects a rebalance.
         self._not_before = now if self._failures == 1 else now + self._pause()
         match answer.why:
             case GroupRefusal.OTHER_EPOCH:
@@ -313,8 +313,8 @@ class Membership:
             case GroupRefusal.REFUSED:
                 self._fail(answer.error)
             case _:
-                # A broker that is not the coordinator does not count as one that lives. Nor does
-                # one that knows no such group: it may be back and not know yet what others do.
+                # An answer is no heartbeat of the coordinator if the broker is not the coordinator,
+                # or does not know the group: after a restart its metadata may be outdated.
                 self._answers = False
 
     def _located(self, now: float, answer: Located) -> None:
@@ -322,7 +322,7 @@ class Membership:
         self._missing_since = None
         self.has_streams = answer.has_streams
         if answer.coordinator != self.coordinator:
-            self._heard_at = now  # it has its whole time before it is reported
+            self._heard_at = now  # a new coordinator has the full timeout
             self._answers = True
             self._failures = 1
             self._move(GroupState.SYNCING)
@@ -334,7 +334,7 @@ class Membership:
 
     def _not_located(self, now: float, answer: Refused) -> None:
         self._failures += 1
-        self._answers = False  # ask somebody else
+        self._answers = False  # ask another broker
         self._not_before = now + self._pause()
         if answer.why is GroupRefusal.NO_GROUP:
             self._locate = False
@@ -343,7 +343,7 @@ class Membership:
             self._fail(answer.error)
 
     def _reported(self, now: float, call: Report, answer: Answer) -> None:
-        # The cluster forgets reports, and waits for those of the others.
+        # Reports expire in the cluster, which waits for those of other members.
         self._next_report = now + self.coordinator_timeout / 2
         self._locate, self._answers = True, False
         self._not_before = now
@@ -382,7 +382,8 @@ class Membership:
         self._move(GroupState.REJOINING)
         self.assignment, self.assigned_epoch = frozenset(), None
         self.confirmed_at = -math.inf
-        # If it is a member after all, nobody else is to wait until that one is expelled.
+        # If the server still has this member, remove it so that others need not wait for its
+        # expulsion.
         self._evict = self.consumer if self._own and not certain else None
         self._join_unknown = False
         self.consumer = next(self._ids)

@@ -1,4 +1,4 @@
-"""What arguments mean."""
+"""The parsing of arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What failures are told as."""
+"""The text and exit code of failures."""
 
 from __future__ import annotations
 

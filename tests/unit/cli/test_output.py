@@ -1,4 +1,4 @@
-"""How values are shown."""
+"""The formatting of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What handlers may do with their group, and what the end of a membership does to them."""
+"""The calls of handlers to their group, and the effect of the end of a membership on them."""
 
 from __future__ import annotations
 

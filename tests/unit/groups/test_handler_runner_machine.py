@@ -28,7 +28,7 @@ PLACES = [StreamPartition("s", number) for number in range(3)]
 
 
 class Reader:
-    """What groups know of a reader, fed by hand."""
+    """The part of a reader that groups use, fed by hand."""
 
     def __init__(self, plan: ReadingPlan, log: int) -> None:
         self.plan = plan

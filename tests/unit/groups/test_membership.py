@@ -50,7 +50,7 @@ class Played:
         return step
 
     def rest(self) -> float:
-        """How long it rests now."""
+        """Return the seconds until the next step."""
         step = self.core.next_step(self.now)
         return step.until - self.now if isinstance(step, Rest) else 0.0
 

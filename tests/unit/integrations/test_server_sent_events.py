@@ -37,7 +37,7 @@ def message(value: bytes, offset: int = 0, key: bytes = b"") -> Message:
 
 
 def arrived(text: str) -> str:
-    """What is left of line ends: a line feed each."""
+    """Return the text as it arrives: every line end is a line feed."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

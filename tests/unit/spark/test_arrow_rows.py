@@ -1,4 +1,4 @@
-"""What a sink takes out of the Arrow batches that Spark hands to it."""
+"""The conversion of Spark's Arrow batches into the parts of messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which DataFrames can be written, by their columns."""
+"""The columns of DataFrames that can be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where rows go, and which rows cannot go anywhere."""
+"""The placement of rows, and rows that are refused."""
 
 from __future__ import annotations
 

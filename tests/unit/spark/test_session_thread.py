@@ -1,4 +1,4 @@
-"""What goes wrong in Spark's Java process comes as one line, whatever py4j makes of it."""
+"""A failure of Spark's Java process is reported on one line, whatever py4j raises."""
 
 from __future__ import annotations
 

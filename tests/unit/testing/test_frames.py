@@ -17,7 +17,7 @@ Tag = tuple[Part, int | None, int, int | None]
 
 
 def tags(scanner: FrameScanner, chunks: list[bytes]) -> list[Tag]:
-    """What the scanner says of each single byte."""
+    """Return the tag that the scanner gives each byte."""
     found: list[Tag] = []
     for chunk in chunks:
         covered = 0

@@ -1,4 +1,4 @@
-"""What counts as lost, repeated, reordered and invented, case by case."""
+"""Messages that count as lost, repeated, reordered and invented, case by case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read when a history is broken."""
+"""The text of the report of a broken history."""
 
 from __future__ import annotations
 

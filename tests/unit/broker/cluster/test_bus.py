@@ -1,4 +1,4 @@
-"""Who receives a message that is published to a subject, and what cannot be published."""
+"""The receivers of a message published to a subject, and messages that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many reports within what time depose a leader."""
+"""The number of reports, and the time, that depose a leader."""
 
 from __future__ import annotations
 
