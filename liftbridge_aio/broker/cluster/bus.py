@@ -18,7 +18,7 @@ class Bus:
     """Carries messages from any node to the partition leaders subscribed to their subjects."""
 
     def __init__(self, max_message_bytes: int, max_payload_bytes: int) -> None:
-        """Begin without subscribers.
+        """Create a bus without subscribers.
 
         Args:
             max_message_bytes: largest envelope that a partition stores

@@ -17,7 +17,7 @@ class GroupMember:
     """A consumer in a group."""
 
     def __init__(self, consumer: str, streams: Iterable[str]) -> None:
-        """Begin without partitions.
+        """Create a group member without partitions.
 
         Args:
             consumer: id of the consumer.
@@ -37,7 +37,7 @@ class ConsumerGroup:
     """A consumer group; its epoch changes with its coordinator, members and streams."""
 
     def __init__(self, name: str, coordinator: str, partition_count: Callable[[str], int]) -> None:
-        """Begin without members.
+        """Create a consumer group without members.
 
         Args:
             name: id of the group.

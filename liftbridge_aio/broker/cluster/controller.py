@@ -47,7 +47,7 @@ class Controller:
         *,
         leader_timeout: float = _LEADER_TIMEOUT,
     ) -> None:
-        """Begin without nodes.
+        """Create a controller without nodes.
 
         Args:
             store: stores an operation and its index before it is applied; raises OSError.

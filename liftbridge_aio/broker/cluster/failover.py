@@ -26,7 +26,7 @@ class FailoverReports(Generic[TargetT]):
     """
 
     def __init__(self, timeout: int) -> None:
-        """Begin without reports.
+        """Create an empty collection of reports.
 
         Args:
             timeout: nanoseconds after the latest report until all are dropped, unless they

@@ -23,7 +23,7 @@ class GroupLiveness:
     """
 
     def __init__(self, timeout: int) -> None:
-        """Begin without members.
+        """Create an empty table of deadlines.
 
         Args:
             timeout: nanoseconds without a heartbeat after which a member is expelled

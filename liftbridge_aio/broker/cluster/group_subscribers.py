@@ -38,7 +38,7 @@ class GroupSubscribers:
     """The subscribers of one partition; resuming a partition clears them."""
 
     def __init__(self) -> None:
-        """Begin without subscribers."""
+        """Create an empty registry."""
         self._subscribers: dict[str, GroupSubscriber] = {}
 
     def check(self, group: str, epoch: int) -> None:

@@ -29,7 +29,7 @@ class ConsumerGroups:
     """
 
     def __init__(self, server_id: str, partition_count: Callable[[str], int]) -> None:
-        """Begin without groups.
+        """Create an empty registry.
 
         Args:
             server_id: id of this broker.

@@ -64,7 +64,7 @@ class Node:
     """Applies operations in order; leads and follows partitions while it is running."""
 
     def __init__(self, server_id: str, bus: Bus, storage: Storage, consumer_timeout: float) -> None:
-        """Begin without streams, not running.
+        """Create a node without streams, not running.
 
         Args:
             server_id: id of the broker.

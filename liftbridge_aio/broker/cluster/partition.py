@@ -49,7 +49,7 @@ class Partition:
         server_id: str,
         open_log: Callable[[], PartitionLog],
     ) -> None:
-        """Begin without a role; the log is opened when it is first used.
+        """Create a partition without a role; the log is opened when it is first used.
 
         Args:
             operation: the creation of the stream.

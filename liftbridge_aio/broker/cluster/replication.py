@@ -30,7 +30,7 @@ class Leadership:
     """A leader's state, from the beginning of its epoch to the next one."""
 
     def __init__(self, followers: Iterable[str], newest_offset: int, now: int) -> None:
-        """Begin to lead.
+        """Create the state of a new leader.
 
         Args:
             followers: ids of the other replicas.

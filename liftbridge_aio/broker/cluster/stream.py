@@ -23,7 +23,7 @@ class Stream:
         server_id: str,
         open_log: Callable[[int], PartitionLog],
     ) -> None:
-        """Begin with closed partitions.
+        """Create a stream with closed partitions.
 
         Args:
             operation: the creation of the stream.

@@ -15,7 +15,7 @@ class ChangeSignal:
     """Wakes all tasks that wait for a change."""
 
     def __init__(self) -> None:
-        """Begin without a change."""
+        """Create a signal that has not been notified."""
         self._event: asyncio.Event | None = None
 
     def notify(self) -> None:
@@ -35,7 +35,7 @@ class FaultInjector:
     """Applies one plan to one broker, over all of the broker's restarts."""
 
     def __init__(self) -> None:
-        """Begin without faults."""
+        """Create a fault injector without faults."""
         self.plan = FaultPlan()
         self.changed = ChangeSignal()
 

@@ -189,7 +189,7 @@ class PlannedFault:
     __slots__ = ("applied", "error", "is_over", "rule", "skipped")
 
     def __init__(self, rule: Rule) -> None:
-        """Begin unapplied."""
+        """Create a fault that has not been applied."""
         self.rule = rule
         self.skipped = 0
         """Matching messages that were left alone because of `skip`."""
@@ -237,7 +237,7 @@ class FaultPlan:
     """The planned faults, and the record of those that were applied."""
 
     def __init__(self) -> None:
-        """Begin without faults."""
+        """Create a fault plan without faults."""
         self.has_faults = False
         """True while faults are planned: the only check for each message without faults."""
         self.applied: list[AppliedFault] = []

@@ -86,7 +86,7 @@ class FirstAck:
     """The first ack of a message."""
 
     def __init__(self) -> None:
-        """Begin without an ack; belongs to the running event loop."""
+        """Create an empty holder of an ack; it belongs to the running event loop."""
         self._future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
 
     def take(self, ack: Ack) -> None:

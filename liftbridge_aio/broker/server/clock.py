@@ -14,7 +14,7 @@ class Clock:
     __slots__ = ("_skew",)
 
     def __init__(self) -> None:
-        """Begin without skew."""
+        """Create a clock without skew."""
         self._skew = 0
 
     @property

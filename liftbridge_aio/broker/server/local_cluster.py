@@ -22,7 +22,7 @@ class LocalCluster:
     """Nodes, the bus between them, and the controllers that decide for them."""
 
     def __init__(self, settings: BrokerSettings, controller: Controller) -> None:
-        """Begin without nodes."""
+        """Create a local cluster without nodes."""
         self.controller = controller
         self.groups = GroupController(controller, settings.coordinator_timeout)
         self._settings = settings

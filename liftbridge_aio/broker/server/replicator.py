@@ -27,7 +27,7 @@ class Replicator:
     """
 
     def __init__(self, controller: Controller, max_lag: float, leader_timeout: float) -> None:
-        """Begin without held brokers.
+        """Create a replicator without held brokers.
 
         Args:
             controller: the controller of the brokers.

@@ -33,7 +33,7 @@ class OpenFiles:
     """Opens files on demand and closes the least recently used ones."""
 
     def __init__(self, limit: int = MAX_OPEN) -> None:
-        """Begin without open files.
+        """Create a pool without open files.
 
         Args:
             limit: the maximum of open files.

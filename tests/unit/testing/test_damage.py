@@ -28,7 +28,7 @@ Order = tuple[str, dict[str, Any]]
 
 @st.composite
 def orders(draw: st.DrawFn) -> list[Order]:
-    """Factories of orders, called for each run because allowances are used up."""
+    """Draw factories of orders, called for each run because allowances are used up."""
     kinds = st.sampled_from([None, DATA, frozenset({SETTINGS, 1})])
     parts = st.sampled_from([None, frozenset({Part.PAYLOAD}), frozenset({Part.LENGTH, Part.FLAGS})])
     times = st.sampled_from([None, 1, 3])

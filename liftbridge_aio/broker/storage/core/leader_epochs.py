@@ -18,7 +18,7 @@ class LeaderEpochs:
     """The start offset of each epoch of a log, in ascending order."""
 
     def __init__(self) -> None:
-        """Begin without epochs."""
+        """Create an empty list of epochs."""
         self._starts: list[tuple[int, int]] = []
 
     @property

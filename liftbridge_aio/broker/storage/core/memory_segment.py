@@ -18,7 +18,7 @@ class MemorySegment:
     __slots__ = ("__weakref__", "_messages", "base_offset", "next_offset", "size_bytes")
 
     def __init__(self, base_offset: int) -> None:
-        """Begin empty."""
+        """Create an empty memory segment."""
         self._messages: list[Message] = []
         self.base_offset = base_offset
         self.next_offset = base_offset
@@ -90,7 +90,7 @@ class MemorySegmentStore:
     """The segments of one log, in memory."""
 
     def __init__(self) -> None:
-        """Begin without segments."""
+        """Create a memory segment store without segments."""
         self._segments: list[Segment] = []
 
     def open(self) -> Sequence[Segment]:

@@ -60,7 +60,7 @@ class LogReader:
     """Reads a log forwards."""
 
     def __init__(self, log: PartitionLog, start: int, stop: int = _NEVER) -> None:
-        """Begin at `start`.
+        """Create a reader that begins at `start`.
 
         As on a real server, a start that is not committed yet means the message after the current
         high watermark, one that is no longer stored means the oldest message, and only the offset
@@ -107,7 +107,7 @@ class ReverseReader:
     """Reads a log backwards, over the segments that exist when it begins."""
 
     def __init__(self, log: PartitionLog, start: int, stop: int = _NEVER) -> None:
-        """Begin at `start`, or at the high watermark if that is lower.
+        """Create a reader that begins at `start`, or at the high watermark if that is lower.
 
         As on a real server, `start` is treated as a position in its segment, counted from the
         segment's base offset: where compaction left gaps, reading begins with a later message, or

@@ -30,7 +30,7 @@ class SegmentIndex:
     """The bounds of a segment and the positions of some of its records."""
 
     def __init__(self, base_offset: int) -> None:
-        """Begin without records."""
+        """Create a segment index without records."""
         self.size = 0
         """Bytes of all records; the position of the next one."""
         self.next_offset = base_offset
