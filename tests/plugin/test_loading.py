@@ -53,7 +53,7 @@ def test_pytest_shows_fixtures_and_markers(pytester: pytest.Pytester) -> None:
         "liftbridge_client": "A connected Client on `liftbridge_broker`",
         "liftbridge_cluster": "A running EmbeddedCluster of the test's own",
         "liftbridge_cluster_client": "A connected Client on `liftbridge_cluster`",
-        "liftbridge_run": "Runs a coroutine where the broker of a sync test lives",
+        "liftbridge_run": "A function that runs a coroutine in the loop of a sync test's broker",
     }.items():
         fixtures.fnmatch_lines([f"{name} -- *", f"    {doc}*"], consecutive=True)
     fixtures.no_fnmatch_line("_liftbridge_*")
