@@ -16,7 +16,7 @@
 - `messages`: Conversion between the broker's values and protocol messages.
 - `node`: One broker's state: the streams and groups that it knows, and the operations on them.
 - `partition`: One node's replica of a partition: its log, its role and its timers.
-- `replication`: What the leader of a partition tracks about its followers.
+- `replication`: The progress of followers, as tracked by the leader of a partition.
 - `requests`: Requests to create streams, and the checks that need no metadata.
 - `stream`: Streams as one node knows them, and the number of their partitions on each node.
 - `subjects`: NATS subjects: validation, matching, and the receivers of a message.

@@ -1,4 +1,4 @@
-"""What the leader of a partition tracks about its followers. Pure.
+"""The progress of followers, as tracked by the leader of a partition. Pure.
 
 A follower sends the offset that it has reached and receives the messages after it and the leader's
 high watermark. The leader learns from the next fetch that messages have arrived and commits them,
