@@ -143,6 +143,27 @@ def versions(session: nox.Session) -> None:
     session.run("pytest", *(session.posargs or ("-n", "3", *UNIT, "tests/contract")))
 
 
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation in docs/_build/html, with warnings as errors."""
+    session.install(".[aiohttp,fastapi,msgspec,pydantic,starlette]", *group("docs"))
+    html = ROOT / "docs" / "_build" / "html"
+    session.run("sphinx-build", "--fail-on-warning", "--quiet", *session.posargs, "docs", str(html))
+    session.log(f"open {html / 'index.html'}")
+
+
+@nox.session
+def packages(session: nox.Session) -> None:
+    """Build sdist and wheel in dist/, and check what is in them and how their page renders."""
+    session.install(*group("packaging"))
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", str(dist), silent=True)
+    built = [str(path) for path in sorted(dist.iterdir())]
+    session.run("twine", "check", "--strict", *built)
+    session.run("check-wheel-contents", *(path for path in built if path.endswith(".whl")))
+
+
 @nox.session(reuse_venv=False)
 def wheel(session: nox.Session) -> None:
     """Build the wheel, install it alone and use what is installed: client, broker, commands."""

@@ -3,7 +3,7 @@
     async with NatsPublisher("nats://127.0.0.1:4222") as publisher:
         ack = await publisher.publish("orders", b"3 rolls")
 
-The only room that imports nats-py. `README.md` beside this file says when to use it and when not.
+The only package that imports nats-py. The guide (`docs/nats.md`) says when to use it and when not.
 
 - `deadlines`: Fails what has run out of time, or has no connection any more: one look for all
   messages.

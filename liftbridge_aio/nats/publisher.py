@@ -37,11 +37,11 @@ class NatsPublisher:
         async with NatsPublisher("nats://127.0.0.1:4222") as publisher:
             ack = await publisher.publish("orders", b"3 rolls")
 
-    The guide (`liftbridge_aio/nats/README.md`) says when that is the right way. Nothing looks after
+    The guide (`docs/nats.md`) says when that is the right way. Nothing looks after
     the message between here and the log: an ack is the only sign that it is stored. The embedded
     broker has no NATS and cannot be reached this way.
 
-    Belongs to the event loop in which it is opened. All errors are `LiftbridgeError`s.
+    Belongs to the event loop in which it is opened. Every error is a `LiftbridgeError`.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Final
 from liftbridge_aio import ConsumerGroup, GroupState, Hook
 from support.markdown import ROOT, names, table
 
-GUIDE: Final = ROOT / "liftbridge_aio" / "groups" / "README.md"
+GUIDE: Final = ROOT / "docs" / "groups.md"
 
 
 def test_its_table_names_every_state() -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from liftbridge_aio.testing import FaultProxy
 from support.markdown import ROOT, names, table
 
-GUIDE: Final = ROOT / "liftbridge_aio" / "testing" / "README.md"
+GUIDE: Final = ROOT / "docs" / "fault-injection.md"
 
 
 def test_its_table_names_every_fault() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import textwrap
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -13,10 +11,10 @@ import pytest
 from liftbridge_aio import Client, errors
 from liftbridge_aio import nats as room
 from liftbridge_aio.nats import NatsPublisherOptions
-from support.markdown import Block, blocks, names, table
+from support.markdown import ROOT, Block, blocks, names, table
 from support.servers.node import LiftbridgeNode
 
-GUIDE: Final = Path(inspect.getfile(room)).with_name("README.md")
+GUIDE: Final = ROOT / "docs" / "nats.md"
 PYTHON: Final = blocks(GUIDE, "python")
 
 

@@ -16,7 +16,7 @@ from liftbridge_aio.cli.connection import ConnectionFlags
 from support.markdown import ROOT, Block, blocks, names, table
 from support.servers.tls_node import MODEL
 
-GUIDE: Final = ROOT / "liftbridge_aio" / "SECURITY.md"
+GUIDE: Final = ROOT / "docs" / "security.md"
 COMMANDS: Final = [line for block in blocks(GUIDE, "console") for line in block.code.splitlines()]
 
 

@@ -14,14 +14,14 @@ from liftbridge_aio import Client, Record
 from liftbridge_aio.spark import errors
 from liftbridge_aio.spark.core import option_table
 from liftbridge_aio.spark.pipelines.archive import ArchivePlan, start_archive
-from support.markdown import Block, blocks, names, table
+from support.markdown import ROOT, Block, blocks, names, table
 from support.spark.broker_thread import BrokerThread
 from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GUIDE: Final = Path(inspect.getfile(errors)).with_name("README.md")
+GUIDE: Final = ROOT / "docs" / "spark.md"
 PYTHON: Final = blocks(GUIDE, "python")
 
 

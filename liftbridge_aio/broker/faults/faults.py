@@ -2,7 +2,7 @@
 
 A fault is planned first and applied later, to the next message that matches. Every method that
 plans one returns a `Fault`, which counts its applications and can be awaited, so that tests need no
-sleep; the guide (broker/README.md) has an example. The argument `at` is the place:
+sleep; the guide (`docs/embedded-broker.md`) has an example. The argument `at` is the place:
 
 - `"request"`, the default: the broker has read the message and has not acted on it.
 - `"reply"`: it has acted on it, and the answer is on its way. For Subscribe and PublishAsync this

@@ -18,7 +18,7 @@ from support.markdown import ROOT, blocks
 from support.servers.ports import free_ports
 from support.servers.process import ServerProcess
 
-GUIDE: Final = ROOT / "liftbridge_aio" / "integrations" / "README.md"
+GUIDE: Final = ROOT / "docs" / "web.md"
 BOUND: Final = 20.0
 """Seconds in which a service has started, or ended."""
 

@@ -14,10 +14,9 @@ from liftbridge_aio import Client, ClientOptions, Message, StreamOptions
 from liftbridge_aio.broker import EmbeddedBroker
 from support.markdown import ROOT, Block, blocks, names, table
 
-README: Final = ROOT / "README.md"
-PAGE: Final = ROOT / "liftbridge_aio" / "COMING_FROM.md"
+PAGE: Final = ROOT / "docs" / "migration.md"
 PYTHON: Final = blocks(PAGE, "python")
-ROWS: Final = table(README, "go-liftbridge")
+ROWS: Final = table(PAGE, "go-liftbridge")
 CALL: Final = re.compile(r"(?P<name>\w+)\((?P<arguments>.*)\)$")
 
 
@@ -34,10 +33,6 @@ async def test_code_runs(block: Block) -> None:
         await client.publish_many("orders", [b"%d" % number for number in range(10)])
         async with asyncio.timeout(10):
             await namespace["example"](client)
-
-
-def test_the_front_page_leads_there() -> None:
-    assert f"({PAGE.relative_to(ROOT).as_posix()})" in README.read_text()
 
 
 def test_each_option_stands_once() -> None:
