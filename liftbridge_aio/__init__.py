@@ -253,4 +253,4 @@ _LATE = {
     "ReadStatistics": "_subscribe.seekable_reader",
     "Subscription": "_subscribe.subscription",
 }
-"""What imports the network or protobuf, so it is imported when somebody asks for it."""
+"""Names whose modules import the network or protobuf; they are imported on first use."""

@@ -42,7 +42,7 @@ class Compression(Protocol):
 
     @property
     def encoding(self) -> str:
-        """What the header says of a value that is compressed this way."""
+        """Value of the header of a value that is compressed this way."""
         ...
 
     @property
@@ -171,7 +171,7 @@ def _check(level: int, lowest: int, highest: int, min_bytes: int) -> None:
 
 
 class _Decompressor(Protocol):
-    """What the modules for compression of Python have in common."""
+    """Interface shared by Python's compression modules."""
 
     @property
     def eof(self) -> bool: ...
@@ -256,4 +256,4 @@ DECOMPRESSORS: Final[Mapping[str, Callable[[bytes, int], bytes]]] = MappingProxy
         "lzma": _decompress_lzma,
     }
 )
-"""What reads each encoding: takes the data and how much may come of it, as `Compression` does."""
+"""Decompressor of each encoding: takes the data and the size limit, as `Compression` does."""

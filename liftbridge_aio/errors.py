@@ -67,7 +67,7 @@ class LiftbridgeError(Exception):
     """Root of the tree: catch this to catch everything that this package raises."""
 
     hint: str = ""
-    """What to do; part of the text."""
+    """Advice; part of the text."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ RESERVED_HEADERS: Final = frozenset({"subject", "reply"})
 """Names of headers that the server sets in every message, replacing the publisher's."""
 
 UNCHECKED_OFFSET: Final = -1
-"""What the wire calls "no expected offset"."""
+"""Value on the wire for "no expected offset"."""
 
 
 def datetime_from_ns(timestamp: int) -> datetime:
@@ -258,7 +258,7 @@ _READ_LATER: Final = (
     "reception_timestamp",
     "commit_timestamp",
 )
-"""What an ack from the wire reads only if it is asked for."""
+"""Fields of an ack from the wire that are decoded only on access."""
 
 AckRow: TypeAlias = tuple[str, int, str, bytes]
 """Stream, offset and correlation id of an ack, and the bytes that the rest is read from."""
@@ -301,7 +301,7 @@ class OutgoingMessage:
 
 
 class StartPosition(enum.IntEnum):
-    """Where a subscription begins; the numbers are the wire's."""
+    """Kind of start position; the numbers are the wire's."""
 
     NEW_ONLY = 0
     OFFSET = 1
@@ -312,7 +312,7 @@ class StartPosition(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartAt:
-    """Where a subscription begins. Make one with a class method, never by hand."""
+    """Start of a subscription. Make one with a class method, never by hand."""
 
     position: StartPosition
     value: int = 0
@@ -381,7 +381,7 @@ ALL_PARTITIONS: Final = AllPartitions.ALL_PARTITIONS
 
 
 class StopPosition(enum.IntEnum):
-    """Where a subscription ends; the numbers are the wire's."""
+    """Kind of stop position; the numbers are the wire's."""
 
     ON_CANCEL = 0
     OFFSET = 1
@@ -391,7 +391,7 @@ class StopPosition(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StopAt:
-    """Where a subscription ends. Make one with a class method, never by hand."""
+    """End of a subscription. Make one with a class method, never by hand."""
 
     position: StopPosition
     value: int = 0

@@ -92,7 +92,7 @@ def _in_range(options: object, low: int, high: int, *names: str, or_none: bool =
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """How a client behaves. Every field has a default that is meant for production."""
+    """Options of a client. Every field has a default that is meant for production."""
 
     # Timeouts
     connect_timeout: Duration = 5.0

@@ -1,4 +1,4 @@
-"""How values become bytes and bytes values: the protocol, and the serialisers that come with it."""
+"""Serialisation of values: the protocol, and the serialisers that come with the package."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BytesSerializer:
 
 
 class JsonSerializer:
-    """What JSON can hold, as the standard library reads and writes it: RFC 8259, UTF-8, compact.
+    """JSON as the standard library reads and writes it: RFC 8259, UTF-8, compact.
 
     NaN and infinities are no JSON, in neither direction.
     """

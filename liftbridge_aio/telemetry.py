@@ -103,7 +103,7 @@ class Resubscribed:
     attempts: int
     """Attempts that it took."""
     seconds: float
-    """How long the subscription was down."""
+    """Seconds for which the subscription was down."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ _MOST_TEXT: Final = 200  # characters of somebody else's error in ours
 
 
 class Undecodable(enum.Enum):
-    """What to do with a message whose value cannot be decoded."""
+    """Policy for a message whose value cannot be decoded."""
 
     RAISE = "raise"
     """Raise `UndecodableMessage` in its place; the next step continues after it."""

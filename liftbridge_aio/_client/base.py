@@ -16,7 +16,7 @@ class ClientBase:
     """Base of the mixins that make up `Client`."""
 
     options: ClientOptions
-    """How the client behaves."""
+    """Settings of the client."""
 
     _parts: ClientParts | None = None
     _closed: bool = False

@@ -37,7 +37,7 @@ _LEAST_STOP_TIMEOUT: Final = 1.0
 
 
 class ClientStatistics(NamedTuple):
-    """What a client is doing at this moment."""
+    """Figures of a client at one moment."""
 
     connections: tuple[ConnectionStatistics, ...]
     """The connections that are up or being made."""

@@ -35,7 +35,7 @@ class Code(enum.IntEnum):
 
 
 class Reach(enum.Enum):
-    """How far a failed call got."""
+    """Progress of a failed call."""
 
     NOT_SENT = "not sent"
     """The server has certainly not acted on it."""
@@ -85,7 +85,7 @@ class CallFailure(Exception):
 
 
 class Remedy(enum.Enum):
-    """What to do about a failed call."""
+    """Reaction to a failed call."""
 
     RAISE = "raise"
     """Raise the error: a retry will not help."""

@@ -35,7 +35,7 @@ class AckBatch(NamedTuple):
     ids: Sequence[str]
     """The correlation ids."""
     routes: Mapping[PartitionRoute, int]
-    """How many there are of each partition."""
+    """Number of acks of each partition."""
 
 
 def batch_of(messages: Sequence[PendingPublish], acks: Sequence[Ack]) -> AckBatch:

@@ -1,4 +1,4 @@
-"""Which broker's publish session carries a partition.
+"""Ranking of brokers whose publish session may carry a partition.
 
 Any broker takes a publish for any partition. A partition should keep its session though, because
 order holds only within one, and all sessions should get their share. Rendezvous hashing gives

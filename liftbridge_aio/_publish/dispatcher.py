@@ -53,7 +53,7 @@ class Dispatcher:
         self._loop = asyncio.get_running_loop()
         self._sessions = SessionPool(network, self._loop.time, self._new_session)
         self.routes: dict[tuple[str, int], PartitionRoute] = {}
-        """Where something was published to before, by stream and partition."""
+        """Routes of partitions that were published to before, by stream and partition."""
 
     def _new_session(self, address: str) -> PublishSession:
         return PublishSession(address, self._network, self._table, self)

@@ -31,7 +31,7 @@ class FlushMarker:
 
 @dataclass(slots=True)
 class UnackedMessages:
-    """What was written with ack policy NONE on one connection."""
+    """Messages that were written with ack policy NONE on one connection."""
 
     written: int = 0
     confirmed: int = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishTerms:
-    """What messages may share: how they are acked, and how long that may take."""
+    """Terms that messages may share: ack policy and timeouts."""
 
     policy: AckPolicy
     ack_timeout: float

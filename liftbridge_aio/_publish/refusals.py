@@ -1,4 +1,4 @@
-"""What a server's refusal of a published message means: from codes and texts to errors. Pure."""
+"""Maps a server's refusal of a message, its code and text, to an error. Pure."""
 
 from __future__ import annotations
 

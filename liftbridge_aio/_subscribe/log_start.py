@@ -30,7 +30,7 @@ logger = logging.getLogger("liftbridge_aio.subscription")
 _COMMITTED_WITHIN: Final = 1.0
 """Seconds in which replicas have committed what the leader stores."""
 _WIDER: Final = 4
-"""How many times as wide each part of a log with gaps is as the one before."""
+"""Factor by which each part of a log with gaps is wider than the one before."""
 _NOTHING_LEFT = frozenset({StreamEnd.STOP_REACHED, StreamEnd.READONLY, StreamEnd.EMPTY})
 _WORTH_ANOTHER_TRY = frozenset(
     {StreamEnd.LOST, StreamEnd.LOG_CLOSED, StreamEnd.NOT_LEADER, StreamEnd.PAUSED}

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class _Ends:
-    """How partitions ended; separate, so that readers hold no reference to the subscription."""
+    """Ends of partitions; separate, so that readers hold no reference to the subscription."""
 
     def __init__(self) -> None:
         self.reasons: dict[int, EndReason] = {}

@@ -90,7 +90,7 @@ class ReceiveBuffer:
         self.waiting: deque[bytes] = deque()
         """Messages that were not taken yet."""
         self.judged = 0
-        """How many of these, from the left, were judged and are wanted."""
+        """Number of these, from the left, that were checked and are wanted."""
         self.held_bytes = 0
         """Approximate memory of messages that were not released yet, in bytes."""
         self.reason: EndReason | None = None

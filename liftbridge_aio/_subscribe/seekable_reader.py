@@ -26,7 +26,7 @@ class ReadStatistics(NamedTuple):
     buffered_bytes: int
     """Approximate memory of these, in bytes."""
     resubscriptions: int
-    """How often it was resumed after its connection or call broke."""
+    """Number of times it was resumed after its connection or call broke."""
     dropped: int
     """Messages below the start, and repeats, that were not delivered."""
     missed: int

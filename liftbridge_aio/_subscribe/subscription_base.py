@@ -1,4 +1,4 @@
-"""What subscriptions have in common: lists of messages, entering and leaving."""
+"""Base of subscriptions: lists of messages, entering and leaving."""
 
 from __future__ import annotations
 

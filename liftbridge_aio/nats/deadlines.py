@@ -15,7 +15,7 @@ from .link import LinkState, NatsLink
 logger = logging.getLogger("liftbridge_aio.nats")
 
 _SWEEPS_A_WAIT: Final = 5
-"""How often messages are looked at within the shortest time that one of them may wait."""
+"""Checks of deadlines within the shortest timeout of a message."""
 _SLOWEST_SWEEP: Final = 0.25
 _QUICKEST_SWEEP: Final = 0.01
 

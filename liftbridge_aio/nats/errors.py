@@ -9,7 +9,7 @@ from liftbridge_aio.errors import PublishNotSent
 HINT_FOR_UNKNOWN: Final = (
     "look for it before you send it again, use expected_offset, or make repeats harmless"
 )
-"""What to do about `PublishOutcomeUnknown`: nothing is sent again by the client over NATS."""
+"""Advice of `PublishOutcomeUnknown`: the client over NATS sends nothing again."""
 
 
 class NobodyListens(PublishNotSent):

@@ -34,7 +34,7 @@ from .errors import HINT_FOR_UNKNOWN, NobodyListens
 logger = logging.getLogger("liftbridge_aio.nats")
 
 _REMEMBERED: Final = 16_384
-"""How many ids are kept of messages that are over: those given up, and those without an ack."""
+"""Ids kept of settled messages: those that failed, and those without an ack."""
 _FAILURES_REMEMBERED: Final = 1024
 
 
@@ -61,7 +61,7 @@ class NatsPublisherStatistics(NamedTuple):
     unmatched: int
     """Acks that nobody waited for, such as those of further streams on a subject."""
     malformed: int
-    """What came to the ack inbox and was no ack."""
+    """Messages to the ack inbox that were no acks."""
 
 
 class MessageInFlight(asyncio.Future[Any]):
@@ -89,9 +89,9 @@ class MessageInFlight(asyncio.Future[Any]):
     partition: int | None
     correlation_id: str
     chosen: bool
-    """Whether a user chose the correlation id."""
+    """True if a user chose the correlation id."""
     data: bytes
-    """What goes out; empty once it has."""
+    """The encoded message; empty once it was sent."""
     size: int
     """The room that it takes in the window."""
     reply: str
@@ -108,7 +108,7 @@ class MessageInFlight(asyncio.Future[Any]):
 
     @property
     def acked(self) -> bool:
-        """Whether an answer comes, if all is well."""
+        """True if an answer is expected."""
         return self.policy is not None and self.policy is not AckPolicy.NONE
 
 
@@ -120,7 +120,7 @@ class MessagesInFlight:
         """By correlation id, oldest first."""
         self.sent = 0
         self.unproven = False
-        """Whether something was sent that nobody acks, since NATS last said that it had it."""
+        """True if messages without acks were sent since NATS last confirmed receipt."""
         self._window = window
         self._acked = 0
         self._nacked = 0
@@ -130,7 +130,7 @@ class MessagesInFlight:
         self._unmatched = 0
         self._malformed = 0
         self._ids_by_reply: dict[str, str] = {}
-        """Where the reply subject does not end in the correlation id, because a user chose it."""
+        """Messages whose reply subject does not end in the correlation id: a user chose it."""
         self._given_up = _RecentIds()
         self._unacked = _RecentIds()
         """Messages with ack policy NONE: refusals come all the same."""

@@ -64,7 +64,7 @@ _CANCEL_INTERVAL: Final = 0.01
 
 
 class LinkState(enum.Enum):
-    """What can be done with a connection."""
+    """State of a connection."""
 
     UP = "up"
     AWAY = "away"
@@ -106,7 +106,7 @@ class NatsLink:
 
     @property
     def state(self) -> LinkState:
-        """What can be done with it now."""
+        """Its state now."""
         connection = self._connection
         if connection is None or connection.is_closed or connection.is_draining:
             return LinkState.OVER
@@ -143,12 +143,12 @@ class NatsLink:
 
     @property
     def reconnects(self) -> int:
-        """How often it was made anew."""
+        """Number of reconnects."""
         return int(self.connection.stats["reconnects"])
 
     @property
     def last_error(self) -> Exception | None:
-        """What NATS last complained about, such as a permission that is missing."""
+        """The last error reported by NATS, such as a missing permission."""
         return self.connection.last_error
 
     # Opening

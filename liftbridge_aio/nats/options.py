@@ -1,4 +1,4 @@
-"""How a publisher over NATS behaves: frozen, and checked when it is made."""
+"""Options of a publisher over NATS: frozen, and checked when created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands behind an open publisher: its window, its tasks, and what comes to its inbox."""
+"""State of an open publisher: its window, its tasks and its inbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nats-py connects through: says what answers, and writes nothing without the TLS asked for.
+"""Transport of nats-py: recognises foreign servers, and writes nothing before the TLS asked for.
 
 nats-py encrypts a connection if the server's INFO asks for it. Where a `tls://` URL or an SSL
 context asks for TLS and the server does not, it goes on in plaintext, credentials first. So the
@@ -30,7 +30,7 @@ class NoTLS(errors.Error):
 
 
 class NotNats(errors.Error):
-    """What answers at the address is no NATS server."""
+    """The server at the address does not speak NATS."""
 
 
 def asks_for_tls(schemes: Iterable[str], arguments: Mapping[str, Any]) -> bool:
@@ -61,7 +61,7 @@ class CheckedTransport(TcpTransport):
         self._greeted = False
         self._address = "NATS"
         self.awaited = ""
-        """What the server is to do next, for the text of an error."""
+        """The step expected next of the server, for the text of an error."""
 
     async def connect(self, uri: ParseResult, buffer_size: int, connect_timeout: int) -> None:
         """Connect, and expect a greeting again."""
@@ -165,7 +165,7 @@ class CheckedConnection(NatsConnection):
 
     @property
     def awaited(self) -> str:
-        """What the server that was tried last has not done."""
+        """The step that the server tried last has not done."""
         return getattr(self._checked, "awaited", "")
 
 

@@ -49,7 +49,7 @@ StreamCall = FastCall | PlainCall
 
 
 class Purpose(enum.Enum):
-    """What a connection is for; each purpose has its own, so that none blocks another."""
+    """Purpose of a connection; each has its own, so that none blocks another."""
 
     CONTROL = "control"
     PUBLISH = "publish"

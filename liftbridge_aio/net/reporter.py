@@ -41,7 +41,7 @@ class Reporter:
     def __init__(self, hook: Hook | Sequence[Hook]) -> None:
         self._hooks = hooks_of(hook)
         self._complained: set[tuple[int, str]] = set()
-        """Which method of which hook has raised."""
+        """Methods of hooks that have raised."""
         self.published: Callable[[Ack], None] | None = None
         self.delivered: Callable[[Message], None] | None = None
         if self._listeners("published"):

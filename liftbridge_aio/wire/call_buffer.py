@@ -1,4 +1,4 @@
-"""What came of a call and was not read yet: it stands where grpclib has a buffer of its own.
+"""Messages of a call that are not read yet, in place of grpclib's own buffer.
 
 grpclib keeps an object for each frame. A peer that sends frames of one byte, or of nothing but
 padding, makes it hold some hundred times what came.

@@ -1,4 +1,4 @@
-"""How gRPC frames a message: five bytes before it, a flag for compression and its length."""
+"""gRPC's framing of a message: five bytes before it, a flag for compression and its length."""
 
 from __future__ import annotations
 

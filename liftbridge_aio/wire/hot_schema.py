@@ -24,7 +24,7 @@ from google.protobuf.message_factory import GetMessageClass
 from liftbridge_aio.model import RESERVED_HEADERS
 
 PARSE_ERRORS: Final = (DecodeError, UnicodeDecodeError)
-"""What parsing raises; the second comes from protobuf where its C runtime is missing."""
+"""Errors of parsing; the second comes from protobuf where its C runtime is missing."""
 
 _PACKAGE: Final = "liftbridge_aio.wire.hot"
 

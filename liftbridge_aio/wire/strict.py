@@ -19,7 +19,7 @@ from liftbridge_aio.errors import MalformedData
 MessageT = TypeVar("MessageT", bound=betterproto2.Message)
 
 Shape = dict[int, "FieldShape"]
-"""What is expected of each field, by number."""
+"""Expected type of each field, by number."""
 
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
@@ -29,7 +29,7 @@ _MAX_VARINT_BYTES: Final = 10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldShape:
-    """What is expected of one field."""
+    """Expected type of one field."""
 
     wire_type: int
     entry: Mapping[int, FieldShape] | None = None

@@ -19,7 +19,7 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 
 class QueueState(enum.Enum):
-    """What is known of the broker that the messages go to."""
+    """Knowledge of the broker that the messages go to."""
 
     NEW = "new"
     """Nothing. No probe is on its way, and no message waits."""
@@ -32,7 +32,7 @@ class QueueState(enum.Enum):
 
 
 class QueueEvent(enum.Enum):
-    """What can happen to the messages of a partition."""
+    """Events of a partition's messages."""
 
     ENQUEUED = "a message that the server acks was published"
     ENQUEUED_UNACKED = "a message with ack policy NONE was published"
@@ -50,7 +50,7 @@ class QueueEvent(enum.Enum):
 
 
 class QueueStep(enum.Flag):
-    """What a queue does about an event."""
+    """Reaction of a queue to an event."""
 
     NOTHING = 0
     SEND = enum.auto()
@@ -121,7 +121,7 @@ TABLE: Final[dict[QueueState, dict[QueueEvent, tuple[QueueState, QueueStep]]]] =
 
 
 class QueuedMessage(Protocol):
-    """What a queue must know of a message."""
+    """Attributes of a message that a queue reads."""
 
     @property
     def acked(self) -> bool:

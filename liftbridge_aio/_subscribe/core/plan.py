@@ -1,4 +1,4 @@
-"""What a user asked to read, of one partition or several, checked before anything is sent."""
+"""Requests to read one partition or several, checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class MergedPlan:
         self._each = each
         self._start = start
         self.partitions: tuple[int, ...] | None = None
-        """Which partitions; None: all of the stream."""
+        """Partitions to read; None: all of the stream."""
         # Invalid starts are refused now, not only when the partitions are known.
         with about(each.stream):
             if isinstance(start, Mapping):

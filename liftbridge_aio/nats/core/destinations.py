@@ -1,4 +1,4 @@
-"""Where a message goes: from a stream, or a subject, to a subject of NATS. Pure."""
+"""Maps a stream and partition, or a subject, to the NATS subject to publish to. Pure."""
 
 from __future__ import annotations
 

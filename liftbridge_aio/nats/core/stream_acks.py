@@ -20,7 +20,7 @@ class StreamAcks:
 
     @property
     def complete(self) -> bool:
-        """Whether all have answered."""
+        """True if all have answered."""
         return len(self._answers) == self._count
 
     def take(self, ack: Ack, refusal: LiftbridgeError | None) -> bool:

@@ -88,7 +88,7 @@ class DataLane:
         self.touched: list[LaneStream] = []
         """Streams that got messages, or failed, since the lane's user last emptied this list."""
         self.violation: str | None = None
-        """How the peer violated flow control; h2 was made to fail then. None if it did not."""
+        """Violation of flow control by the peer, for which h2 was made to fail; None if none."""
         self.overlong = False
         """True if the peer has begun a frame that is longer than allowed."""
         self._connection_window = connection_window

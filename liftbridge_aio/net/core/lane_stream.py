@@ -50,7 +50,7 @@ def invalid_message(flag: int, length: int, max_bytes: int) -> InvalidMessage | 
 
 
 class LanePhase(enum.Enum):
-    """Who handles the DATA frames of a stream."""
+    """Handler of the DATA frames of a stream."""
 
     AWAITED = "awaited"
     """h2: DATA before the peer's HEADERS is an error."""
