@@ -324,7 +324,7 @@ class Dispatcher:
             self._abandon(route, lambda: failures.not_trusted(insecure), returned)
 
     def release(self) -> None:
-        """Release sessions and messages for good: the futures that users keep hold their routes."""
+        """Release sessions and messages: the futures that users keep hold their routes."""
         for route in self.routes.values():
             route.session = None
             route.queue.clear()

@@ -144,7 +144,7 @@ class InFlightTable:
         self._reporter.publish_failed(event)
 
     def raise_first_unseen(self) -> None:
-        """Raise the first error since the last call that nobody has looked at.
+        """Raise the first error since the last call that nobody has retrieved.
 
         The others count as seen then; a note on the first says how many there are.
         """
@@ -160,10 +160,10 @@ class InFlightTable:
         self._failures = deque(self._failures)
 
     def log_unseen(self) -> None:
-        """Log at the end, in one line, what nobody has looked at: asyncio would log each."""
+        """Log the errors that nobody has retrieved in one line: asyncio would log each."""
         errors = self._take_unseen()
         if errors:
-            text = "closed with %d failed publishes that nobody had looked at; the first: %s"
+            text = "closed with %d failed publishes whose errors nobody retrieved; the first: %s"
             logger.warning(text, len(errors), errors[0])
 
     def _take_unseen(self) -> list[BaseException]:

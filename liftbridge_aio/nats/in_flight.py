@@ -339,7 +339,7 @@ class MessagesInFlight:
         self._failures.append(error)
 
     def raise_first_unseen(self) -> None:
-        """Raise the first error since the last call that nobody has looked at.
+        """Raise the first error since the last call that nobody has retrieved.
 
         The others count as seen then; a note on the first says how many there are.
         """

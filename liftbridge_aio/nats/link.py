@@ -12,7 +12,7 @@ nats-py, as it is (2.9 to 2.16), and what keeps its hazards off:
   always enough.
 - Its `close` waits for a dead server to take what is buffered, and a reconnect that it cancels goes
   on for ever if an attempt fails in that very moment.
-- It logs every error by itself unless it is told where to put them.
+- It logs every error, unless it is given a callback for them.
 - It throws messages of a subscription away that has too many unread; ours has no limit, since no
   more acks come than messages are in flight.
 """
@@ -122,14 +122,14 @@ class NatsLink:
         return f"the connection to NATS is lost{reason}"
 
     def check(self) -> None:
-        """Refuse to send over a connection that is closed for good, or without its TLS.
+        """Refuse to send over a connection that is closed, or without its TLS.
 
         Raises:
             ConnectionFailed: it is closed.
             TLSFailed: it was given, asks for TLS, and is without.
         """
         if self.state is LinkState.OVER:
-            raise ConnectionFailed("the NATS connection is closed for good") from self.last_error
+            raise ConnectionFailed("the NATS connection is closed") from self.last_error
         if self.connection.is_connected and self._lacks_tls:
             raise _no_tls(
                 "the NATS connection that was given asks for TLS and is without: the server does"
@@ -341,7 +341,7 @@ def _without_secrets(text: str) -> str:
 
 
 def _addresses(servers: Sequence[str]) -> list[str]:
-    """Say the scheme of each, which not every version of nats-py adds by itself."""
+    """Add the scheme to each address, which not every version of nats-py does."""
     return [server if "://" in server else f"nats://{server}" for server in servers]
 
 

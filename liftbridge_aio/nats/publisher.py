@@ -56,7 +56,7 @@ class NatsPublisher:
         Args:
             connection: a connected `nats.aio.client.Client`, which stays yours and is never closed
                 here; or one address or several (`nats://host:4222`), to which the publisher
-                connects by itself and which it leaves when it is closed.
+                connects, and from which it disconnects when it is closed.
             options: how it behaves.
             connect: further arguments for nats-py's `connect`, such as `user`, `password`, `tls` or
                 `reconnect_time_wait`; only with addresses. With `tls`, `tls_hostname` or
@@ -247,7 +247,7 @@ class NatsPublisher:
             PublishOutcomeUnknown: the NATS connection was closed before the ack.
             PublishTimeout: no room in the window, or no NATS, for publish_timeout.
             IncorrectOffset: the expected offset was not the next one.
-            ConnectionFailed: the NATS connection is closed for good.
+            ConnectionFailed: the NATS connection is closed.
             LiftbridgeError: the server refused it.
         """
         ack: Ack | None = await (
@@ -403,7 +403,7 @@ class NatsPublisher:
         Raises:
             InvalidRequest: it cannot be sent like this.
             PublishTimeout: no room in the window, or no NATS, for publish_timeout.
-            ConnectionFailed: the NATS connection is closed for good.
+            ConnectionFailed: the NATS connection is closed.
         """
         session = self._living
         message = session.messages.plain(subject, value, reply)
@@ -426,7 +426,7 @@ class NatsPublisher:
         server has them does not say that anybody stored them. Cancelling abandons the wait.
 
         Raises:
-            LiftbridgeError: the first failure since the last flush that nobody has looked at yet,
+            LiftbridgeError: the first failure since the last flush that nobody has retrieved yet,
                 refusals of messages with ack policy NONE among them.
             AckTimeout: the NATS server did not say within ack_timeout that it has the rest.
             ClientClosed: the publisher is closed.

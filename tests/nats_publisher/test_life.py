@@ -174,7 +174,7 @@ async def test_an_owner_who_closes_the_connection_fails_what_is_unsettled(
                     await future
             with pytest.raises(PublishNotSent):
                 await waiting
-        with pytest.raises(ConnectionFailed, match="closed for good"):
+        with pytest.raises(ConnectionFailed, match="connection is closed"):
             await publisher.publish(stream_name, b"")
 
 

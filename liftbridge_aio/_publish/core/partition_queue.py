@@ -198,17 +198,17 @@ class PartitionQueue(Generic[MessageT]):
         return self._on(QueueEvent.ENQUEUED if acked else QueueEvent.ENQUEUED_UNACKED, message)
 
     def acked(self, message: MessageT) -> list[Action[MessageT]]:
-        """Take note that a message was acked."""
+        """Record that a message was acked."""
         return self._on(QueueEvent.ACKED, message) if self._proves(message) else []
 
     def refused(self, message: MessageT) -> list[Action[MessageT]]:
-        """Take note that a message was refused, but not because the stream is unknown."""
+        """Record that a message was refused, but not because the stream is unknown."""
         if self._proves(message):
             return self._on(QueueEvent.REFUSED, message)
         return [Fail((message,))]
 
     def stream_unknown(self, message: MessageT) -> list[Action[MessageT]]:
-        """Take note that a message was refused because the broker does not know its stream.
+        """Record that a message was refused because the broker does not know its stream.
 
         If it is not the probe, the broker knew the stream before, so it was deleted. The message is
         not sent again: those behind it could overtake it if the stream were created anew.
@@ -217,23 +217,23 @@ class PartitionQueue(Generic[MessageT]):
         return self._on(event, message)
 
     def late(self, message: MessageT) -> list[Action[MessageT]]:
-        """Take note that a message has not been acked for a while."""
+        """Record that a message has not been acked for a while."""
         waited_for = message is self.probe and self.waiting
         return self._on(QueueEvent.LATE, message) if waited_for else []
 
     def was_accepted(self, message: MessageT) -> list[Action[MessageT]]:
-        """Take note that the broker has accepted the probe, which CONFIRM asked for."""
+        """Record that the broker has accepted the probe, which CONFIRM asked for."""
         return self._on(QueueEvent.ACCEPTED, message) if message is self.probe else []
 
     def expired(self, message: MessageT) -> list[Action[MessageT]]:
-        """Take note that the deadline of a message has passed."""
+        """Record that the deadline of a message has passed."""
         self.accepted.discard(message)
         if message is self.probe:
             return self._on(QueueEvent.EXPIRED, message)
         return [Fail((message,))]
 
     def cancelled(self, message: MessageT) -> list[Action[MessageT]]:
-        """Take note that a message was cancelled before it was written."""
+        """Record that a message was cancelled before it was written."""
         if message is self.probe:
             return self._on(QueueEvent.CANCELLED, message)
         return [Drop((message,))]
@@ -241,7 +241,7 @@ class PartitionQueue(Generic[MessageT]):
     def session_lost(
         self, failed: Collection[MessageT] = (), returned: Iterable[MessageT] = ()
     ) -> list[Action[MessageT]]:
-        """Take note that the session broke, or that another takes its place.
+        """Record that the session broke, or that another takes its place.
 
         Args:
             failed: messages that were written; they are settled already.
@@ -255,7 +255,7 @@ class PartitionQueue(Generic[MessageT]):
         return self._on(QueueEvent.SESSION_LOST)
 
     def abandoned(self, returned: Iterable[MessageT] = ()) -> list[Action[MessageT]]:
-        """Take note that no message can be sent, those that a broken session returned included."""
+        """Record that no message can be sent, those that a broken session returned included."""
         self.waiting.extendleft(reversed(list(returned)))
         return self._on(QueueEvent.ABANDONED)
 
