@@ -136,11 +136,11 @@ class HandlerRunner:
                     await self._handle_turn(reader)
                 finally:
                     self._readers.end_turn(reader)
-        except asyncio.CancelledError:
-            self.stop()
-            raise
         except Exception as error:  # noqa: BLE001 - raised by `run`
             self._fail(error)
+        except BaseException:
+            self.stop()
+            raise
 
     async def _next_turn(self) -> PartitionReader | None:
         readers = self._readers

@@ -334,6 +334,38 @@ async def test_a_handler_that_is_cancelled_from_elsewhere_has_failed(
 
 
 @ON_EMBEDDED
+async def test_a_base_exception_ends_the_run_and_loses_nothing(
+    client: Client, stream_name: str, group_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other handlers are cancelled, so their messages are not skipped, and nothing starts."""
+    await client.create_stream(stream_name, partitions=3)
+    for partition in range(2):
+        await publish(client, stream_name, partition, 1)
+    fails = asyncio.Event()
+
+    async def handle(message: Message) -> None:
+        if message.partition == 0:
+            await fails.wait()
+            pytest.fail("not as expected")
+        fails.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await publish(client, stream_name, 2, 1)
+            await asyncio.sleep(0.1)
+
+    async with client.group(group_id, [stream_name], start=EARLIEST) as group:
+        with pytest.raises(BaseExceptionGroup) as caught:
+            await group.run(handle, concurrency=3, on_error="skip")
+        assert caught.group_contains(pytest.fail.Exception)
+        handler = Handler()
+        async with running(group, handler):
+            await handler.has(3)
+    assert handler.handled == {0: [0], 1: [0], 2: [0]}
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@ON_EMBEDDED
 async def test_a_handler_that_seeks_and_fails_has_its_way(
     client: Client, stream: str, group_id: str
 ) -> None:
