@@ -19,7 +19,8 @@ from .model import Ack, Message, OutgoingMessage
 if TYPE_CHECKING:
     import asyncio
 
-    AckFuture: TypeAlias = asyncio.Future[Ack | None]
+AckFuture: TypeAlias = "asyncio.Future[Ack | None]"
+"""The future of a message's ack; its result is None with ack policy NONE."""
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -39,7 +40,8 @@ class Interceptor(Protocol):
         publishing but `publish_to_subject` and `liftbridge_aio.nats`. `send` returns once the
         message is queued, so messages keep the order in which `send` is called. An exception that
         this method raises is raised by the publish. To skip a message, do not call `send` and
-        return a future that is done. Let `asyncio.CancelledError` pass.
+        return a future that is done. What all interceptors take counts towards the timeout of the
+        publish. Let `asyncio.CancelledError` pass.
 
         Args:
             message: the message; its fields may be assigned.

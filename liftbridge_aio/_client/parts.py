@@ -18,8 +18,9 @@ from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
 from liftbridge_aio._subscribe.durable_reader import DurableReader
 from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
 from liftbridge_aio._subscribe.subscription import Subscription
-from liftbridge_aio.interceptors import Interceptor, chained
-from liftbridge_aio.model import Ack, AckPolicy, OutgoingMessage
+from liftbridge_aio.errors import PublishOutcomeUnknown, PublishTimeout, WrongType
+from liftbridge_aio.interceptors import AckFuture, Interceptor, chained
+from liftbridge_aio.model import AckPolicy, OutgoingMessage
 from liftbridge_aio.net.connection_pool import ConnectionPool
 from liftbridge_aio.net.grpclib_shape import data_lane_available
 from liftbridge_aio.net.metadata import MetadataCache
@@ -31,11 +32,10 @@ from liftbridge_aio.options import ClientOptions, timer_seconds
 
 logger = logging.getLogger("liftbridge_aio.cursors")
 
-AckFuture: TypeAlias = asyncio.Future[Ack | None]
 Submit: TypeAlias = Callable[[OutgoingMessage], Awaitable[AckFuture]]
 SubmitNow: TypeAlias = Callable[
     [str, bytes, bytes | None, Mapping[str, bytes] | None, int | None, AckPolicy, int | None],
-    AckFuture | None,
+    "AckFuture | None",
 ]
 """`Publisher.submit_now`."""
 
@@ -123,5 +123,31 @@ def _intercepted(
 ) -> tuple[Submit, SubmitNow]:
     if not interceptors:
         return retrying.submit, publisher.submit_now
+    wrappers = [each.publish for each in interceptors]
 
-    return chained([each.publish for each in interceptors], retrying.submit), lambda *_: None
+    async def submit(message: OutgoingMessage) -> AckFuture:
+        sent = False
+
+        async def send(outgoing: OutgoingMessage) -> AckFuture:
+            nonlocal sent
+            sent = True
+            return await retrying.submit(outgoing)
+
+        stream, seconds = message.stream, publisher.seconds_for(message)
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                future: object = await chained(wrappers, send)(message)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            text = f"the interceptors took longer than {seconds:g} s"
+            if sent:
+                raise PublishOutcomeUnknown(text, stream=stream) from error
+            raise PublishTimeout(text, stream=stream) from error
+        if not isinstance(future, asyncio.Future):
+            names = ", ".join(type(each).__name__ for each in interceptors)
+            text = f"an interceptor must return the future of the ack, not {future!r} ({names})"
+            raise WrongType(text, stream=stream)
+        return future
+
+    return submit, lambda *_: None

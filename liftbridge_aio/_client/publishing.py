@@ -283,24 +283,25 @@ class ClientPublishing(ClientBase):
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timer_seconds(timeout, "timeout")
         futures: list[asyncio.Future[Ack | None]] = []
-        unsent: list[LiftbridgeError] = []
+        unsent: list[Exception] = []
         try:
             for item in remaining:
-                record = item if isinstance(item, Record) else Record(item)
-                futures.append(
-                    await self.publish_async(
+                try:
+                    record = item if isinstance(item, Record) else Record(item)
+                    future = await self.publish_async(
                         *(stream, record.value, record.key, record.headers, record.partition),
                         *(partitioner, ack_policy, ack_timeout),
                         retry=retry,
                         timeout=None if deadline is None else max(deadline - loop.time(), 0),
                     )
-                )
-        except LiftbridgeError as error:
-            if not futures and isinstance(error, ClientClosed):
-                raise
-            # What follows must not overtake the record that failed.
-            text = "not sent, because a record before it could not be"
-            unsent = [error, *(PublishNotSent(text, stream=stream) for _ in remaining)]
+                except Exception as error:
+                    if not futures and isinstance(error, ClientClosed):
+                        raise
+                    # What follows must not overtake the record that failed.
+                    text = "not sent, because a record before it could not be"
+                    unsent = [error, *(PublishNotSent(text, stream=stream) for _ in remaining)]
+                else:
+                    futures.append(future)
         except BaseException:
             for future in futures:
                 future.cancel()

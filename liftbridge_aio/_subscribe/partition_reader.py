@@ -94,11 +94,12 @@ class PartitionReader:
     def statistics(self) -> SubscriptionStatistics:
         """Return the address, position and lag as far as they are known."""
         stream, partition, position = self.plan.stream, self.plan.partition, self.next_offset
-        newest, lag = self._newest_known(), None
-        if position is not None and newest is not None and not self.plan.reverse:
-            received = self.decoder.last_offset
-            newest = newest if received is None else max(newest, received)
-            lag = max(newest + 1 - position, 0)
+        known = [
+            each for each in (self._newest_known(), self.decoder.last_offset) if each is not None
+        ]
+        lag = None
+        if position is not None and known and not self.plan.reverse:
+            lag = max(max(known) + 1 - position, 0)
         return SubscriptionStatistics(stream, partition, self.address, position, lag)
 
     def _newest_known(self) -> int | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
+import anyio
+
 from liftbridge_aio._subscribe.core.plan import ConsumerIdentity, ReadingPlan
 from liftbridge_aio._subscribe.core.position import Position
 from liftbridge_aio._subscribe.merge import Merge
@@ -201,12 +203,26 @@ class GroupReaders:
         It never decreases, even after a seek.
         """
         slot = self._slots.get(partition)
-        if slot is None:
-            return None
+        return None if slot is None else self._finished(slot)
+
+    def _finished(self, slot: _Slot) -> int | None:
         self._settle_leaving(slot)
         if slot.reader is not None:
             _note_finished(slot, self.merge.finished(slot.reader))
         return slot.finished
+
+    async def finished_within(self, partition: StreamPartition, timeout: float) -> int | None:
+        """Return the last finished offset once the turn of the partition has ended.
+
+        At most `timeout` seconds later in any case, and even if the partition is released
+        meanwhile. Cancelling abandons the wait.
+        """
+        slot = self._slots.get(partition)
+        if slot is None:
+            return None
+        with anyio.move_on_after(timeout):
+            await self.wait_for_turns(frozenset({partition}))
+        return self._finished(slot)
 
     def finish(self, partition: StreamPartition, offset: int) -> bool:
         """Mark all offsets up to one as finished; return False if the partition is not held."""

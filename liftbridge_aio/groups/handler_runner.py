@@ -101,6 +101,9 @@ class HandlerRunner:
                 except asyncio.CancelledError:
                     self.stop()  # so that no worker is started in a group that is closing
                     raise
+        except BaseExceptionGroup as failed:
+            [error, *_] = failed.exceptions
+            raise error from None
         finally:
             merge.unshare()
         if self._error is not None:
@@ -240,7 +243,7 @@ def wrapped(handler: MessageHandler, interceptors: tuple[Interceptor, ...]) -> M
 
 
 def _processes(interceptor: Interceptor) -> bool:
-    return getattr(type(interceptor), "process", None) is not Interceptor.process
+    return getattr(interceptor.process, "__func__", None) is not Interceptor.process
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -286,8 +286,8 @@ class MemberRuntime:
         deadline = self._loop.time() + limit - min(_CLOSING_TIME, limit / 4)
         try:
             if self._children:
-                # Half of the timeout, which keeps time for leaving the group.
-                async with asyncio.timeout(limit / 2):
+                # Half of the timeout is for handlers, the last quarter for leaving the group.
+                async with asyncio.timeout(limit * 0.75):
                     await self._children["rebalancer"].wait()
                     await self._commit_rest()
         except LiftbridgeError as error:

@@ -27,6 +27,8 @@ logger = logging.getLogger("liftbridge_aio.groups")
 
 LAST_WRITE: Final = 0.15
 """Seconds within which the former owner starts to store its last position."""
+_STORING: Final = 0.05
+"""Seconds of these that are kept for the request."""
 SETTLING: Final = 0.25
 """Seconds after which the new owner fetches its start position."""
 FIRST_WRITE: Final = 1.0
@@ -109,14 +111,24 @@ class PartitionTransfer:
 
     # The former owner
 
-    def give(self, partition: StreamPartition, offset: int) -> None:
-        """Store a last position of a partition that another member has just taken."""
+    def give(self, partition: StreamPartition, stored: int) -> None:
+        """Store a last position of a partition that another member has just taken.
+
+        It waits for the handler of a message as long as there is time to store its position.
+
+        Args:
+            partition: the partition.
+            stored: the position that is stored; -1 for none.
+        """
         deadline = self._loop.time() + LAST_WRITE
         name = f"give:{partition.stream}:{partition.partition}"
-        self._spawn(lambda: self._give(partition, offset, deadline), name)
+        self._spawn(lambda: self._give(partition, stored, deadline), name)
 
-    async def _give(self, partition: StreamPartition, offset: int, deadline: float) -> None:
+    async def _give(self, partition: StreamPartition, stored: int, deadline: float) -> None:
         cursor_id = self._committer.cursor_id
+        offset = await self._readers.finished_within(partition, LAST_WRITE - _STORING)
+        if offset is None or offset <= stored:
+            return
         try:
             await self._cursors.hand_over(cursor_id, partition, offset, deadline, self._timeout)
         except LiftbridgeError as error:

@@ -200,14 +200,12 @@ class Rebalancer:
 
     def _give(self, partition: StreamPartition) -> None:
         """Store a last position for the member that has taken a partition."""
-        offset = self._readers.finished(partition)
         stored = self._committer.stored.get(StreamPartition(*partition), -1)
         first = partition not in self.taken
         self.taken.add(partition)
         self._committer.forget(*partition)
-        due = offset if offset is not None and offset > stored else None
-        if due is not None and first and self._commits and self._member.is_confirmed:
-            self._transfer.give(partition, due)
+        if first and self._commits and self._member.is_confirmed:
+            self._transfer.give(partition, stored)
 
     def seek(self, partition: StreamPartition, start: StartAt) -> None:
         """Move a partition to another position."""
@@ -229,7 +227,7 @@ class Rebalancer:
         """Make `run` commit, release all partitions and return."""
         self._ending = True
         if self._handlers_wait is not None:
-            limit = self._loop.time() + self._close_timeout / 4
+            limit = self._loop.time() + self._close_timeout / 2
             self._handlers_wait.deadline = min(self._handlers_wait.deadline, limit)
         self._readers.stop(self.ownership.assign(frozenset()))
         self._bell.ring()
@@ -280,10 +278,10 @@ class Rebalancer:
     async def _wait_for_handlers(self, partitions: Assignment) -> None:
         """Wait until no message of these partitions is being handled, at most `close_timeout`.
 
-        If the group is closing, only for a part of it, which leaves time to commit. A handler that
+        If the group is closing, for half of it, which leaves time to commit. A handler that
         takes longer continues; its message is not committed and is handled again.
         """
-        limit = self._close_timeout / 4 if self._ending else self._close_timeout
+        limit = self._close_timeout / 2 if self._ending else self._close_timeout
         with anyio.move_on_after(limit) as self._handlers_wait:
             await self._readers.wait_for_turns(partitions)
 

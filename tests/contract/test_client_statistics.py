@@ -92,6 +92,21 @@ async def test_nothing_is_made_up(client: Client, stream_name: str) -> None:
         assert positions(client) == [(0, 0, None)]  # whoever reads backwards has no lag
 
 
+async def test_a_subscription_that_began_on_an_empty_log_has_a_lag(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    async with client.subscribe(stream_name, start=EARLIEST) as subscription:
+        await client.publish_many(stream_name, [b"x"] * COUNT)
+
+        async def has_come() -> bool:
+            return subscription.statistics().buffered == COUNT
+
+        await eventually(has_come)
+        await anext(subscription)
+        assert positions(client) == [(0, 1, COUNT - 1)]
+
+
 async def test_partitions_read_as_one_are_told_apart(client: Client, stream_name: str) -> None:
     await filled(client, stream_name, partitions=2)
     async with client.subscribe(stream_name, ALL_PARTITIONS, EARLIEST) as subscription:

@@ -14,11 +14,15 @@ from liftbridge_aio import (
     ClientOptions,
     IncorrectOffset,
     Interceptor,
+    LiftbridgeError,
     OutgoingMessage,
     PublishManyFailed,
     PublishNotSent,
+    PublishOutcomeUnknown,
+    PublishTimeout,
     Retry,
     StreamOptions,
+    WrongType,
 )
 from support.clients import read_out
 from support.servers.node import Server
@@ -121,3 +125,65 @@ async def test_an_interceptor_may_skip_or_fail_a_message(server: Server, stream_
         await client.delete_stream(stream_name)
     assert [type(each) for each in caught.value.outcomes] == [Ack, PublishNotSent, PublishNotSent]
     assert [message.value for message in messages] == [b"0"]
+
+
+class Slow(Interceptor):
+    """Waits before or after it sends."""
+
+    def __init__(self, *, sends_first: bool) -> None:
+        self.sends_first = sends_first
+
+    async def publish(self, message: OutgoingMessage, send: Send) -> AckFuture:
+        future = await send(message) if self.sends_first else None
+        await asyncio.Event().wait()
+        return future or await send(message)
+
+
+@pytest.mark.parametrize(
+    ("sends_first", "error"), [(False, PublishTimeout), (True, PublishOutcomeUnknown)]
+)
+async def test_interceptors_count_towards_the_timeout(
+    server: Server, stream_name: str, sends_first: bool, error: type[LiftbridgeError]
+) -> None:
+    async with connected(server, Slow(sends_first=sends_first)) as client:
+        await client.create_stream(stream_name)
+        with pytest.raises(error, match=r"longer than 0\.2 s"):
+            await client.publish(stream_name, b"0", timeout=0.2)
+        stored = await read_out(client, stream_name)
+        await client.delete_stream(stream_name)
+    assert len(stored) == sends_first
+
+
+class Careless(Interceptor):
+    """Returns the ack itself, and cannot take some values."""
+
+    async def publish(self, message: OutgoingMessage, send: Send) -> AckFuture:
+        if message.value == b"odd":
+            raise LookupError(message.value)
+        future = await send(message)
+        if message.value == b"ack":
+            return await future  # type: ignore[return-value] # the mistake
+        return future
+
+
+async def test_what_is_no_future_is_refused_by_name(server: Server, stream_name: str) -> None:
+    async with connected(server, Careless()) as client:
+        await client.create_stream(stream_name)
+        for publishing in (client.publish, client.publish_async):
+            with pytest.raises(WrongType, match=r"future of the ack, not .*Careless"):
+                await publishing(stream_name, b"ack")
+        await client.delete_stream(stream_name)
+
+
+async def test_other_exceptions_of_one_message_keep_the_outcomes_of_all(
+    server: Server, stream_name: str
+) -> None:
+    async with connected(server, Careless()) as client:
+        await client.create_stream(stream_name)
+        with pytest.raises(PublishManyFailed) as caught:
+            await client.publish_many(stream_name, [b"0", b"odd", b"1"])
+        await client.delete_stream(stream_name)
+    first, second, third = caught.value.outcomes
+    assert isinstance(first, Ack)
+    assert isinstance(second, LookupError)
+    assert isinstance(third, PublishNotSent)
