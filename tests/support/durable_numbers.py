@@ -14,7 +14,7 @@ SELDOM: Final = 3600.0
 
 
 class Failure(Exception):
-    """What goes wrong in the body of somebody else's program."""
+    """An error raised in the body of a user's program."""
 
 
 async def create_numbers(client: Client, stream: str) -> str:

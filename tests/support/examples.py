@@ -1,4 +1,4 @@
-"""How many examples Hypothesis tries: as many as a test says, or fewer in a quick run."""
+"""The number of Hypothesis examples: as many as a test sets, or fewer in a quick run."""
 
 from __future__ import annotations
 

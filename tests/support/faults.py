@@ -132,7 +132,7 @@ def in_flight(client: Client) -> int:
 
 @dataclass(slots=True)
 class Outcomes:
-    """How a number of publishes ended; each is in exactly one list, by its place."""
+    """The outcomes of a number of publishes; each is in exactly one list, by its index."""
 
     acked: dict[int, Ack] = field(default_factory=dict)
     unknown: dict[int, PublishOutcomeUnknown] = field(default_factory=dict)

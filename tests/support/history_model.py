@@ -34,7 +34,7 @@ class Send:
 
 @dataclass
 class Run:
-    """What was sent, and what each reader was given of each partition."""
+    """The messages that were sent, and those delivered to each reader by partition."""
 
     sends: list[Send] = field(default_factory=list)
     given: dict[tuple[str, int], list[bytes]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def _interleaved(queues: list[list[Fields]], random: Random) -> Iterator[Event]:
 
 @dataclass(frozen=True)
 class Truth:
-    """What the model knows of a run."""
+    """The model's state of a run."""
 
     repeated: int
     lost: int

@@ -24,7 +24,7 @@ BOUND: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a call ended: the status and text of its trailers."""
+    """The end of a call: the status and text of its trailers."""
 
     status: Status
     text: str = ""
@@ -125,7 +125,7 @@ class Call(Generic[RequestT, ReplyT]):
                 return replies, ended.end
 
     async def end(self) -> End:
-        """How the call ends; no reply may come before."""
+        """Return the end of the call; no reply may come before."""
         replies, end = await self.rest()
         assert replies == []
         return end

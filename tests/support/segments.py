@@ -168,7 +168,7 @@ def is_disturbed(end: End) -> bool:
 
 
 async def kept(wire: Wire, stream: str) -> list[int]:
-    """What is stored now."""
+    """Return the offsets that are stored now."""
     return (await offsets(wire, stream, **FROM_EARLIEST, **TO_LATEST))[0]
 
 

@@ -31,7 +31,7 @@ class Suspensions:
 
     def __init__(self) -> None:
         self.place: list[str] = []
-        """Where the last cancellation struck: files and lines, from the outermost."""
+        """The location of the last cancellation: files and lines, from the outermost."""
         self.count = 0
         self._at = 0
         self._moment = Moment.BEFORE
@@ -105,7 +105,7 @@ def watched_suspensions() -> Iterator[Suspensions]:
 
 
 def _place(coroutine: Any) -> list[str]:
-    """Where in the client a coroutine waits; nothing, if it is the broker's or the test's."""
+    """Return where in the client a coroutine waits; empty in the broker's or the test's code."""
     found: list[str] = []
     inner = coroutine
     while inner is not None:

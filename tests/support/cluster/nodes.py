@@ -29,7 +29,7 @@ CURSORS_PARTITIONS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Who does what for a partition."""
+    """The leader, followers and other nodes of a partition."""
 
     leader: str
     followers: tuple[str, ...]
@@ -57,7 +57,7 @@ class Nodes:
             wire.close()
 
     async def view(self, node_id: str, stream: str, partition: int = 0) -> proto.PartitionMetadata:
-        """What one node says of a partition, as soon as it says anything."""
+        """Return one node's metadata of a partition, once it answers."""
         found: proto.PartitionMetadata | None = None
 
         async def answered() -> bool:
@@ -92,7 +92,7 @@ class Nodes:
         return offsets
 
     async def roles(self, stream: str, partition: int = 0) -> Roles:
-        """Who leads, who follows, and who has nothing to do with a partition, while all live."""
+        """Return the leader, followers and other nodes of a partition while all are alive."""
         view = await self.view(self.ids[0], stream, partition)
         return Roles(
             view.leader,

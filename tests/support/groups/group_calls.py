@@ -76,7 +76,7 @@ class Group:
         )
 
     async def shares(self, *consumers: str) -> dict[str, Assignments]:
-        """What these members read now."""
+        """Return the current assignments of these members."""
         epoch = await self.epoch()
         return {consumer: await self.fetch(consumer, epoch) for consumer in consumers}
 
@@ -98,7 +98,7 @@ class Group:
         return await self._wire.refusal(rpc.REPORT_CONSUMER_GROUP_COORDINATOR, request)
 
     async def metadata(self) -> proto.ConsumerGroupMetadata:
-        """What the server tells of the group."""
+        """Return the server's metadata of the group."""
         [found] = await group_metadata(self._wire, self.name)
         return found
 
@@ -121,6 +121,6 @@ class Group:
 
 
 async def group_metadata(wire: Wire, *names: str) -> list[proto.ConsumerGroupMetadata]:
-    """What the server tells of groups."""
+    """Return the server's metadata of groups."""
     request = proto.FetchMetadataRequest(groups=list(names))
     return (await wire.call(rpc.FETCH_METADATA, request, timeout=None)).group_metadata

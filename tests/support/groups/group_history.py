@@ -1,4 +1,4 @@
-"""What the members of a group did, told by themselves and by the cursors, and what must hold of it.
+"""The history of a group, from its members and its cursors, and the invariants of it.
 
 Without I/O or a clock: times are Unix nanoseconds of the one machine on which all of it happens.
 """
@@ -31,7 +31,7 @@ class Handled:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a member knows to be its own from a time on, and by which epoch."""
+    """The assignment of a member from a time on, and its epoch."""
 
     epoch: int
     places: frozenset[Place]
@@ -77,7 +77,7 @@ class History:
     sent: list[Sent] = field(default_factory=list)
 
     def share_of(self, member: str) -> Share | None:
-        """What a member last knew to be its own."""
+        """Return the last known assignment of a member."""
         shares = self.shares.get(member)
         return shares[-1] if shares else None
 
@@ -86,7 +86,7 @@ class History:
         return {commit.place: commit.offset for commit in self.commits}
 
     def handled_offsets(self) -> dict[Place, set[int]]:
-        """What was handled at all, by whomever."""
+        """Return the offsets that any member handled."""
         found: dict[Place, set[int]] = defaultdict(set)
         for each in self.handled:
             found[each.place].add(each.offset)
@@ -127,7 +127,7 @@ class History:
         return [(one, other) for one, other in pairs if one.value != other.value]
 
     def steps_back(self) -> list[StepBack]:
-        """Where a position was less than one before."""
+        """Return the commits whose position is less than an earlier one."""
         highest: dict[Place, Commit] = {}
         found = []
         for commit in self.commits:
@@ -139,7 +139,7 @@ class History:
         return found
 
     def sender(self, commit: Commit) -> str | None:
-        """Who of those whose calls are known stored a position; None if it was none of them."""
+        """Return the member that stored a position; None if no recorded call matches."""
         for sent in self.sent:
             if (
                 (sent.place, sent.offset) == (commit.place, commit.offset)
@@ -156,7 +156,7 @@ class History:
                 sent.until = sent.until or until
 
     def owner_at(self, place: Place, at: int, members: Iterable[str]) -> str | None:
-        """Who of some members knew at that time that the partition was its own."""
+        """Return the member, of those given, that was assigned the partition at that time."""
         for member in members:
             known = [share for share in self.shares.get(member, ()) if share.at <= at]
             if known and place in known[-1].places:
@@ -164,7 +164,7 @@ class History:
         return None
 
     def owned(self, members: Iterable[str], epoch: int) -> dict[Place, list[str]]:
-        """Who has which partition by that epoch or a later one."""
+        """Return the owners of each partition by that epoch or a later one."""
         owners: dict[Place, list[str]] = defaultdict(list)
         for member in members:
             share = self.share_of(member)

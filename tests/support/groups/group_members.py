@@ -44,12 +44,12 @@ class Member(ABC):
 
     @property
     def failures(self) -> list[str]:
-        """What it said went wrong."""
+        """Return the failures that it reported."""
         return [each["text"] for each in self.told if each["event"] == "failed"]
 
     @property
     def share(self) -> Share | None:
-        """What it knows to be its own; None before it knows."""
+        """Return its last known assignment; None before the first."""
         return self._history.share_of(self.name)
 
     @abstractmethod

@@ -18,7 +18,7 @@ PAUSE: Final = 0.1
 
 @dataclass(slots=True)
 class Publishing:
-    """What was published and acked by all replicas.
+    """The messages that were published and acked by all replicas.
 
     Attributes:
         ends: The last offset of each partition that was acked.

@@ -23,7 +23,7 @@ LOOK_INTERVAL: Final = 0.05
 
 @dataclass(slots=True)
 class Scene:
-    """What a test does with a group.
+    """The operations of a test on a group.
 
     Attributes:
         group: The group.
@@ -139,7 +139,7 @@ class Scene:
         assert {member.name: member.failures for member in self.members if member.failures} == {}
 
     def describe(self) -> str:
-        """How things stand, for a test that fails."""
+        """Describe the state of the group for a test that fails."""
         skipped = {place: offsets[:5] for place, offsets in self.history.skipped(self.ends).items()}
         lines = [f"{member.name}: {member.share} {member.failures}" for member in self.members]
         behind = {
@@ -150,7 +150,7 @@ class Scene:
         return "\n".join(lines)
 
     def _around(self, step: StepBack) -> str:
-        """What was stored, and who knew what to be its own, about the time of a step back."""
+        """Describe the commits and assignments around the time of a step back."""
         place, at = step.then.place, step.then.at
         events = [
             (commit.at, f"{self.history.sender(commit)} stored {commit.offset}")

@@ -90,5 +90,5 @@ async def shared(groups: Iterable[ConsumerGroup], counts: set[int]) -> None:
 
 
 async def cursor(client: Client, group: str, stream: str, partition: int = 0) -> int | None:
-    """What a group has committed."""
+    """Return the committed position of a group."""
     return await client.fetch_cursor(f"__group:{group}", stream, partition)

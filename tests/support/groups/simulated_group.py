@@ -32,7 +32,7 @@ PARTITIONS = 4
 
 @dataclass
 class View:
-    """What a broker knows of the group; no members: there is none."""
+    """A broker's view of the group; without members, there is no group."""
 
     coordinator: str = ""
     epoch: int = 0
@@ -91,7 +91,7 @@ class SimulatedGroup:
         self.seen[broker] = len(self.log) - 1
 
     def view(self, broker: str) -> View:
-        """What a broker has seen."""
+        """Return the state of the group that a broker has seen."""
         return self.log[self.seen[broker]]
 
     def join(self, consumer: str) -> None:

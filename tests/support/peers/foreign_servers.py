@@ -17,7 +17,7 @@ from liftbridge_aio._core.addresses import parse_address
 
 @dataclass(frozen=True)
 class Answer:
-    """What a foreign server answers every request with, and what an error must say of it."""
+    """A foreign server's answer to every request, and the text that an error must contain."""
 
     headers: Mapping[str, str]
     shown: str

@@ -27,7 +27,7 @@ VIOLATIONS: Final = (
 
 @dataclass
 class Said:
-    """What the server has said on one call, and what that amounts to."""
+    """The frames that the server has sent on one call, and their outcome."""
 
     stream: PeerStream
     pending: bytearray = field(default_factory=bytearray)
@@ -40,7 +40,7 @@ class Said:
     left: bool = False
     code: Code | None = None
     broken: set[str] = field(default_factory=set)
-    """What broke it in one read with other things."""
+    """The faults that broke the call in the same read as other frames."""
 
     def outcome(self) -> tuple[list[bytes], Code | None]:
         """Say which messages come of it, and with what code it ends."""

@@ -1,4 +1,4 @@
-"""What a hostile server may do with a call, by name."""
+"""The scenes that a hostile server plays on a call, by name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Frames = Callable[[int], bytes]
 
 
 class Effect(enum.Enum):
-    """What frames do that are said instead of an answer, or in the middle of one."""
+    """The effect of frames sent instead of an answer, or in the middle of one."""
 
     NONE = "none"
     """The call goes on: the proper answer that follows is taken."""
@@ -58,7 +58,7 @@ class Effect(enum.Enum):
 
 @dataclass(frozen=True)
 class Scene:
-    """What is said in answer to a request.
+    """The answer to a request.
 
     Attributes:
         effect: what it does.

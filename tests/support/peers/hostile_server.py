@@ -60,7 +60,7 @@ class Call:
 
 
 Plan = Callable[["Line", Call], Awaitable[bool]]
-"""What the server does with a request, once; it returns whether the proper answer follows."""
+"""The server's action on a request, once; it returns True if the proper answer follows."""
 
 
 class Line:
@@ -158,7 +158,7 @@ class HostileServer:
         """By name of procedure, what it does with the next request."""
         self.lines: list[Line] = []
         self.spoiled: list[Line] = []
-        """Where it did something else than answering, once for each request."""
+        """The connections on which it did not answer normally, one for each request."""
         self.serving: dict[str, Line] = {}
         """By name of procedure, where the last request came."""
         self.address = ""

@@ -75,7 +75,7 @@ def rst_stream(stream_id: int) -> bytes:
 PING_FRAME: Final = frame(PING, 0, 0, b"12345678")
 GOAWAY_FRAME: Final = frame(GOAWAY, 0, 0, bytes(8))
 OPENING: Final = frame(SETTINGS, 0, 0) + 2 * frame(SETTINGS, ACK, 0)
-"""What the server says first: its settings, and that it has both of ours."""
+"""The server's first frames: its settings, and the acks of both of ours."""
 
 
 def client(streams: Sequence[int], *, window: int = WIDEST) -> H2Connection:

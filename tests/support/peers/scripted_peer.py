@@ -68,7 +68,7 @@ class PeerStream:
 
     @property
     def messages(self) -> list[bytes]:
-        """What the client has sent on it."""
+        """Return the messages that the client has sent on it."""
         return split_messages(bytes(self.body))
 
 
@@ -96,7 +96,7 @@ class Peer:
         self.room = FIRST_WINDOW
         """Bytes that the client may still send on the connection."""
         self.stream_window = FIRST_WINDOW
-        """What the client allows on a new stream."""
+        """The client's initial window of a new stream."""
         self.closed = False
         self.on_change: Callable[[], None] = lambda: None
         self._stream_room = FIRST_WINDOW

@@ -35,7 +35,7 @@ class ClusterNotHealthy(Exception):
 
 
 class Cluster(Protocol):
-    """What a test knows of the cluster it talks to, whichever it is.
+    """The interface of the cluster under test, real or embedded.
 
     Nodes keep their addresses and their data from one start to the next.
     """

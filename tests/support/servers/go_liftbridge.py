@@ -18,7 +18,7 @@ BOUND: Final = 45.0
 
 
 class GoClientError(Exception):
-    """What go-liftbridge returned as its error."""
+    """An error that go-liftbridge returned."""
 
 
 def go_client_path() -> Path:
@@ -58,7 +58,7 @@ class GoClient:
     address: str
 
     async def run(self, *arguments: object) -> list[Any]:
-        """What a command prints, line by line.
+        """Run a command and return its output, line by line.
 
         Raises:
             GoClientError: go-liftbridge returned an error; the text is its own.

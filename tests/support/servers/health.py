@@ -23,14 +23,14 @@ Views = dict[str, proto.FetchMetadataResponse]
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a cluster lacks, and the node that has to be restarted for it, if any."""
+    """A deficiency of a cluster, and the node to restart for it, if any."""
 
     text: str
     restart: str = ""
 
 
 async def missing(addresses: Mapping[str, str]) -> Lack | None:
-    """What keeps the cluster from being as good as new; None if nothing does.
+    """Return the reason why the cluster is not as good as new; None if it is.
 
     As good as new is: every node knows every other, all replicas of the cursors are in sync, there
     are no streams of anybody, a new stream with a replica on every node takes a publish through

@@ -23,7 +23,7 @@ from support.servers.process import ServerProcess
 
 READY_TIMEOUT: Final = 30.0
 STARTS: Final = 3
-"""How often it is started until it stays, see `LiftbridgeNode.start`."""
+"""The maximum number of attempts to start it, see `LiftbridgeNode.start`."""
 LOG_END: Final = 4000
 CURSOR_PARTITIONS: Final = 3
 CONSUMER_TIMEOUT: Final = "2s"
@@ -41,7 +41,7 @@ class ServerDidNotStart(Exception):
 
 
 class Server(Protocol):
-    """What a test knows of the server it talks to, whichever it is."""
+    """The interface of the server under test, real or embedded."""
 
     @property
     def kind(self) -> str:

@@ -36,7 +36,7 @@ class BrokerThread:
 
     @property
     def address(self) -> str:
-        """Where clients connect: `host:port`; the same while it is stopped."""
+        """The address for clients, `host:port`; the same while it is stopped."""
         return self._address
 
     def start(self) -> None:

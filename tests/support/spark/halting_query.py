@@ -26,7 +26,7 @@ BOUND: Final = 100.0
 """Seconds after which what is waited for has failed."""
 
 Halt = Literal["wait", "raise", "kill", "lose", "never"]
-"""What the first attempt of the task does in the middle: wait for the file `go`, then go on, raise,
+"""The action of the task's first attempt halfway: wait for the file `go`, then go on, raise,
 or end its worker process or the whole executor with SIGKILL."""
 
 

@@ -36,7 +36,7 @@ class MicroBatches:
         # What is not there shall be missed soon.
         self.options = {"servers": servers, "liftbridge.notFoundTimeout": "0.2", **options}
         self.offsets: list[str] = []
-        """Where it began, and the checkpoint: where each batch ended."""
+        """The start offsets, and the checkpoint: the end offsets of each batch."""
         self.reader = self._made()
 
     def restart(self, **options: str) -> None:
@@ -81,7 +81,7 @@ class MicroBatches:
         return sorted(rows)
 
     def where(self) -> Mapping[str, Any]:
-        """Where it stands: the offsets by stream and partition, and nothing else."""
+        """Return the current offsets by stream and partition, and nothing else."""
         nested = json.loads(self.offsets[-1])
         return {
             stream: {number: offset for number, offset in parts.items() if number.isdecimal()}

@@ -1,4 +1,4 @@
-"""What a browser makes of an event stream, by the WHATWG's rules, and a browser of sorts."""
+"""A parser of event streams by the WHATWG's rules, and a minimal browser."""
 
 from __future__ import annotations
 

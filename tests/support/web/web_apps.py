@@ -21,7 +21,7 @@ from liftbridge_aio.integrations import starlette as for_starlette
 from liftbridge_aio.integrations.event_stream import EventStreamOptions
 
 KERNEL_BYTES: Final = 2**15
-"""What the kernel is to hold for a browser that does not read; it takes twice as much."""
+"""The kernel's send buffer for a browser that does not read; the kernel doubles it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Served:
 
     @property
     def unsent_bytes(self) -> int:
-        """What waits in this process for browsers to read."""
+        """Return the number of bytes in this process that browsers have not read."""
         return sum(transport.get_write_buffer_size() for transport in self.transports())
 
     @property
