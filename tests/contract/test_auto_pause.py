@@ -26,7 +26,7 @@ async def create(wire: Wire, stream: str, partitions: int, *, spare_readers: boo
 
 
 async def is_paused(wire: Wire, stream: str, partition: int) -> bool:
-    """Whether nobody leads the partition now."""
+    """True if the partition has no leader now."""
     try:
         await wire.partition(stream, partition)
     except GRPCError as error:

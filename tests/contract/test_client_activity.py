@@ -38,7 +38,7 @@ from support.servers.node import EmbeddedServer
 
 @pytest.fixture
 async def activity(client: Client) -> AsyncIterator[ActivityReading]:
-    """What happens from now on."""
+    """Read the activity stream from now on."""
     async with asyncio.timeout(BOUND), client.activity() as reading:
         yield reading
 

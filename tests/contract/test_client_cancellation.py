@@ -89,7 +89,7 @@ async def hasty(proxy: FaultProxy, stream_name: str) -> AsyncIterator[Client]:
 
 
 def cancelling() -> int:
-    """How many cancellations the current task has been asked for and not yet given back."""
+    """Return the number of pending cancellation requests of the current task."""
     task = asyncio.current_task()
     assert task is not None
     return task.cancelling()

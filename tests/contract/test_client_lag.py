@@ -1,4 +1,4 @@
-"""How far readers are behind: what can still be read counts, whatever a log has lost."""
+"""The lag of readers: only messages that can still be read count, whatever a log has lost."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def rest(subscription: MergedSubscription) -> list[Message]:
 
 
 def offsets(messages: Sequence[Message | RawMessage]) -> dict[int, list[int]]:
-    """What was read of each partition, in the order in which it came."""
+    """Return the offsets read of each partition, in the order of delivery."""
     found: dict[int, list[int]] = {}
     for message in messages:
         found.setdefault(message.partition, []).append(message.offset)

@@ -1,4 +1,4 @@
-"""What the client knows of the cluster, and what it asks for."""
+"""The client's metadata of the cluster, and its requests for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client says of its connections, subscriptions and publishes, without asking anybody."""
+"""A client's statistics of connections, subscriptions and publishes, without a request."""
 
 from __future__ import annotations
 

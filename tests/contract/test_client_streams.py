@@ -38,7 +38,7 @@ EVERY_OPTION = StreamOptions(
 
 
 async def paused(client: Client, stream: str) -> set[int]:
-    """Which partitions are paused, as their leader says."""
+    """Return the paused partitions according to their leader."""
     info = (await client.fetch_metadata([stream])).streams[stream]
     return {
         partition

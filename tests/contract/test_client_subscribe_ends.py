@@ -1,4 +1,4 @@
-"""What ends a reading through the client, and what the reader hears of it."""
+"""The ends of subscriptions through the client, and the errors that readers receive."""
 
 from __future__ import annotations
 

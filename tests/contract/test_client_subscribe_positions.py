@@ -1,4 +1,4 @@
-"""Where readings through the client begin and end."""
+"""The start and stop positions of subscriptions through the client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def filled(client: Client, stream: str) -> list[int]:
 async def outcome(
     client: Client, stream: str, start: StartAt, stop: StopAt
 ) -> tuple[str, EndReason | None]:
-    """What a reading that ends by itself yields, and why it ends."""
+    """Return the values of a bounded subscription, and its end reason."""
     async with client.subscribe(stream, start=start, stop=stop) as subscription:
         messages = await rest(subscription)
     return b"".join(values(messages)).decode(), subscription.end_reason

@@ -1,4 +1,4 @@
-"""What compaction by key takes, and what those who read there see of it."""
+"""The messages that compaction by key removes, and its effect on readers."""
 
 from __future__ import annotations
 

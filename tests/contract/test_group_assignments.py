@@ -1,4 +1,4 @@
-"""Who in a group reads which partition."""
+"""The assignment of partitions to the members of a group."""
 
 from __future__ import annotations
 

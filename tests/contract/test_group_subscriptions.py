@@ -31,7 +31,7 @@ class Subscribing:
         self.group = f"group-{stream}"
 
     def request(self, consumer: str, epoch: int, group: str | None = None) -> proto.Consumer:
-        """What identifies a subscriber."""
+        """Return the identity of a subscriber."""
         return proto.Consumer(
             group_id=self.group if group is None else group,
             group_epoch=epoch,
@@ -50,12 +50,12 @@ class Subscribing:
         )
 
     async def refusal(self, consumer: str, epoch: int) -> End:
-        """How a subscribe fails."""
+        """Return the status with which a subscribe fails."""
         request = proto.SubscribeRequest(stream=self.stream, consumer=self.request(consumer, epoch))
         return await self.wire.refusal(rpc.SUBSCRIBE, request)
 
     async def is_accepted(self, consumer: str, epoch: int) -> bool:
-        """Whether it could subscribe, which ends whoever did before."""
+        """True if the consumer can subscribe, which ends the previous subscription."""
         try:
             async with self.open(consumer, epoch):
                 return True

@@ -1,4 +1,4 @@
-"""What metadata tells of brokers, streams and partitions; and the health service."""
+"""The metadata of brokers, streams and partitions; and the health service."""
 
 from __future__ import annotations
 

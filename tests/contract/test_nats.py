@@ -1,4 +1,4 @@
-"""What arrives over NATS, beside the API: plain messages, envelopes, and acks to an inbox.
+"""Messages over NATS, beside the API: plain messages, envelopes, and acks to an inbox.
 
 Only a real server has NATS; the embedded broker cannot be reached this way.
 """

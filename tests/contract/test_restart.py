@@ -1,4 +1,4 @@
-"""What a single real server remembers after a crash, and what it has forgotten."""
+"""The state that a single real server keeps after a crash, and the state that it loses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What retention takes, and what those who read there see of it."""
+"""The messages that retention removes, and its effect on readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a segment file a message takes on a real server, which our records take as well."""
+"""The size of a message in a real server's segment file, equal to that of our records."""
 
 from __future__ import annotations
 

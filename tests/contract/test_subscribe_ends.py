@@ -1,4 +1,4 @@
-"""What ends a subscription: read-only, deleted and paused partitions."""
+"""The ends of subscriptions: read-only, deleted and paused partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a subscription starts and where it stops."""
+"""The start and stop positions of a subscription."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def offsets(wire: Wire, stream: str, **positions: Any) -> tuple[list[int],
 
 
 async def refused(wire: Wire, stream: str, **positions: Any) -> End:
-    """How a subscription is refused, before its handshake."""
+    """Return the status of a subscription that is refused before its handshake."""
     with pytest.raises(Ended) as ended:
         await offsets(wire, stream, **positions)
     return ended.value.end
