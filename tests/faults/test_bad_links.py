@@ -65,7 +65,7 @@ async def no_stray_errors() -> AsyncIterator[None]:
 
 
 def done(proxy: FaultProxy, kind: FaultKind) -> int:
-    """How often the proxy has done this to a connection."""
+    """Return how many times the proxy has applied this fault to a connection."""
     return sum(fault.kind is kind and fault.connection is not None for fault in proxy.faults)
 
 
@@ -119,7 +119,7 @@ class Traffic:
         self._stopping.set()
 
     def check(self, stored: list[Message]) -> None:
-        """What was acked is stored there, and what is stored was read once and in order."""
+        """Check that acked messages are stored and that stored ones were read once and in order."""
         values = {message.offset: message.value for message in stored}
         assert self.acked.items() <= values.items()
         assert [(m.offset, m.value) for m in self.read] == list(values.items())

@@ -1,4 +1,4 @@
-"""What the client makes of the faults of `broker.faults`, and what its users see of them."""
+"""The client's handling of the faults of `broker.faults`, and their effect on its users."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def test_a_server_that_gives_no_sign_of_life_is_left(broker: EmbeddedBroke
 async def test_after_a_go_away_the_client_goes_on_without_loss(
     broker: EmbeddedBroker, client: Client, close: bool
 ) -> None:
-    """What is published while the GOAWAY is on its way has an unknown outcome, hence the retry."""
+    """A publish sent before the GOAWAY arrives has an unknown outcome, hence the retry."""
     received: list[Message] = []
     async with client.subscribe("s", start=EARLIEST) as subscription:
         for number in range(6):

@@ -1,4 +1,4 @@
-"""What speaks HTTP/2 and is no Liftbridge is called so, with its address and its answer."""
+"""Errors for HTTP/2 servers other than Liftbridge, with their address and their answer."""
 
 from __future__ import annotations
 

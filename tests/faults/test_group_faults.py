@@ -1,4 +1,4 @@
-"""What a member of a group makes of servers that fail, fall silent or lose what they say."""
+"""A group member's handling of servers that fail, fall silent or lose their responses."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def client(broker: EmbeddedBroker, watcher: GroupWatcher) -> AsyncIterator
 
 
 async def members(client: Client) -> bool:
-    """Whether somebody is in the group."""
+    """True if the group has members."""
     return "g" in (await client.fetch_metadata(groups=["g"])).groups
 
 

@@ -53,7 +53,7 @@ async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
 
 
 class Log:
-    """What handlers of all members have done, in the order of their ends."""
+    """The handler runs of all members, in the order of their ends."""
 
     def __init__(self) -> None:
         self.handled: dict[int, list[tuple[str, int]]] = defaultdict(list)

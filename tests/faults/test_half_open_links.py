@@ -69,7 +69,7 @@ async def test_a_tailing_subscription_goes_on(
 async def test_a_link_that_comes_back_in_time_is_kept(
     proxy: FaultProxy, options: Options, direct: Client, stream_name: str, recorder: Recorder
 ) -> None:
-    """What arrives late arrives once, over the same link."""
+    """Delayed messages arrive once, over the same connection."""
     await direct.create_stream(stream_name)
     async with (
         Client(proxy.address, options=options()) as client,

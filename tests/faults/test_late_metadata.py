@@ -14,7 +14,7 @@ LATE = 1.1
 
 
 class Seen(Hook):
-    """What was told of subscriptions that go on."""
+    """A hook that records the subscriptions that resume."""
 
     def __init__(self) -> None:
         self.resubscribed_at: asyncio.Future[Resubscribed] = asyncio.Future()

@@ -22,13 +22,13 @@ from support.faults import (
 
 
 def refusals(client: Client, stream: str, partition: int = 0) -> int:
-    """How often the broker has said by now that it does not know the stream."""
+    """Return how often the broker has refused a publish because it does not know the stream."""
     assert client._parts is not None
     return client._parts.publisher._dispatcher.routes[stream, partition].retries
 
 
 def assert_in_order(outcomes: Outcomes, published: range) -> None:
-    """What was acked has offsets in the order of publishing.
+    """Assert that acked messages have offsets in the order of publishing.
 
     Messages with an unknown outcome may be stored late, when the bytes of the old connection
     arrive after those of the new one.
@@ -128,7 +128,7 @@ async def test_a_stream_that_nobody_creates(
 async def test_deleted_and_created_anew_under_load(
     options: Options, proxy: FaultProxy, direct: Client, stream_name: str
 ) -> None:
-    """What the new stream gets, it gets in order."""
+    """The new stream stores its messages in order."""
     await direct.create_stream(stream_name)
     async with Client(proxy.address, options=options(ack_timeout=1.0)) as client:
         await client.publish(stream_name, b"0")

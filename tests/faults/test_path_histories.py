@@ -78,7 +78,7 @@ async def tail(
 async def run(
     server: Server, stream: str, seed: int, *, data_lane: bool
 ) -> list[tuple[int, bytes]]:
-    """What a reader is given while messages are published and the network misbehaves."""
+    """Return the messages delivered to a reader during publishes on a faulty network."""
     history = History(clock=asyncio.get_running_loop().time)
     given: Given = []
     async with FaultProxy(server.address, seed=seed) as proxy:

@@ -36,7 +36,7 @@ from support.servers.node import Server
 
 MANY = 10_000
 SOME = 2_000
-"""Where many would show nothing more."""
+"""The number of messages for tests in which more would show nothing new."""
 LATER = SOME + 200
 SLACK = 1.5
 """Seconds that a loaded machine may be late."""
@@ -62,7 +62,7 @@ def reached(client: Client, acked: int) -> bool:
 
 
 async def check_against_the_log(client: Client, stream: str, outcomes: Outcomes) -> None:
-    """What is stored agrees with what the futures said, and the acked ones stand in order.
+    """Check that the log agrees with the futures, and that acked messages are in order.
 
     Those with an unknown outcome may be stored late: their bytes may still be on the way, in the
     old connection, when the new one stands.
@@ -90,7 +90,7 @@ async def works_again(client: Client, stream: str) -> None:
 
 
 async def test_a_cut(proxy: FaultProxy, client: Client, stream_name: str) -> None:
-    """What was written and not answered is unknown at once; what was not written goes out later."""
+    """Unacknowledged messages on the wire are unknown at once; unsent ones are sent later."""
     await client.create_stream(stream_name)
     futures = await submit(client, stream_name)
     await eventually(lambda: acked_so_far(client) > 100)

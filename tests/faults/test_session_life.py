@@ -1,4 +1,4 @@
-"""What sessions with brokers outlive, and what they say at once."""
+"""The faults that sessions with brokers survive, and the errors that they report at once."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ KIB = 2**10
 MIB = 2**20
 LARGE = 64 * KIB
 SOCKET_BUFFERS = 12 * MIB
-"""What the kernel may hold of one connection, about: that is not the client's memory."""
+"""The approximate kernel buffers of one connection, which are not the client's memory."""
 
 
 async def test_what_is_not_read_stays_with_the_server(

@@ -1,4 +1,4 @@
-"""What lies unread in the client when something happens: no message is lost or comes twice."""
+"""Unread messages in the client under faults: none is lost or delivered twice."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_what_was_unread_is_read_before_a_reset_is_told(
 async def test_dropped_iterators_take_no_room_from_others(
     proxy: FaultProxy, options: Options, direct: Client, stream_name: str, stop: StopAt | None
 ) -> None:
-    """What they left unread is forgotten with them, though nobody called aclose."""
+    """The client discards the unread messages of a dropped iterator, even without aclose."""
     await direct.create_stream(stream_name)
     await direct.publish_many(stream_name, [bytes(KIB)] * 200)
     async with Client(proxy.address, options=options(max_buffered_bytes=MIB)) as client:

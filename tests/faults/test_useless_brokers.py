@@ -87,7 +87,7 @@ class OneProxied(NamedTuple):
 
     @property
     def connected(self) -> int:
-        """How often it has connected to publish through the proxy."""
+        """The number of publish connections that it has opened through the proxy."""
         return self.recorder.up.count(Connected(self.proxy.address, "publish"))
 
 
