@@ -1,4 +1,4 @@
-"""What takes in bytes of others, each as one function: it returns, or raises MalformedData.
+"""The decoders of untrusted bytes, each as one function: it returns, or raises MalformedData.
 
 `test_hostile_bytes.py` and `fuzz.py` send the same bytes to them. Whatever else a target raises is
 a bug, and so is a target that does not keep what it holds within what it was given.
@@ -60,7 +60,7 @@ def answers(data: bytes) -> None:
 
 
 def envelopes(data: bytes) -> None:
-    """What comes to a subject or an inbox of NATS, on its own and behind a sound beginning."""
+    """Decode envelopes of a NATS subject or inbox, alone and behind a valid beginning."""
     for prefix in (b"", envelope.encode_ack(Ack("s", "s", "s", 1))[:8]):
         whole = prefix + data
         envelope.is_envelope(whole)
@@ -95,7 +95,7 @@ def compressed(data: bytes) -> None:
 
 
 def lane(data: bytes) -> None:
-    """What comes on a connection, on a stream that is open: in one piece and in single bytes."""
+    """Receive bytes on a connection with an open stream: in one piece and in single bytes."""
     for size in (max(len(data), 1), 1):
         taken = DataLane()
         stream = taken.open(1, window=2**16, max_message_bytes=LONGEST)

@@ -33,7 +33,7 @@ def test_spoilt_bytes(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_sound_bytes(name: str) -> None:
-    """What is spoilt is taken in as long as it is whole."""
+    """Each target accepts its samples before they are corrupted."""
     for sample in SEEDS[name]:
         TARGETS[name](sample)
 

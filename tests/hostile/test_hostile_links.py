@@ -1,4 +1,4 @@
-"""What happens to a connection whose server takes nothing in, or lets no call begin."""
+"""Connections to servers that read nothing, or that accept no call."""
 
 from __future__ import annotations
 

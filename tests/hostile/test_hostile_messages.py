@@ -33,7 +33,7 @@ MANY: Final = {str(number): b"" for number in range(100_000)}
 
 @dataclass(frozen=True)
 class Said:
-    """What a server sends on a subscription, and what comes of it at the reader."""
+    """The messages that a server sends on a subscription, and their effect on the reader."""
 
     messages: list[bytes]
     offsets: list[int]

@@ -56,7 +56,7 @@ USES: Final[dict[str, Use]] = {
 
 
 async def outcome(use: Use, client: Client) -> str:
-    """How a use of the client ended; no timeout of the client's own may be needed for that."""
+    """Return the outcome of a use of the client, which must end without the client's timeouts."""
     try:
         await within(PATIENCE, use(client))
     except LiftbridgeError as error:

@@ -72,7 +72,7 @@ class Pulse:
 
 
 async def outcome(server: HostileServer) -> LiftbridgeError | None:
-    """How a client fares there, in time."""
+    """Return the error of a client of this server, within the time limit."""
     began = time.monotonic()
     try:
         async with Client(server.address, options=ClientOptions(call_timeout=2.0)) as client:

@@ -30,7 +30,7 @@ ROOM: Final = 12 * MIB
 FRAMES: Final = 100_000
 CALL: Final = 1
 LAST: Final = b"the last"
-"""What comes back in the answer to a ping behind all frames."""
+"""The payload of the ping ack that follows all frames."""
 BOUND: Final = 30.0
 
 SMALL: Final = {
