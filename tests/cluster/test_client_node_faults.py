@@ -107,7 +107,7 @@ class CursorWriter:
 
 
 async def positions_in_log(client: Client, cursor_id: str, stream: str, last: int) -> list[int]:
-    """What was stored for a cursor, in order, as the log of cursors has it."""
+    """Return the positions stored for a cursor, in the order of the cursor log."""
     key = f"{cursor_id},{stream},0".encode()
     number = zlib.crc32(key) % CURSORS_PARTITIONS
     found = [0]

@@ -38,7 +38,7 @@ async def test_a_leader_that_one_broker_does_not_tell_of_is_asked_for_elsewhere(
 
 
 async def test_who_is_asked_too_may_not_have_heard_of_the_stream(stream_name: str) -> None:
-    """What one broker knows is not forgotten because another does not know it."""
+    """The client keeps one broker's metadata of a stream that another does not know."""
     async with (
         EmbeddedCluster(nodes=3) as cluster,
         Client(cluster.nodes["n1"].address, options=ClientOptions(backoff=QUICK)) as client,

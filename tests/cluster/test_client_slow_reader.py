@@ -43,7 +43,7 @@ async def test_it_gets_what_is_left_once_and_in_order(
             received = [await anext(messages)]
 
             async def cleaned() -> bool:
-                """Whether the oldest message is far ahead of the reader."""
+                """True if the oldest message is far ahead of the reader."""
                 async with client.subscribe(stream_name, start=EARLIEST) as another:
                     return (await anext(another)).offset > COUNT // 2
 

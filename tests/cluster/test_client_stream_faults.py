@@ -99,7 +99,7 @@ async def test_read_only_under_load_fails_publishers_and_readers_reach_the_end(
 
 
 def acked_by_the_new(load: Publishing) -> dict[bytes, int]:
-    """What has an offset that the old stream gave to something else."""
+    """Return messages that the new stream acked at offsets of the old one."""
     return {value: offset for value, offset in load.acked.items() if offset < LONG}
 
 

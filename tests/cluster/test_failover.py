@@ -1,4 +1,4 @@
-"""What a user relies on when the leader of a partition dies, falls silent or comes back."""
+"""The guarantees when the leader of a partition dies, falls silent or comes back."""
 
 from __future__ import annotations
 

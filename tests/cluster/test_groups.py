@@ -1,4 +1,4 @@
-"""What members of a group hold on to when members or nodes die, sleep or come back.
+"""The assignments and positions of members when members or nodes die, sleep or come back.
 
 Real nodes whose coordinator is killed: `test_groups_with_go.py`; that are restarted: the chaos run,
 which tells positions that a restarted node stores late from those of a member.

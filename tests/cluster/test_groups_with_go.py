@@ -91,14 +91,14 @@ def coordinator_of(member: MemberProcess) -> str:
 
 
 def all_in_python_never_failed(scene: Scene) -> bool:
-    """Whether no member in Python said that anything went wrong."""
+    """True if no member in Python reported a failure."""
     return not any(
         member.failures for member in scene.members if not isinstance(member, MemberProcess)
     )
 
 
 def is_of_go(step: StepBack, scene: Scene) -> bool:
-    """Whether a step back is the doing of a member in Go.
+    """True if a member in Go caused a step back.
 
     It is, if that stored the lesser position. Or it stored the greater one for a partition that was
     not its own any more: a member in Python had it by then, and goes by what was stored when that

@@ -1,4 +1,4 @@
-"""What acks and readers wait for when replicas lag behind, and what nobody can repair."""
+"""Acks and readers when replicas lag behind, and states that nobody can repair."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ALL: Final = {"ack_policy": proto.AckPolicy.ALL}
 
 
 def at(high_watermark: int, newest_offset: int) -> Callable[[proto.PartitionMetadata], bool]:
-    """Whether a node's log ends there."""
+    """Return a predicate: true if a node's log ends there."""
     return lambda view: (view.high_watermark, view.newest_offset) == (high_watermark, newest_offset)
 
 
 async def unacked(nodes: Nodes, node_id: str, request: proto.PublishRequest) -> bool:
-    """Whether there is no ack in good time."""
+    """True if no ack arrives within the timeout."""
     try:
         await nodes[node_id].call(rpc.PUBLISH, request, timeout=0.3)
     except GRPCError as error:

@@ -1,4 +1,4 @@
-"""Where partitions live, and what each node of a healthy cluster says and does."""
+"""The placement of partitions, and the behaviour of each node of a healthy cluster."""
 
 from __future__ import annotations
 
