@@ -91,14 +91,14 @@ class MessageInFlight(asyncio.Future[Any]):
     chosen: bool
     """True if a user chose the correlation id."""
     data: bytes
-    """The encoded message; empty once it was sent."""
+    """The encoded message; empty once it is sent."""
     size: int
-    """The room that it takes in the window."""
+    """Bytes that the message takes up in the window."""
     reply: str
     policy: AckPolicy | None
     """None for a plain message, which nobody acks either."""
     several: StreamAcks | None
-    """Collects the acks, where those of several streams are waited for."""
+    """Collector of the acks when a publish waits for those of several streams."""
     send_by: float
     """Loop time until which it must be handed to NATS."""
     ack_timeout: float
@@ -108,12 +108,12 @@ class MessageInFlight(asyncio.Future[Any]):
 
     @property
     def acked(self) -> bool:
-        """True if an answer is expected."""
+        """True if an ack is expected."""
         return self.policy is not None and self.policy is not AckPolicy.NONE
 
 
 class MessagesInFlight:
-    """Registers messages, and settles each of them once."""
+    """Table of messages in flight; settles each of them once."""
 
     def __init__(self, window: Window) -> None:
         self.unsettled: dict[str, MessageInFlight] = {}
@@ -146,7 +146,7 @@ class MessagesInFlight:
         return len(self.unsettled)
 
     def statistics(self) -> NatsPublisherStatistics:
-        """Return figures of this moment."""
+        """Return a snapshot of the statistics."""
         return NatsPublisherStatistics(
             self._window.messages,
             self._window.bytes,
@@ -333,7 +333,7 @@ class MessagesInFlight:
     # Failures that nobody has seen
 
     def _fail_unasked(self, correlation_id: str, error: LiftbridgeError) -> None:
-        """Note an error of a message that nobody waits for, because it asked for no ack."""
+        """Record the error of a message without an ack, which no caller awaits."""
         if isinstance(error, PublishError):
             error.correlation_id = correlation_id
         self._failures.append(error)
@@ -371,7 +371,7 @@ class _RecentIds:
 
 
 def nack_error(ack: Ack) -> LiftbridgeError:
-    """Turn an ack that says no into the error that users see."""
+    """Return the public exception for an ack that reports a refusal."""
     text = f"the server refused the message: its ack says {ack.ack_error.name}"
     kind = _NACK_ERRORS.get(ack.ack_error)
     if kind is not None:
@@ -396,7 +396,7 @@ def _nobody_listens_on(subject: str) -> NobodyListens:
 
 
 def _told(error: LiftbridgeError, message: MessageInFlight) -> LiftbridgeError:
-    """Let an error say which message it is about, and what to do here."""
+    """Add the message concerned and the suggested action to an error."""
     if isinstance(error, PublishError):
         error.correlation_id = message.correlation_id
     if isinstance(error, PublishOutcomeUnknown):

@@ -1,4 +1,4 @@
-"""nats-py as far as this room uses it, or an ImportError that says how to get it."""
+"""The parts of nats-py used by this package, or an ImportError with the install command."""
 
 try:
     from nats import errors

@@ -64,13 +64,13 @@ _CANCEL_INTERVAL: Final = 0.01
 
 
 class LinkState(enum.Enum):
-    """State of a connection."""
+    """State of a connection to NATS."""
 
     UP = "up"
     AWAY = "away"
-    """It is lost, and being made anew."""
+    """The connection is lost; a reconnect is in progress."""
     OVER = "over"
-    """It is closed, or about to be."""
+    """The connection is closed or closing."""
 
 
 class NatsLink:
@@ -106,7 +106,7 @@ class NatsLink:
 
     @property
     def state(self) -> LinkState:
-        """Its state now."""
+        """The current state."""
         connection = self._connection
         if connection is None or connection.is_closed or connection.is_draining:
             return LinkState.OVER
@@ -336,7 +336,7 @@ def _no_tls(text: str) -> TLSFailed:
 
 
 def _without_secrets(text: str) -> str:
-    """Take users, passwords and tokens out of the addresses in a text."""
+    """Remove users, passwords and tokens from the addresses in a text."""
     return re.sub(r"(?<=://)[^\s/,]*@", "", text)
 
 

@@ -25,7 +25,7 @@ _MOST_AT_ONCE: Final = 512
 
 
 class Outbox:
-    """The messages that are still to be handed over."""
+    """Queue of messages that are not yet handed to nats-py."""
 
     def __init__(self, link: NatsLink, in_flight: MessagesInFlight) -> None:
         self._link = link
@@ -35,12 +35,12 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
 
     def put(self, message: MessageInFlight) -> None:
-        """Have a message handed over in its turn."""
+        """Append a message to the queue."""
         self._queue.append(message)
         self._filled.set()
 
     async def run(self) -> None:
-        """Hand over what there is, for ever."""
+        """Hand queued messages to nats-py until cancelled."""
         while True:
             await self._filled.wait()
             for _ in range(_MOST_AT_ONCE):
@@ -88,7 +88,7 @@ class Outbox:
 
 
 def _refusal(error: nats_errors.Error) -> LiftbridgeError:
-    """Turn what nats-py refuses to take into the error that users see."""
+    """Return the public exception for an error that nats-py raised on publish."""
     kind: type[LiftbridgeError] = PublishNotSent
     if isinstance(error, nats_errors.MaxPayloadError):
         kind = MessageTooLarge

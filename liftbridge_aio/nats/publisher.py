@@ -88,7 +88,7 @@ class NatsPublisher:
         self._closed = False
 
     def __repr__(self) -> str:
-        """Show how it is."""
+        """Return the representation for debugging."""
         state = "closed" if self._closed else "new" if self._session is None else "open"
         return f"<NatsPublisher {state} in_flight={self.statistics().in_flight}>"
 
@@ -160,7 +160,7 @@ class NatsPublisher:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
 
     def statistics(self) -> NatsPublisherStatistics:
-        """Return figures of this moment."""
+        """Return a snapshot of the statistics."""
         if self._session is None:
             return MessagesInFlight(Window(1, 1)).statistics()
         return self._session.statistics()

@@ -67,11 +67,11 @@ class NatsSession:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that all of this belongs to."""
+        """The event loop of this session."""
         return self._loop
 
     def statistics(self) -> NatsPublisherStatistics:
-        """Return figures of this moment."""
+        """Return a snapshot of the statistics."""
         return self._in_flight.statistics()
 
     # Sending

@@ -34,14 +34,14 @@ class NotNats(errors.Error):
 
 
 def asks_for_tls(schemes: Iterable[str], arguments: Mapping[str, Any]) -> bool:
-    """Return whether an address or an argument of nats-py's `connect` asks for TLS."""
+    """Return True if an address or an argument of nats-py's `connect` requires TLS."""
     return any(arguments.get(name) for name in _TLS_ARGUMENTS) or any(
         scheme.lower() in _TLS_SCHEMES for scheme in schemes
     )
 
 
 def is_encrypted(connection: NatsConnection) -> bool:
-    """Return whether a connection runs over TLS now; where that cannot be seen, it does not."""
+    """Return True if a connection uses TLS now; False if that cannot be determined."""
     # There is no public way to the transport.
     transport = getattr(connection, "_transport", None)
     if getattr(transport, "_using_tls", False):

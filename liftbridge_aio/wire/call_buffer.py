@@ -39,7 +39,7 @@ class CallBuffer:
             self._give_credit(ack_size)
 
     def eof(self) -> None:
-        """Record that nothing more will be received."""
+        """Record the end of the incoming data."""
         self._ended = True
         self._wake()
 

@@ -180,7 +180,7 @@ def _varint(number: int) -> bytes:
 
 @dataclass(slots=True)
 class PublishRefusal:
-    """A PublishResponse that says no."""
+    """A PublishResponse that reports a refusal."""
 
     correlation_id: str
     code: int

@@ -1,4 +1,4 @@
-"""Requests made from our values and our values made from replies, hot messages excepted."""
+"""Conversion between public values and wire messages, except those on the hot path."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def metadata_from_wire(
 
 
 def partition_from_wire(partition: proto.PartitionMetadata) -> PartitionInfo:
-    """Turn the wire's PartitionMetadata into ours."""
+    """Convert a PartitionMetadata of the wire to the public type."""
     return PartitionInfo(
         partition.id,
         partition.leader,

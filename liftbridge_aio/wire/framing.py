@@ -9,10 +9,10 @@ PREFIX_BYTES: Final = 5
 
 
 def framed(message: bytes) -> bytes:
-    """Put the prefix of an uncompressed message before it."""
+    """Prepend the gRPC prefix to an uncompressed message."""
     return len(message).to_bytes(PREFIX_BYTES, "big") + message
 
 
 def unframed(frame: bytes) -> bytes:
-    """Take the prefix away again."""
+    """Remove the gRPC prefix from a frame."""
     return frame[PREFIX_BYTES:]

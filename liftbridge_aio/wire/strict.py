@@ -56,7 +56,7 @@ def parse_flat(message_type: type[MessageT], data: bytes) -> MessageT:
 def is_cut_off(data: bytes) -> bool:
     """Return True if the last field of a message of any type is truncated.
 
-    Fields inside of fields are not looked at.
+    Nested fields are not checked.
     """
     try:
         _walk(data, {})
