@@ -51,11 +51,11 @@ class Compression(Protocol):
         ...
 
     def compress(self, data: bytes, /) -> bytes:
-        """Return it compressed."""
+        """Return the compressed data."""
         ...
 
     def decompress(self, data: bytes, max_bytes: int, /) -> bytes:
-        """Return what was compressed.
+        """Return the decompressed data.
 
         Raises:
             MalformedData: it is damaged, or more than `max_bytes`; any other exception of a user's
@@ -74,7 +74,7 @@ class Gzip:
     encoding: ClassVar[str] = "gzip"
 
     def __post_init__(self) -> None:
-        """Refuse levels that there are not.
+        """Check the level.
 
         Raises:
             InvalidRequest: there is no such level, or `min_bytes` is negative.
@@ -82,11 +82,11 @@ class Gzip:
         _check(self.level, 1, 9, self.min_bytes)
 
     def compress(self, data: bytes, /) -> bytes:
-        """Return it compressed; the same data gives the same bytes."""
+        """Return the compressed data; the same data gives the same bytes."""
         return zlib.compress(data, self.level, _GZIP_WINDOW)
 
     def decompress(self, data: bytes, max_bytes: int, /) -> bytes:
-        """Return what was compressed.
+        """Return the decompressed data.
 
         Raises:
             MalformedData: it is damaged, or more than `max_bytes`.
@@ -104,7 +104,7 @@ class Zlib:
     encoding: ClassVar[str] = "zlib"
 
     def __post_init__(self) -> None:
-        """Refuse levels that there are not.
+        """Check the level.
 
         Raises:
             InvalidRequest: there is no such level, or `min_bytes` is negative.
@@ -112,11 +112,11 @@ class Zlib:
         _check(self.level, 1, 9, self.min_bytes)
 
     def compress(self, data: bytes, /) -> bytes:
-        """Return it compressed."""
+        """Return the compressed data."""
         return zlib.compress(data, self.level)
 
     def decompress(self, data: bytes, max_bytes: int, /) -> bytes:
-        """Return what was compressed.
+        """Return the decompressed data.
 
         Raises:
             MalformedData: it is damaged, or more than `max_bytes`.
@@ -140,7 +140,7 @@ class Zstd:
     encoding: ClassVar[str] = "zstd"
 
     def __post_init__(self) -> None:
-        """Refuse levels that there are not, and a Python without Zstandard.
+        """Check the level, and that this Python has Zstandard.
 
         Raises:
             InvalidRequest: there is no such level, or `min_bytes` is negative.
@@ -150,13 +150,13 @@ class Zstd:
         _zstd()
 
     def compress(self, data: bytes, /) -> bytes:
-        """Return it compressed."""
+        """Return the compressed data."""
         compressor = _zstd_compressor(self.level)
         compressed: bytes = compressor.compress(data, compressor.FLUSH_FRAME)
         return compressed
 
     def decompress(self, data: bytes, max_bytes: int, /) -> bytes:
-        """Return what was compressed.
+        """Return the decompressed data.
 
         Raises:
             MalformedData: it is damaged, more than `max_bytes`, or needs a window of more than

@@ -73,7 +73,7 @@ DEFAULT_BACKOFF: Final = Backoff()
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Makes a publish be retried when its outcome is unknown.
+    """Retries a publish whose outcome is unknown.
 
     **A message that is sent again may be stored twice**, unless `expected_offset` is given on a
     stream with optimistic concurrency control: then the log refuses the repeat, and the client

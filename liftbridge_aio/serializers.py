@@ -26,7 +26,7 @@ class Serializer(Protocol[T]):
         ...
 
     def deserialize(self, data: bytes, /) -> T:
-        """Return the value that these bytes are."""
+        """Return the value of these bytes."""
         ...
 
 
@@ -60,7 +60,7 @@ class JsonSerializer:
         return "JSON"
 
     def serialize(self, value: Any, /) -> bytes:
-        """Write JSON.
+        """Encode a value as JSON.
 
         Raises:
             TypeError: JSON has no such value.
@@ -70,7 +70,7 @@ class JsonSerializer:
         return text.encode()
 
     def deserialize(self, data: bytes, /) -> Any:
-        """Read JSON.
+        """Decode JSON.
 
         Raises:
             ValueError: it is none.
@@ -117,7 +117,7 @@ class PydanticSerializer(Generic[T]):
         return f"PydanticSerializer({_name(self._kind)})"
 
     def serialize(self, value: T, /) -> bytes:
-        """Write JSON.
+        """Encode a value as JSON.
 
         Raises:
             ValueError: the value is not of this type.
@@ -125,7 +125,7 @@ class PydanticSerializer(Generic[T]):
         return self._adapter.dump_json(value, by_alias=True, round_trip=True, warnings="error")
 
     def deserialize(self, data: bytes, /) -> T:
-        """Read and validate JSON.
+        """Decode and validate JSON.
 
         Raises:
             ValueError: pydantic's `ValidationError`.
@@ -166,7 +166,7 @@ class MsgspecSerializer(Generic[T]):
         return f"MsgspecSerializer({_name(self._kind)}, {self._encoding!r})"
 
     def serialize(self, value: T, /) -> bytes:
-        """Write it.
+        """Encode a value.
 
         Raises:
             TypeError: msgspec cannot write such a value.
@@ -174,7 +174,7 @@ class MsgspecSerializer(Generic[T]):
         return self._encode(value)
 
     def deserialize(self, data: bytes, /) -> T:
-        """Read and validate it.
+        """Decode and validate a value.
 
         Raises:
             ValueError: msgspec's `DecodeError` or `ValidationError`.
