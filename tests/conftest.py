@@ -58,7 +58,7 @@ NEEDS_BUILD: Final = {
 MANY_STREAMS: Final = 200
 REAL_SERVER: Final = pytest.StashKey[LiftbridgeNode]()
 NAMED_BEFORE: Final = pytest.StashKey[int]()
-"""How many names of streams had been given when the real server last began without any."""
+"""Number of stream names given when the real server last began without streams."""
 WHY_NO_SERVER: Final = pytest.StashKey[str]()
 WHY_NO_GO_CLIENT: Final = pytest.StashKey[str]()
 

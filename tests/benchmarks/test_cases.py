@@ -1,4 +1,4 @@
-"""Which cases there are, and the words that programs get for them."""
+"""Cases of the benchmarks, and the arguments that programs get for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the programs of the compared clients stand, when they are made anew, what runs them."""
+"""Environments of the compared clients: their location, their rebuild, their commands."""
 
 from __future__ import annotations
 

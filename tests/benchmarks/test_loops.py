@@ -1,4 +1,4 @@
-"""What is told of a client on asyncio that cannot keep up, or that ends before it is done."""
+"""Report of a client on asyncio that cannot keep up, or that ends too early."""
 
 from __future__ import annotations
 

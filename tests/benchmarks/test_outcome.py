@@ -1,4 +1,4 @@
-"""What programs print."""
+"""Output of the programs."""
 
 from __future__ import annotations
 

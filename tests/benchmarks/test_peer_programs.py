@@ -1,4 +1,4 @@
-"""What the Python programs share: their words, their line of JSON, messages at a fixed rate."""
+"""Parts shared by the Python programs: arguments, line of JSON, messages at a fixed rate."""
 
 from __future__ import annotations
 

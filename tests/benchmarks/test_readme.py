@@ -1,4 +1,4 @@
-"""What the guide to the benchmarks says is so."""
+"""Statements of the guide to the benchmarks, checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured with Spark is put together, and judged."""
+"""Combination and verdict of measurements with Spark."""
 
 from __future__ import annotations
 

@@ -294,7 +294,7 @@ LIVING_AS_THE_CLIENT: Final = tuple(
 
 
 def calls(broker: EmbeddedBroker) -> int:
-    """How many calls are open."""
+    """Number of open calls."""
     assert broker._listener is not None
     return sum(len(link.processor.streams) for link in broker._listener.connections)
 
@@ -314,7 +314,7 @@ async def check_at_rest(scene: Scene) -> None:
 
 
 async def check_stored(broker: EmbeddedBroker, scenes: list[Scene]) -> None:
-    """What was acked is stored once, in order; what was given up is stored once or not at all."""
+    """Acked messages are stored once, in order; cancelled ones once or not at all."""
     sent = {value for scene in scenes for value in scene.sent}
     acked = {value for scene in scenes for value in scene.acked}
     async with Client(broker.address) as client:

@@ -101,7 +101,7 @@ def _look(future: asyncio.Future[Any]) -> None:
 
 @dataclass(slots=True)
 class Place:
-    """Where trouble comes from."""
+    """Sources of trouble."""
 
     broker: EmbeddedBroker
     proxy: FaultProxy

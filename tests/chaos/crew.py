@@ -221,7 +221,7 @@ class Crew:
             self._load.find(text, excusable=False)
 
     async def _watch_loop(self) -> None:
-        """How late the event loop itself is: time that no client can be blamed for."""
+        """Delay of the event loop itself: time that no client can be blamed for."""
         while self._load.running:
             began = time.monotonic()
             await asyncio.sleep(LAG_POLL)
@@ -241,5 +241,5 @@ async def _create_streams(client: Client) -> None:
 
 
 def partitions_of(stream: str) -> int:
-    """How many partitions a stream of a run has."""
+    """Return the number of partitions of a stream of a run."""
     return 1 if stream == FLIPPED_STREAM else PARTITIONS

@@ -1,4 +1,4 @@
-"""What stands in the log of cursors, and whether a position went back. Pure.
+"""Positions in the log of cursors, and whether one went back. Pure.
 
 Cursors are not fenced: a write that is held up on its way is stored when it arrives, when its
 writer has long written more, and nobody can call it back. So a step back is excused if something
@@ -18,7 +18,7 @@ from chaos.plan import Kind
 
 CURSORS_STREAM: Final = "__cursors"
 WITNESS: Final = "raw-"
-"""What the keys begin with that the witness stores: through several nodes at once."""
+"""Prefix of the keys that the witness stores: through several nodes at once."""
 HOLDS_UP: Final = frozenset(
     {
         *(Kind.FREEZE_LEADER, Kind.NATS_RESTART),

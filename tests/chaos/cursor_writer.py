@@ -40,7 +40,7 @@ class CursorWriter:
 
     @property
     def key(self) -> str:
-        """What the servers keep it under."""
+        """Key under which the servers keep it."""
         return f"{self.cursor},{self.place.stream},{self.place.partition}"
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""What a run has seen, as it is judged. Pure."""
+"""Evidence that a run has gathered, as it is judged. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Log = Mapping[tuple[str, int], Mapping[bytes, int]]
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """How long it took from the witness's ack until clients worked again in everything."""
+    """Seconds from the witness's ack until clients worked again in everything."""
 
     seconds: float
     last: str
-    """What worked again last."""
+    """The last thing to work again."""
 
     def __str__(self) -> str:
         return f"{self.seconds:.2f} s ({self.last})"
@@ -61,12 +61,12 @@ class Evidence:
     groups: Mapping[str, str]
     """The group of each member."""
     findings: list[Finding]
-    """What must not happen: overdue calls, untyped errors, leftovers."""
+    """Faults of clients: overdue calls, untyped errors, leftovers."""
     servers: list[str]
-    """What the servers themselves did wrong, in words."""
+    """Faults of the servers themselves, in words."""
     extra: dict[str, Any]
     """More figures."""
     readers: Collection[tuple[str, int, str]] = ()
-    """Who must have read: stream, partition and name."""
+    """Readers that must have read everything: stream, partition and name."""
     grouped: Collection[tuple[str, int]] = ()
     """The partitions that members of the group must have read."""

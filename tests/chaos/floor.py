@@ -1,4 +1,4 @@
-"""What a run must have had at least, or else it shows nothing. Pure."""
+"""Minimum of a run, without which it shows nothing. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from liftbridge_aio.testing import EventKind
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """How many faults, of how many kinds; those that the servers spoiled are not among them."""
+    """Number of faults and of kinds; those that the servers spoiled are not among them."""
 
     faults: int = 1
     kinds: int = 1
 
     def lacking(self, rows: list[Row]) -> list[str]:
-        """What there is too little of, in words."""
+        """Return everything there is too little of, in words."""
         faults = sum(row.faults for row in rows)
         kinds = sum(1 for row in rows if row.faults)
         found = []
@@ -29,14 +29,14 @@ class Floor:
 
 
 def floor_of(minutes: float) -> Floor:
-    """What so long a run must have: six faults a minute, five where it is short, of eight kinds."""
+    """Return the minimum of so long a run: six faults a minute, five if short, of eight kinds."""
     if minutes < 3:
         return Floor()
     return Floor(int(minutes * (6 if minutes >= 5 else 5)), 8)
 
 
 def silent_parts(evidence: Evidence) -> list[str]:
-    """Who sent or was given nothing at all, in words."""
+    """Return who sent or received nothing at all, in words."""
     found = [
         f"nothing was acked of {stream}"
         for stream in (*evidence.streams_all, *evidence.streams_leader)

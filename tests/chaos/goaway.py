@@ -68,7 +68,7 @@ class GoawayProxy(FaultProxy):
 
     @property
     def goaways(self) -> int:
-        """How many of the open connections have sent one."""
+        """Number of open connections that have sent one."""
         return sum(
             damager.done
             for each in self._connections

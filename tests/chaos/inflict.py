@@ -24,7 +24,7 @@ FRESH_CLIENT_TIMEOUT: Final = 15.0
 
 
 class Scene(Protocol):
-    """What faults need of the run that they happen in."""
+    """Parts of a run that faults need."""
 
     @property
     def stage(self) -> Stage: ...

@@ -1,4 +1,4 @@
-"""What was sent and what was delivered, by value. Pure: times come in as arguments."""
+"""Messages sent and delivered, by value. Pure: times come in as arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from liftbridge_aio import AckPolicy, Message
 from liftbridge_aio.testing import Event, EventKind, History
 
 END: Final = b"end-"
-"""What the values begin with that are published after everything else."""
+"""Prefix of the values that are published after everything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Finding:
     """Of the monotonic clock."""
     text: str
     excusable: bool = True
-    """Whether it is the servers' where it happened while they did what nobody asked them for."""
+    """True if it is the servers' fault where it happened during a fault of theirs."""
     reset: tuple[str, int] | None = None
     """The partition of which the client said that its log is another one than before."""
 
@@ -54,7 +54,7 @@ class Journal:
     given_up: dict[tuple[str, str], list[Event]] = field(default_factory=dict)
 
     def sent_to(self, stream: str) -> History:
-        """Where what is sent to a stream is noted."""
+        """Return the record of messages sent to a stream."""
         return self.sends.setdefault(stream, History())
 
     def delivered(self, reader: str, message: Message, now: float) -> None:

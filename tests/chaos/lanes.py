@@ -1,4 +1,4 @@
-"""What has to go on during a run, and how long it did not. Pure: times come in as arguments."""
+"""Activities that must go on during a run, and their stalls. Pure: times come in as arguments."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class OverdueCall:
 
 @dataclass(slots=True)
 class Calls:
-    """How long calls took, and those that took too long."""
+    """Durations of calls, and calls that took too long."""
 
     count: Counter[str] = field(default_factory=Counter)
     longest: dict[str, float] = field(default_factory=dict)

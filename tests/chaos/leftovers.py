@@ -1,4 +1,4 @@
-"""What a process holds: tasks, descriptors, threads and memory, so that a rest can be seen."""
+"""Resources of a process: tasks, descriptors, threads and memory, so that leaks can be seen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What is held at one moment."""
+    """Resources held at one moment."""
 
     tasks: int
     descriptors: int
@@ -38,7 +38,7 @@ class Holdings:
         )
 
     def more_than(self, before: Holdings) -> str:
-        """What there is more of, memory apart; empty if nothing."""
+        """Return the resources that grew, memory apart; empty if none."""
         differences = [
             f"{getattr(self, name) - getattr(before, name):+} {name}"
             for name in ("tasks", "descriptors", "threads")
@@ -56,7 +56,7 @@ def rss_mib() -> float:
 
 
 def holdings() -> Holdings:
-    """What this process holds now."""
+    """Return the resources of this process now."""
     return Holdings(
         len(asyncio.all_tasks()),
         len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - no paths are needed
@@ -67,7 +67,7 @@ def holdings() -> Holdings:
 
 
 def network_objects() -> Counter[str]:
-    """How many objects of the client's network room are alive, by their class.
+    """Return the number of live objects of the client's network package, by class.
 
     Its modules are loaded when they are first needed, and have objects of their own, which are no
     rest: so they are all loaded here.
@@ -84,7 +84,7 @@ def network_objects() -> Counter[str]:
 
 
 async def settled_holdings(before: Holdings) -> Holdings:
-    """What is held once it is no more than before, or after five seconds."""
+    """Return the resources once they are no more than before, or after five seconds."""
     loop = asyncio.get_running_loop()
     until = loop.time() + SETTLING
     while (now := holdings()).more_than(before) and loop.time() < until:  # noqa: ASYNC110 - no event

@@ -1,4 +1,4 @@
-"""What clients do during a run, through the public API alone."""
+"""Load of a run: everything that clients do, through the public API alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Load:
         self.all_sent = asyncio.Event()
         """Set when nothing more is published."""
         self.findings: list[Finding] = []
-        """What must not happen while the servers do what they should."""
+        """Faults of clients while the servers do what they should."""
         self._unsettled: set[asyncio.Future[Ack | None]] = set()
 
     def find(

@@ -1,4 +1,4 @@
-"""What the servers' logs say about losses: whose they are, and whether offsets are true. Pure."""
+"""Losses in the servers' logs: whose they are, and whether offsets are true. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from chaos.evidence import Evidence
 from liftbridge_aio.testing import Defect, DefectKind, Event, EventKind
 
 WITNESS: Final = b"raw-"
-"""What the values begin with that the witness publishes."""
+"""Prefix of the values that the witness publishes."""
 Place = tuple[str, int]
 
 
 class LogLosses:
-    """What is gone from the logs of the servers though they had told readers of it.
+    """Messages gone from the servers' logs after readers had learnt of them.
 
     In a log that was cut, offsets are used anew, and readers that have read further cannot know
     what is new at those. So a loss is the servers' where the value is not in such a log, or stands
@@ -51,7 +51,7 @@ class LogLosses:
         )
 
     def explain(self, stream: str, defect: Defect) -> bool:
-        """Whether a loss is the servers'."""
+        """Return True if a loss is the servers' fault."""
         place = (stream, defect.partition)
         if defect.kind is not DefectKind.LOST or place not in self.reused:
             return False

@@ -1,4 +1,4 @@
-"""Which faults come in which order: made by chance, to be made again by the seed. Pure."""
+"""Order of the faults of a run: random, and repeatable by its seed. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @unique
 class Kind(Enum):
-    """What goes wrong; the values are the words of the table."""
+    """Kind of a fault; the values are the words of the table."""
 
     KILL_LEADER = "kill -9 of a partition leader"
     KILL_FOLLOWER = "kill -9 of a follower"
@@ -50,14 +50,14 @@ LONG: Final = (
     Kind.CRASH_LOOP,
     Kind.SELF_PAUSING,
 )
-"""What takes several seconds to heal, since the nodes have to notice it."""
+"""Faults that take several seconds to heal, since the nodes have to notice them."""
 LONGEST: Final = (Kind.KILL_TWO, Kind.ROLLING_RESTART, Kind.KILL_EACH)
-"""What takes the longest: one of these comes in each round."""
+"""Faults that take the longest: one of these comes in each round."""
 SHORT: Final = tuple(kind for kind in Kind if kind not in {*LONG, *LONGEST})
-"""What happens between clients and nodes, and is over at once."""
+"""Faults between clients and nodes that are over at once."""
 
 NOT_NOTICED_AT_ONCE: Final = frozenset({Kind.HALF_OPEN, Kind.STALL, Kind.SILENT})
-"""What clients notice only after some time, so that it has to last longer than that."""
+"""Faults that clients notice only after some time, so that they have to last longer than that."""
 
 LONGEST_SECONDS: Final = 30.0
 LONG_SECONDS: Final = 14.0
@@ -86,7 +86,7 @@ class Planned:
 
     @property
     def usual_seconds(self) -> float:
-        """How long it usually takes with its healing."""
+        """Return the seconds that it usually takes, healing included."""
         if self.kind in LONGEST or self.kind is Kind.MOVE_BROKER:
             return LONGEST_SECONDS
         if self.kind in NOT_NOTICED_AT_ONCE:

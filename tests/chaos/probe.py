@@ -193,7 +193,7 @@ def _lacking(views: Mapping[str, Fields], request: Json) -> str | None:
 
 
 def _behind(views: Mapping[str, Fields], ends: dict[tuple[str, int], int]) -> str | None:
-    """Whether a replica has not committed what the log had when all were first found in sync."""
+    """Return True if a replica lacks a commit of the log that all had when first in sync."""
     if not ends:
         for view in views.values():
             for stream, partition, state in _partitions(view):
@@ -209,7 +209,7 @@ def _behind(views: Mapping[str, Fields], ends: dict[tuple[str, int], int]) -> st
 
 
 def leaders(request: Json) -> Json:
-    """Who leads each partition, as the first node that answers says.
+    """Return the leader of each partition, from the first node that answers.
 
     Request: `nodes`. Reply: `leaders` as [stream, partition, node], `replicas` alike.
     """

@@ -1,4 +1,4 @@
-"""What the witness says to nodes: bytes made by hand, sent with grpcio. It uses no code of ours."""
+"""Calls of the witness: bytes made by hand, sent with grpcio. It uses no code of ours."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Nodes:
             raise
 
     def metadata(self, node: str) -> Fields:
-        """What a node says of the cluster; it is given no deadline, or it would use it up."""
+        """Fetch a node's view of the cluster; without a deadline, which it would use up."""
         channel = self._channel(node)
         call = channel.unary_unary("/proto.API/FetchMetadata").future(b"")
         try:

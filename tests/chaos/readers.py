@@ -73,7 +73,7 @@ class Reader:
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
         self.ends: set[bytes] = set()
-        """What it was given that was published last."""
+        """Return the messages delivered to it that were published last."""
         self.last: Message | None = None
         self._load = load
         self._client = client
@@ -98,7 +98,7 @@ class Reader:
 
     @property
     def _given_up(self) -> bool:
-        """Whether the subscription was cancelled from here."""
+        """True if the subscription was cancelled from here."""
         return self._stopped or self._reopening
 
     def reopen(self, start: StartAt) -> None:

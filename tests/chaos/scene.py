@@ -1,4 +1,4 @@
-"""What faults need of the run that they happen in: proofs that all works, and what they found."""
+"""Scene of faults: proofs that everything works, and findings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Run:
         self.faults: list[FaultRecord] = []
         self.servers: list[str] = []
         self.crashes: list[str] = []
-        """Where the run itself broke."""
+        """Failures of the run itself."""
         self.began = time.monotonic()
         self._tell = tell
         self._acks = 0
@@ -96,7 +96,7 @@ class Run:
                 record.story += self._story(record.began, acked_at)
 
     def _story(self, since: float, zero: float) -> list[str]:
-        """What clients told since a moment, by time from another."""
+        """Return the events of clients since a moment, by time from another."""
         return [
             f"{when - zero:+8.3f} s {client}: {event}"
             for when, client, event in self.crew.told

@@ -38,7 +38,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Soaked:
-    """What a soak came to."""
+    """Result of a soak."""
 
     seconds: float
     top_rate: float
@@ -50,7 +50,7 @@ class Soaked:
     failed: int
     delivered: int
     gaps: int
-    """How often a reader was not given the next number of a partition."""
+    """Number of times that a reader did not get the next number of a partition."""
     rss: Trend
     held_before: str
     held_after: str
@@ -58,7 +58,7 @@ class Soaked:
 
     @property
     def failures(self) -> list[str]:
-        """What must not be, in words."""
+        """Return the faults, in words."""
         found = []
         if self.left_over:
             found.append(f"left over at the end: {self.left_over}")
@@ -98,7 +98,7 @@ class Soaked:
 
 @dataclass(slots=True)
 class _Counts:
-    """What a load came to, without the client."""
+    """Result of a load, without the client."""
 
     published: int = 0
     acked: int = 0

@@ -129,7 +129,7 @@ class Stage:
 
     @property
     def advertised(self) -> dict[str, str]:
-        """What nodes tell clients to connect to."""
+        """Return the addresses that nodes advertise to clients."""
         return {node: proxy.address for node, proxy in self.proxies.items()}
 
     @property
@@ -196,7 +196,7 @@ class Stage:
         return [node for node in self.living if not self.cluster.nodes[node].running]
 
     def last_words(self, node: str) -> str:
-        """What a node printed when it ended: its panic, or the end of its log."""
+        """Return the output of a node at its end: its panic, or the end of its log."""
         log = self.cluster.nodes[node].log
         panic = log.rfind("panic:")
         return log[panic : panic + LAST_WORDS] if panic >= 0 else log[-LAST_WORDS:]
@@ -227,12 +227,12 @@ class Stage:
         )
 
     async def leaders(self) -> dict[tuple[str, int], str]:
-        """Who leads each partition."""
+        """Return the leader of each partition."""
         found = await self.probe.ask("leaders", nodes=self.living)
         return {(stream, partition): node for stream, partition, node in found["leaders"]}
 
     async def leader_of(self, stream: str, partition: int) -> str:
-        """Who leads a partition.
+        """Return the leader of a partition.
 
         Raises:
             ClusterLost: Nobody says so in time.

@@ -1,4 +1,4 @@
-"""How faults are done and healed: what comes when, and that clients are asked for each time."""
+"""Infliction and healing of faults: their order, and the check of clients after each."""
 
 from __future__ import annotations
 

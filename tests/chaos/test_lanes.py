@@ -1,4 +1,4 @@
-"""What has to go on, for how long it did not, and figures of it."""
+"""Activities that have to go on, the length of stalls, and figures of them."""
 
 from __future__ import annotations
 

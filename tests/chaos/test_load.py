@@ -1,4 +1,4 @@
-"""What clients do that they never should: it is found, whatever it is."""
+"""Detection of everything that clients must never do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run waits for after a fault, and what it makes of servers that do not work."""
+"""The wait after a fault, and the verdict on servers that do not work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is judged to be: figures by kind of fault, and what counts against whom."""
+"""Verdict on a run: figures by kind of fault, and who is to blame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a figure that was sampled over time grows. Pure."""
+"""Growth of a figure that was sampled over time. Pure."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Trend:
     slope: float
     """MiB per second."""
     noise: float
-    """How far samples are from the line: the root of the mean square."""
+    """Distance of samples from the line: the root of the mean square."""
     grown: float
-    """How much the line rises from the first sample to the last."""
+    """Rise of the line from the first sample to the last."""
 
     @property
     def flat(self) -> bool:
-        """Whether it rises by no more than twice the noise, or hardly at all."""
+        """Return True if it rises by no more than twice the noise, or hardly at all."""
         return self.grown <= 2 * self.noise or self.slope * 60 <= FLAT_PER_MINUTE
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a run came to, and what must not have happened. Pure."""
+"""Verdict on a run, and the faults that decide it. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ANY: Final = Floor(faults=0, kinds=0)
 
 @dataclass(slots=True)
 class Verdict:
-    """What is shown and what decides."""
+    """Figures that are shown, and those that decide."""
 
     seed: int
     seconds: float
@@ -50,18 +50,18 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether everything held."""
+        """True if everything held."""
         return not self.failures
 
 
 @dataclass(slots=True)
 class _Judged:
-    """What is gathered stream by stream."""
+    """Findings, stream by stream."""
 
     shown: list[Defect]
     failures: list[str]
     by_servers: Counter[str]
-    """What the servers lost of each stream, counted for each reader."""
+    """Losses of the servers in each stream, counted for each reader."""
     group: Counter[str]
 
 

@@ -1,4 +1,4 @@
-"""What clients tell of themselves, kept for a while, to explain what took too long."""
+"""Recent events of clients, kept to explain what took too long."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PEACE: Final = "before the first fault"
 
 @dataclass(slots=True)
 class Row:
-    """What happened to those messages that were sent while a kind of fault lasted."""
+    """Fates of the messages that were sent while a kind of fault lasted."""
 
     name: str
     faults: int = 0
@@ -72,7 +72,7 @@ class Windows:
         return max(gaps, default=(0.0, "nothing"))
 
     def excuses(self, finding: Finding) -> bool:
-        """Whether the servers were to blame for what was found."""
+        """True if the servers were to blame for what was found."""
         at = bisect_right(self._begins, finding.time) - 1
         if at < 0 or not finding.excusable:
             return False

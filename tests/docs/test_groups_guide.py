@@ -1,4 +1,4 @@
-"""What the guide to consumer groups says is true: its tables are complete."""
+"""The guide to consumer groups: its tables are complete."""
 
 from __future__ import annotations
 

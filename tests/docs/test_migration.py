@@ -1,4 +1,4 @@
-"""What people from other clients are told is true: the code runs, and the names exist."""
+"""The page for users of other clients: its code runs, and its names exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the guide to the fault proxy says is true: its table is complete."""
+"""The guide to the fault proxy: its table is complete."""
 
 from __future__ import annotations
 

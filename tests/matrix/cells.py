@@ -26,7 +26,7 @@ NOTHING: Final = "nothing"
 
 
 class On(Enum):
-    """What stream an operation works on."""
+    """Stream that an operation works on."""
 
     SHARED = auto()
     """One that all cells of a state look at, as it changes nothing there."""
@@ -71,7 +71,7 @@ class Place:
 
 @dataclass(slots=True)
 class Stage:
-    """What all cells of a state share.
+    """Parts shared by all cells of a state.
 
     Attributes:
         world: The servers.
@@ -123,12 +123,12 @@ class Cell:
 
     @property
     def hangs(self) -> bool:
-        """Whether its time was up."""
+        """True if its time was up."""
         return self._limit.expired()
 
     @property
     def seconds(self) -> float:
-        """How long ago it began, or the state arose under it."""
+        """Seconds since it began, or since the state arose under it."""
         return asyncio.get_running_loop().time() - self._began
 
     def bounded(self, seconds: float) -> asyncio.Timeout:

@@ -29,7 +29,7 @@ SETTINGS: Final[dict[str, dict[str, Setting]]] = {PINNED: {}, OTHER: {"telemetry
 
 
 EVERYTHING: Final = os.environ.get("LIFTBRIDGE_MATRIX") == "all"
-"""Whether to run what takes long, too: real servers that are harmed, and Spark."""
+"""True to run slow cells, too: real servers that are harmed, and Spark."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

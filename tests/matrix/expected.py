@@ -22,7 +22,7 @@ class BadTable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is to come of a cell.
+    """Expected outcome of a cell.
 
     Attributes:
         texts: How it may go, in the words of the operation.

@@ -1,4 +1,4 @@
-"""What users do, each written down once; the columns of the matrix.
+"""Operations of users, each written down once; the columns of the matrix.
 
 An operation is a coroutine that takes a cell and says how it went, in the words of the table.
 Errors of the client are left to the runner, which notes their names.

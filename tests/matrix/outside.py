@@ -35,7 +35,7 @@ BUILT_ON: Final = "Web and command line"
 EARLIEST: Final = StartAt.earliest()
 
 POSITION: Final = 2
-"""What the group of a stream has stored for each of its partitions before the state arises."""
+"""Position that the group of a stream has stored for each partition before the state arises."""
 
 
 def group_of(place: Place) -> str:
@@ -54,7 +54,7 @@ Places = dict[tuple[int, int], bytes]
 
 
 def to_read(cell: Cell, start: Mapping[int, int]) -> Places:
-    """What the log holds from the start on."""
+    """Return the messages that the log holds from the start on."""
     return {
         (partition, at): value
         for partition, first in start.items()

@@ -35,7 +35,7 @@ AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an operation went, and how long after it began or the state arose."""
+    """Outcome of an operation, and its time since it began or the state arose."""
 
     text: str
     seconds: float
@@ -43,7 +43,7 @@ class Outcome:
     """The names of the error's base classes."""
 
     def went_as(self, texts: Collection[str]) -> bool:
-        """Whether it went in one of these ways; an error counts as its base classes too."""
+        """Return True if it went in one of these ways; an error counts as its base classes too."""
         return not {self.text, *self.also}.isdisjoint(texts)
 
     def __str__(self) -> str:

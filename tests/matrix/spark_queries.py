@@ -1,4 +1,4 @@
-"""What Spark does through the data source, called as its engine calls it; no Spark is started."""
+"""Queries through the data source, called as Spark's engine calls it; no Spark is started."""
 
 from __future__ import annotations
 

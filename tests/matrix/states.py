@@ -1,4 +1,4 @@
-"""What a partition may be, each state brought about in one place; the rows of the matrix."""
+"""States of a partition, each brought about in one place; the rows of the matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.segments import becomes_empty, offsets
 
 
 class Servers(Enum):
-    """What servers a state is brought about on."""
+    """Servers that a state is brought about on."""
 
     SHARED = auto()
     """One that states share, as none of them harms it."""

@@ -1,4 +1,4 @@
-"""What the guide to publishing over NATS says is true: its code runs, its tables are complete."""
+"""The guide to publishing over NATS: its code runs, its tables are complete."""
 
 from __future__ import annotations
 

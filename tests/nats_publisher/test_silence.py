@@ -1,4 +1,4 @@
-"""What is told of messages that nobody listens to, or that nobody acks."""
+"""Errors of messages that nobody listens to, or that nobody acks."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class ScriptedNats:
     info: dict[str, object] | None
     context: ssl.SSLContext | None = None
     plain: bytearray = field(default_factory=bytearray)
-    """What came in plaintext."""
+    """Bytes that came in plaintext."""
     encrypted: bytearray = field(default_factory=bytearray)
     connections: int = 0
     links: list[asyncio.StreamWriter] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Who may do what, by the policy of a real server: the embedded broker has none."""
+"""Permissions by the policy of a real server: the embedded broker has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the guide on security says is true: its code runs, its tables name what there is."""
+"""The guide on security: its code runs, its tables are complete."""
 
 from __future__ import annotations
 

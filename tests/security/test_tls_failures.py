@@ -1,4 +1,4 @@
-"""What goes wrong with TLS: each time one typed error, soon, that says what to check."""
+"""Failures of TLS: each time one typed error, soon, that says what to check."""
 
 from __future__ import annotations
 

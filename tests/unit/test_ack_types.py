@@ -1,4 +1,4 @@
-"""Where an ack is certain, types say so, however it is published; mypy checks this file."""
+"""Types say so where an ack is certain, however it is published; mypy checks this file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compressed comes back whole or not at all, and never larger than allowed."""
+"""Compressed data comes back whole or not at all, and never larger than allowed."""
 
 from __future__ import annotations
 

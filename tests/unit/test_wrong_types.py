@@ -1,4 +1,4 @@
-"""What is no list of partitions or names, and no text, is refused by every call that takes some.
+"""Wrong types for partitions, names and texts are refused by every call that takes some.
 
 The calls are found by their signatures, so a new one is held to this too.
 """
@@ -33,7 +33,7 @@ WRONG: Final[dict[str, tuple[object, ...]]] = {
     r"tuple\[str, int\]": (0, "s", ("s",), ("s", True), ("s", "0"), (0, "s"), ("s", 0, 0)),
     r"str( \| None)?$": (0, 1, False, [], {}, (), b"", b"s"),
 }
-"""What each kind of parameter, by its annotation, must not take."""
+"""Values that each kind of parameter, by its annotation, must refuse."""
 CALLS: Final[dict[str, tuple[object, ...]]] = {
     "create_stream": ("new",),
     "delete_stream": ("s",),

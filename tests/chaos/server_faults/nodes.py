@@ -97,7 +97,7 @@ class Nodes:
             self.nodes[name].process.thaw()
 
     def ended_by_itself(self, name: str) -> bool:
-        """Whether the process is gone although nobody ended it."""
+        """True if the process is gone although nobody ended it."""
         return not self.nodes[name].process.running
 
     def last_words(self, name: str, words: tuple[str, ...]) -> str:
@@ -188,7 +188,7 @@ def _node(name: str, binary: Path, folder: Path, port: int, settings: Mapping[st
 
 
 def _works(nodes: Nodes) -> bool:
-    """Whether a message reaches all nodes, and somebody keeps cursors."""
+    """Return True if a message reaches all nodes, and a node keeps cursors."""
     probe = "probe"
     first = nodes[nodes.names[0]]
     try:

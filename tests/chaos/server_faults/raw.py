@@ -108,7 +108,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What a node says of a partition."""
+    """State of a partition as a node reports it."""
 
     leader: str
     isr: tuple[str, ...]
@@ -181,7 +181,7 @@ class Server:
             replies.cancel()
 
     def partition(self, stream: str, timeout: float = 4.0) -> Partition:
-        """What the node says of partition 0 of a stream."""
+        """Fetch the node's state of partition 0 of a stream."""
         reply = decode(self.call("FetchMetadata", encode((1, stream)), timeout))
         entry = decode(data_of(decode(data_of(reply, 2)), 4))  # of a map: key and value
         fields = decode(data_of(entry, 2))

@@ -1,4 +1,4 @@
-"""How a script that shows a fault of the server tells what it saw."""
+"""Report of a script that shows a fault of the server."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TIMEOUT = 5.0
 
 
 class Said(NamedTuple):
-    """What one of three servers did, and how long after the event before."""
+    """Action of one of three servers, and the time since the event before."""
 
     after: float
     server: int
@@ -105,7 +105,7 @@ def test_no_patience_at_all_believes_the_first_denial() -> None:
 
 
 def test_the_time_that_is_left_is_enough() -> None:
-    """Who waits for what remains and asks again, knows."""
+    """A caller that waits for what remains and asks again has its answer."""
     absence, server = Absence(TIMEOUT), Incarnation("a", 0.0)
     for now in (0.3, 1.7, 2.1):
         absence.denied(now, server)

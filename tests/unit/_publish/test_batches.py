@@ -1,4 +1,4 @@
-"""What is asked of many publishes at once is what asking each of them would give."""
+"""Operations on many publishes give what the same on each of them would give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What publishing costs, in calls of Python functions, which do not depend on the machine."""
+"""Cost of publishing in calls of Python functions, which do not depend on the machine."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def no_poison(message: Message) -> int | None:
 
 
 class Ending:
-    """How the decoder reported the end."""
+    """The end, as the decoder reported it."""
 
     def __init__(self, buffer: ReceiveBuffer) -> None:
         self.buffer = buffer

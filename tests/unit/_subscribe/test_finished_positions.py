@@ -1,4 +1,4 @@
-"""What is stored as finished was handed out, however readings are wrapped and left."""
+"""Stored positions cover delivered messages only, however readings are wrapped and left."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _names = itertools.count()
 
 
 class Failure(Exception):
-    """What goes wrong in the body of somebody else's program."""
+    """Failure in the body of somebody else's program."""
 
 
 class Bench:
@@ -206,7 +206,7 @@ class Sessions(RuleBasedStateMachine):
         return {place.partition: at for place, at in self.source.positions.items()}
 
     def left(self, *, lenient: bool) -> list[int]:
-        """What could be handed out now."""
+        """Messages that could be delivered now."""
         return [
             offset
             for partition, position in self.positions().items()

@@ -34,7 +34,7 @@ def no_poison(message: Message) -> Message:
 
 
 class Partition:
-    """What a merge uses of a reader: a buffer, a decoder and a plan."""
+    """Parts of a reader that a merge uses: a buffer, a decoder and a plan."""
 
     def __init__(self, number: int, capacity: int = 2**22) -> None:
         self.number = number
@@ -102,7 +102,7 @@ class Rig:
 
 
 async def unless_it_waits(work: Coroutine[Any, Any, T]) -> T | None:
-    """What comes of it; None where it would have to wait, and then it is cancelled."""
+    """Return the result; None where it would have to wait, and then it is cancelled."""
     task = asyncio.ensure_future(work)
     for _ in range(3):
         await asyncio.sleep(0)

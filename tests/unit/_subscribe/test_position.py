@@ -246,7 +246,7 @@ class Place:
 
 
 def one_by_one(position: Position | ReversePosition, places: list[Place]) -> list[Verdict] | None:
-    """What judging many must come to."""
+    """Return the expected result of checking many."""
     verdicts = []
     for place in places:
         verdicts.append(position.judge(place.offset, place.timestamp))

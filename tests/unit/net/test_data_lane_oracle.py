@@ -159,7 +159,7 @@ def scripts(draw: st.DrawFn) -> bytes:
 
 @dataclass
 class Outcome:
-    """What the client's side made of the frames."""
+    """Frames as the client's side took them."""
 
     events: list[str] = field(default_factory=list)
     messages: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
@@ -169,7 +169,7 @@ class Outcome:
     flow: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     """Bytes on the registered streams, as flow control counts them."""
     overhead: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """How much of that was padding."""
+    """Bytes of padding among them."""
 
 
 def note(outcome: Outcome, events: list[Event]) -> dict[int, bytes]:

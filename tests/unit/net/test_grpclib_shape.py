@@ -1,4 +1,4 @@
-"""What the client uses of grpclib and h2 beyond their public names, pinned.
+"""Internals of grpclib and h2 that the client uses, pinned.
 
 A release of either that changes one of these must fail here, in words, and not in a user's hands.
 """

@@ -82,7 +82,7 @@ class Peer(RuleBasedStateMachine):
         self.stream = self.lane.open(1, window=100, max_message_bytes=LONGEST)
         self.lane.feed(response(1))
         self.window = 100
-        """What the peer may send now."""
+        """Bytes that the peer may send now."""
         self.setting = 100
         self.on_the_way: deque[tuple[str, int]] = deque()
         self.unacknowledged: deque[int] = deque()

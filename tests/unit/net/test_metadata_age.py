@@ -1,4 +1,4 @@
-"""What is known of the cluster is asked for again now and then, though nothing has failed."""
+"""Metadata is refreshed now and then, though nothing has failed."""
 
 from __future__ import annotations
 

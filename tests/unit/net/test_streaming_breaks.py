@@ -1,4 +1,4 @@
-"""What breaks streaming calls, on the data lane and on the plain path, and what does not."""
+"""Breaks of streaming calls, on the data lane and on the plain path."""
 
 from __future__ import annotations
 

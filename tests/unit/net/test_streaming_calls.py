@@ -1,4 +1,4 @@
-"""What comes on streaming calls, on the data lane and on the plain path: messages, then one end.
+"""Events of streaming calls, on the data lane and on the plain path: messages, then one end.
 
 What came before the end of a call is delivered in order, then the end, once. Where the plain path
 cannot do as well as the lane (it is grpclib's), `test_paths_agree.py` says so.
@@ -331,7 +331,7 @@ async def test_answers_that_are_not_of_grpc(
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 async def test_an_answer_that_is_not_of_grpc_need_not_end(path: str, *, late: bool) -> None:
-    """Who listens only after the headers came must hear of them, too."""
+    """A receiver that comes after the headers gets them, too."""
     async with calling(path) as calls:
         call, stream = await calls.open()
         recorder = Recorder(call)

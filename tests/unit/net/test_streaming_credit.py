@@ -247,7 +247,7 @@ async def test_a_window_that_goes_below_nothing_comes_up_again(path: str, window
 
 
 async def test_a_window_that_goes_below_nothing_after_all_is_read(path: str) -> None:
-    """What was read and not yet given back must suffice to go on."""
+    """Credit for what was read and not yet returned must suffice to go on."""
     async with calling(path, stream_window=FIRST_WINDOW) as calls:
         _, stream, recorder = await calls.delivered()
         sent = 10

@@ -258,7 +258,7 @@ async def test_a_call_with_one_request(path: str) -> None:
 
 
 async def test_a_frame_in_two_reads_with_nobody_left_in_between(path: str) -> None:
-    """What a read holds of a frame may not get lost as the last call is left, nor be h2's alone."""
+    """Bytes of a frame held as the last call ends are neither lost nor left to h2 alone."""
     async with calling(path, in_memory=True) as calls:
         for cut in (1, 5, 9, 12):
             call, stream, recorder = await calls.delivered()

@@ -1,4 +1,4 @@
-"""What streaming calls send: as much as the server allows, and to whom it still belongs."""
+"""Sending on streaming calls: as much as the server allows, and for the right call."""
 
 from __future__ import annotations
 

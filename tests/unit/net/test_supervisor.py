@@ -39,7 +39,7 @@ async def meet_a_cancelled_future() -> None:
 
 
 async def be_cancelled_like_a_broken_call() -> None:
-    """What grpclib does to a task that waits on a call whose connection broke."""
+    """Cancel the current task, as grpclib does when a connection breaks."""
     task = asyncio.current_task()
     assert task is not None
     task.cancel()

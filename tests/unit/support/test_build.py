@@ -1,4 +1,4 @@
-"""Where the server's version and the Go to build it come from."""
+"""Sources of the server's version and of the Go to build it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a group is judged rightly, so that the tests with servers mean something."""
+"""Verdicts on group histories are right, so that the tests with servers mean something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a call is read whole, with credit for what was read, and held in one piece."""
+"""A buffered call is read whole, with credit for what was read, and held in one piece."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from liftbridge_aio.wire.call_buffer import CallBuffer
 
 
 class Credit:
-    """What a buffer gave back."""
+    """Data that a buffer returned."""
 
     def __init__(self) -> None:
         self.given = 0

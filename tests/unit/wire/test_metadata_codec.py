@@ -125,7 +125,7 @@ wires = any_order(
 
 
 def read(rpc: Any, data: bytes) -> Any:
-    """What a client learns from a reply, or how it is refused."""
+    """Return what a client learns from a reply, or its refusal."""
     try:
         return metadata_from_wire(rpc.read_reply(data))
     except MalformedData as error:
@@ -133,7 +133,7 @@ def read(rpc: Any, data: bytes) -> Any:
 
 
 def quickly_read(data: bytes) -> proto.FetchMetadataResponse | None:
-    """What is read without the generated classes."""
+    """Return what is read without the generated classes."""
     steps = parse_metadata(data)
     try:
         while True:
