@@ -1,4 +1,4 @@
-"""What is measured: each case with the words that a client's program is run with. Pure."""
+"""Cases of the benchmarks, each with the arguments of a client's program. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUICK_SECONDS: Final = 1.0
 
 
 class Kind(enum.Enum):
-    """What a program does: the first of its words."""
+    """Kind of measurement: the first argument of a program."""
 
     CONSUME = "consume"
     PUBLISH = "publish"
@@ -82,7 +82,7 @@ class Case:
 
     @property
     def one_at_a_time(self) -> bool:
-        """Whether each publish waits for the ack of the one before."""
+        """True if each publish waits for the ack of the one before."""
         return self.kind is Kind.PUBLISH and self.window == 1
 
     @property
@@ -124,7 +124,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of the cases was asked for; an empty tuple leaves an axis as it is.
+    """Selection of cases; an empty tuple leaves an axis as it is.
 
     Attributes:
         sizes: Bytes of the values.

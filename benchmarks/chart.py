@@ -15,9 +15,9 @@ from typing import Final
 WIDTH: Final = 760
 _MARGIN: Final = 24
 _LABELS: Final = 150
-"""Where bars begin."""
+"""Left end of bars."""
 _BARS: Final = 340
-"""How long the longest bar is."""
+"""Length of the longest bar."""
 _ROW: Final = 24
 _BAR: Final = 14
 _HEAD: Final = 44

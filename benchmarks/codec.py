@@ -22,7 +22,7 @@ class CodecProgramFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long something takes for one message.
+    """Time of an operation for one message.
 
     Attributes:
         name: What.

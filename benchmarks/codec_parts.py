@@ -107,7 +107,7 @@ class Splitting:
 
 
 def alone() -> dict[str, Callable[[], object]]:
-    """What deals with one message, by name."""
+    """Functions that process one message, by name."""
     a_message, an_ack = message(FIRST), [publish_response(FIRST)]
     return {
         "encode a publish request": encode,
@@ -118,7 +118,7 @@ def alone() -> dict[str, Callable[[], object]]:
 
 
 def together() -> dict[str, Callable[[], object]]:
-    """What deals with `AT_A_TIME` messages, by name."""
+    """Functions that process `AT_A_TIME` messages, by name."""
     messages = [message(FIRST + number) for number in range(AT_A_TIME)]
     acks = [publish_response(FIRST + number) for number in range(AT_A_TIME)]
     return {

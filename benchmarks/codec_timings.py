@@ -11,7 +11,7 @@ from benchmarks.codec_parts import AT_A_TIME, alone, together
 
 
 def timed(function: Callable[[], object]) -> Callable[[int], float]:
-    """What pyperf calls to have a function run so many times."""
+    """Function that pyperf calls to run another so many times."""
 
     def run(loops: int) -> float:
         began = pyperf.perf_counter()

@@ -1,4 +1,4 @@
-"""What `python -m benchmarks` does."""
+"""The command `python -m benchmarks`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _FAILURES: Final = (
     ServerUnavailable,
     *SPARK_FAILURES,
 )
-"""What keeps anything from being measured; the text of each says why."""
+"""Errors that prevent any measurement; the text of each says why."""
 
 _ALL: Final = "all"
 _GOALS: Final = "goals"
@@ -111,7 +111,7 @@ class _Results:
     _commands: dict[str, Command] = field(default_factory=dict)
 
     def benchmarks(self) -> dict[str, Callable[[], None]]:
-        """What each name does, in the order of `all`."""
+        """Action of each name, in the order of `all`."""
         return {
             "consume": lambda: self.side_by_side(cases_of(Kind.CONSUME, self.flags.choice)),
             "publish": lambda: self.side_by_side(cases_of(Kind.PUBLISH, self.flags.choice)),
@@ -179,7 +179,7 @@ class _Results:
         return self._commands
 
     def _filler(self) -> Command:
-        """Who fills the streams: go-liftbridge is there anyway where it takes part."""
+        """Client that fills the streams: go-liftbridge is there anyway where it takes part."""
         return self._commands.get(REFERENCE) or commands((OURS,))[OURS]
 
 

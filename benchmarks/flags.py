@@ -33,7 +33,7 @@ NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What was asked for.
+    """Arguments of the command.
 
     Attributes:
         name: Of the benchmark; None to list them.

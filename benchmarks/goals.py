@@ -1,4 +1,4 @@
-"""What our client has to reach beside go-liftbridge, and whether it does. Pure.
+"""Goals of our client beside go-liftbridge, and whether they are reached. Pure.
 
 Limits are ratios within one run. Where a goal was set in microseconds of processor time, it is
 taken as a share of what go-liftbridge took where that was measured: machines differ.
@@ -25,7 +25,7 @@ _RATES: Final = (1_000,)
 
 
 class Verdict(enum.Enum):
-    """How a figure stands to its limits."""
+    """Verdict on a figure and its limits."""
 
     GOAL = "goal reached"
     MUST = "must reached"
@@ -56,7 +56,7 @@ class Goal:
     at_most: bool = False
 
     def verdict(self, ratio: float | None) -> Verdict:
-        """How a ratio stands to the limits."""
+        """Return the verdict on a ratio."""
         if ratio is None:
             return Verdict.OPEN
         for limit, verdict in ((self.goal, Verdict.GOAL), (self.must, Verdict.MUST)):
@@ -131,7 +131,7 @@ class Standing:
 
     @property
     def verdict(self) -> Verdict:
-        """How it stands."""
+        """Verdict on this goal."""
         return self.goal.verdict(None if self.ratio is None else self.ratio.median)
 
     def as_json(self) -> dict[str, Any]:
@@ -207,5 +207,5 @@ def _other(goal: Goal, summary: CaseSummary) -> ClientSummary | None:
 
 
 def _same(case: Case, other: Case) -> bool:
-    """Whether two cases are the same but for how long they take."""
+    """Return True if two cases are the same but for their duration."""
     return replace(case, messages=0, duration=0) == replace(other, messages=0, duration=0)

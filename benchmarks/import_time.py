@@ -1,4 +1,4 @@
-"""How long importing our client takes, in interpreters of their own."""
+"""Time to import our client, in interpreters of their own."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class MemoryProgramFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What our client held in a scenario.
+    """Memory that our client held in a scenario.
 
     Attributes:
         scenario: Which.
@@ -89,7 +89,7 @@ class Held:
 
     @property
     def within_limits(self) -> bool:
-        """Whether it holds what there are limits for."""
+        """True if it stays within its limits."""
         scenario = self.scenario
         if scenario.limit is None and scenario.limit_each is None:
             return not self.starved

@@ -1,4 +1,4 @@
-"""What a client's program says at its end: one line of JSON. Pure."""
+"""Result line of a client's program: one line of JSON. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Unsupported:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run measured.
+    """Measurements of one run.
 
     Attributes:
         version: Of the client.

@@ -1,4 +1,4 @@
-"""How programs of this repository are run as processes of their own."""
+"""Programs of this repository, run as processes of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many messages a run takes, so that a slow client takes no minutes. Pure."""
+"""Number of messages of a run, so that a slow client takes no minutes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chart shows of results: which figure of a case, and the lines below. Pure."""
+"""Panels of the chart: the figure of a case, and the lines below. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def panels(summaries: Iterable[CaseSummary]) -> list[Panel]:
 
 
 def caption(origin: Mapping[str, Any], rounds: int) -> list[str]:
-    """Where the figures come from, in lines of text.
+    """Return the source of the figures, in lines of text.
 
     Args:
         origin: As the result files have it.

@@ -1,4 +1,4 @@
-"""What Linux says of a process: its processor time and its memory."""
+"""Figures of a process from Linux: its processor time and its memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cpu_seconds(pids: Iterable[int]) -> float | None:
 
 
 def are_running(pids: Iterable[int]) -> bool:
-    """Whether every process is there and has not ended; one that nobody has waited for has."""
+    """Return True if every process is running; one that nobody has waited for has ended."""
     try:
         states = [state(Path(f"/proc/{pid}/stat").read_text()) for pid in pids]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where results come from: the machine, the versions and the command that made them."""
+"""Provenance of results: the machine, the versions and the command that made them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .serving import EMBEDDED, REAL, server_version
 
 
 def provenance(words: Sequence[str], server: str) -> dict[str, Any]:
-    """What result files say of themselves; no paths, no names of machines.
+    """Provenance in result files; no paths, no names of machines.
 
     Args:
         words: The arguments of the command line.

@@ -38,7 +38,7 @@ class RunningServer:
 
 
 def server_version(server: str) -> str:
-    """What the result files call a server; of a path only the name, as results tell no paths."""
+    """Return the name of a server in result files; of a path only the last part."""
     if server == REAL:
         return pinned_version()
     return EMBEDDED if server == EMBEDDED else Path(server).name

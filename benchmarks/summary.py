@@ -65,7 +65,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class ClientSummary:
-    """What a client did in all rounds of a case; rounds that failed or lost messages do not count.
+    """Summary of a client in all rounds of a case, without rounds that failed or lost messages.
 
     Attributes:
         client: Its name.
@@ -99,7 +99,7 @@ class ClientSummary:
 
     @property
     def failed(self) -> bool:
-        """Whether a run failed, or lost messages."""
+        """True if a run failed, or lost messages."""
         return any(map(failure, self.runs))
 
 
@@ -111,7 +111,7 @@ class CaseSummary:
     clients: tuple[ClientSummary, ...]
 
     def of(self, client: str) -> ClientSummary | None:
-        """What a client did; None if it was not asked."""
+        """Return the summary of a client; None if it took no part."""
         return next((each for each in self.clients if each.client == client), None)
 
 

@@ -1,4 +1,4 @@
-"""What the terminal shows of a case: columns and rows. Pure."""
+"""Table of a case for the terminal: columns and rows. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rows(summary: CaseSummary) -> list[tuple[str, ...]]:
 
 
 def remarks(summary: CaseSummary) -> list[str]:
-    """What has to be said of clients that were not measured as asked."""
+    """Return remarks on clients that were not measured as asked."""
     said = [f"{client.client}: {client.remark}" for client in summary.clients if client.remark]
     if summary.case.kind is not Kind.LATENCY:
         said += [

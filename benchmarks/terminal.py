@@ -1,4 +1,4 @@
-"""What a person at the terminal sees: tables on stdout, how far it has come on stderr."""
+"""Output for a person at the terminal: tables on stdout, progress on stderr."""
 
 from __future__ import annotations
 

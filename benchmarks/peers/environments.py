@@ -1,4 +1,4 @@
-"""What each compared client needs to run: a built program, or a Python environment of its own.
+"""Environments of the compared clients: a built program, or Python with its packages.
 
 Each is made once, under `benchmarks/.environments`, from pinned versions, and made anew when what
 it is made from changes.
@@ -46,7 +46,7 @@ class GoProgram:
 
     @property
     def folder(self) -> Path:
-        """Where it stands, or will stand."""
+        """Path at which it is, or will be."""
         sources = sorted(path for path in GO_MODULE.rglob("*") if path.is_file())
         inputs = (
             f"{path.relative_to(GO_MODULE)}\n".encode() + path.read_bytes() for path in sources
@@ -55,7 +55,7 @@ class GoProgram:
 
     @property
     def command(self) -> list[str]:
-        """What runs it."""
+        """Command that runs it."""
         return [str(self.folder / self.name)]
 
     def prepare(self) -> None:
@@ -88,7 +88,7 @@ class PythonEnvironment:
 
     @property
     def folder(self) -> Path:
-        """Where it stands, or will stand."""
+        """Path at which it is, or will be."""
         inputs = [sys.version, sysconfig.get_platform(), *self.requirements]
         if self.messages:
             inputs.append(PROTO.read_text())
@@ -101,7 +101,7 @@ class PythonEnvironment:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it was made to its end, and the Python that it was made from is still there."""
+        """True if it is complete, and the Python that it was made from still exists."""
         return self._mark.exists() and self.python.exists()
 
     @property
@@ -158,7 +158,7 @@ class PythonProgram:
 
     @property
     def command(self) -> list[str]:
-        """What runs it."""
+        """Command that runs it."""
         return [str(self.environment.python), "-m", f"{__package__}.{self.module}"]
 
     def prepare(self) -> None:

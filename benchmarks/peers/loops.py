@@ -185,7 +185,7 @@ async def latency(client: Client, settings: Settings) -> Outcome:
 
 
 async def _publish_at_rate(client: Client, settings: Settings) -> tuple[list[int], int]:
-    """How long each message took to be acked, in nanoseconds, and how many were refused."""
+    """Return the nanoseconds to the ack of each message, and the number of refused ones."""
     acked: list[int] = []
     errors = 0
     unanswered: deque[int] = deque()

@@ -1,4 +1,4 @@
-"""What the Python programs share: their arguments, the watch, the line of JSON at the end.
+"""Parts shared by the Python programs: arguments, watch, line of JSON at the end.
 
 Nothing but the standard library is imported, as each program runs in an environment of its own.
 """
@@ -38,12 +38,12 @@ class Delivered(Protocol):
 
     @property
     def value(self) -> bytes:
-        """What it carries."""
+        """Its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What was asked for.
+    """Arguments of a program.
 
     Attributes:
         command: `consume`, `publish` or `latency`.
@@ -73,17 +73,17 @@ class Settings:
 
     @property
     def value(self) -> bytes:
-        """What every message carries."""
+        """Content of every message."""
         return b"x" * self.message_size
 
     @property
     def due(self) -> int:
-        """How many messages a run at a fixed rate has."""
+        """Number of messages of a run at a fixed rate."""
         return round(self.rate * self.duration)
 
     @property
     def unacked(self) -> int:
-        """How many messages need no answer.
+        """Number of messages that need no answer.
 
         No client has a flush: an answer to the last message to each partition takes its place.
         """
@@ -92,7 +92,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Outcome:
-    """What was measured.
+    """Measurements of a program.
 
     Attributes:
         messages: Read, or published and acked.
@@ -136,7 +136,7 @@ class Watch:
     cpu: float = field(default_factory=cpu_seconds)
 
     def stop(self, messages: int) -> Outcome:
-        """What has passed since."""
+        """Return the time that has passed since."""
         cpu = cpu_seconds() - self.cpu
         return Outcome(messages, (time.monotonic_ns() - self.began) / 1e9, cpu)
 

@@ -27,7 +27,7 @@ _MANY: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How our client is run."""
+    """Variant of our client."""
 
     uvloop: bool
     data_lane: bool

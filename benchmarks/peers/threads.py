@@ -55,7 +55,7 @@ class ReadingStreamingPublisher(Reader, StreamingPublisher, Protocol):
 
 
 Acks: TypeAlias = tuple[list[int], int]
-"""How long messages took to be acked, in nanoseconds, and how many were refused."""
+"""Nanoseconds to the ack of messages, and the number of refused ones."""
 
 
 def consume(client: Reader, settings: Settings) -> Outcome:

@@ -1,4 +1,4 @@
-"""What `python -m benchmarks spark-…` does: a server, Spark, and what is measured with them."""
+"""The command `python -m benchmarks spark-…`: a server, Spark, and measurements with them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .session import SparkFailed, spark_session
 from .write import measure_writes
 
 FAILURES: Final = (ContenderFailed, KafkaUnavailable, SparkFailed)
-"""What keeps anything from being measured; the text of each says why."""
+"""Errors that prevent any measurement; the text of each says why."""
 
 PEERS: Final = (KAFKA,)
-"""What `--peers` may name here."""
+"""Allowed values of `--peers`."""
 
 ALL: Final = "spark"
 NAMES: Final = ("spark-read", "spark-write", "spark-microbatch", "spark-memory", ALL)

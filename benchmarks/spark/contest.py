@@ -30,7 +30,7 @@ class ContenderFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What a measurement needs.
+    """Requirements of a measurement.
 
     Attributes:
         server: Where streams are.
@@ -112,7 +112,7 @@ class Bench:
     def figures(
         self, job: Mapping[str, Any], server: Sequence[int] | None = None
     ) -> tuple[dict[str, Any], float | None]:
-        """What Spark says of a job, and the processor time of the server meanwhile."""
+        """Return Spark's figures of a job, and the processor time of the server meanwhile."""
         pids = self.server.pids if server is None else server
         before = cpu_seconds(pids)
         figures = self.spark.do(job, JOB_TIMEOUT)

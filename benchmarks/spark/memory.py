@@ -22,7 +22,7 @@ _TIMEOUT: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How the workers' memory went.
+    """Course of the workers' memory.
 
     Attributes:
         batches: Micro-batches of the query.
@@ -40,7 +40,7 @@ class Growth:
 
     @property
     def flat(self) -> bool:
-        """Whether no worker grew."""
+        """True if no worker grew."""
         return self.most <= MOST_GROWTH
 
     def as_json(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _WARM_BATCHES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """How long a micro-batch of next to nothing takes.
+    """Duration of a nearly empty micro-batch.
 
     Attributes:
         title: What was run.
@@ -106,7 +106,7 @@ class _Queries:
         return contenders
 
     def floors(self) -> dict[str, Spread]:
-        """What a batch took, after the round that warms up."""
+        """Return the durations of batches, after the round that warms up."""
         return {
             name: Spread.of([each for turn in turns[-self._bench.rounds :] for each in turn])
             for name, turns in self._milliseconds.items()

@@ -49,7 +49,7 @@ class NothingDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """Name for `format`."""
         return "nothing"
 
     def schema(self) -> str:
@@ -105,7 +105,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._rows_per_batch) if self._rows_per_batch else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What there is never changes."""
+        """Return an offset that never changes."""
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return _tasks(end[_FIRST] - start[_FIRST], self._tasks)

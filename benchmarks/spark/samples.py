@@ -1,4 +1,4 @@
-"""What was measured with Spark, put together: rates, what they cost, and ratios. Pure."""
+"""Measurements with Spark, put together: rates, their cost, and ratios. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIENT: Final = "our client alone"
 NOTHING: Final = "Spark, a source or sink that does nothing"
 KAFKA: Final = "Spark, kafka"
 TARGET: Final = 0.8
-"""What ours is to reach at least, of the slower of the two that it is made of."""
+"""Target of ours, relative to the slower of its two parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Comparison:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the target was reached; None without one, or without anything measured."""
+        """True if the target was reached; None without one, or without measurements."""
         if self.share is None or self.target is None:
             return None
         return self.share.median >= self.target
@@ -130,7 +130,7 @@ def comparison_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def verdict(comparison: Comparison) -> str:
-    """How ours stands, in a line below the table; empty where nothing is wanted of it."""
+    """Return the verdict on ours, in a line below the table; empty without a target."""
     if comparison.reached is None or comparison.share is None:
         return ""
     share, word = (

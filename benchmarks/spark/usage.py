@@ -27,7 +27,7 @@ class Usage:
     python: float
 
     def since(self, before: Usage) -> Usage:
-        """What came to it since; never less than nothing.
+        """Return the growth since; never less than nothing.
 
         A worker that was idle for too long is ended, and what it had used may go with it.
         """
