@@ -122,8 +122,8 @@ class Stage:
         self.probe = probe
         self._seed = seed
         self.dead_refuse = True
-        """True if the address of a node that is down refuses connections, as its machine would; else it
-        takes and drops them, as a balancer would."""
+        """True if the address of a node that is down refuses connections, as its machine would;
+        False if it accepts and drops them, as a balancer would."""
         self._moves = 0
         self._down: set[str] = set()
 
