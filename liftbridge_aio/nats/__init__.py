@@ -17,8 +17,7 @@ The only package that imports nats-py. The guide (`docs/nats.md`) says when to u
 - `outbox`: Hands messages to NATS, in order, by one task: no user's task ever waits inside nats-
   py.
 - `publisher`: Publishing straight over NATS: `NatsPublisher`, what users see of it.
-- `session`: What stands behind an open publisher: its window, its tasks, and what comes to its
-  inbox.
+- `session`: State of an open publisher: its window, its tasks and its inbox.
 - `transport`: What nats-py connects through: says what answers, and writes nothing without the TLS
   asked for.
 - `core/`: Pure parts of publishing over NATS: no event loop, clock, chance or I/O.

@@ -1,4 +1,4 @@
-"""Fails what has run out of time, or has no connection any more: one look for all messages."""
+"""Enforces the deadlines of messages in flight, all of them in one sweep."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _QUICKEST_SWEEP: Final = 0.01
 
 
 class Deadlines:
-    """Looks after the deadlines of messages in flight, while there are any."""
+    """Fails messages in flight whose deadline has passed, or whose connection is gone."""
 
     def __init__(self, link: NatsLink, in_flight: MessagesInFlight) -> None:
         self._link = link
@@ -31,13 +31,13 @@ class Deadlines:
         self._reconnects = link.reconnects
 
     def watch(self, wait: float) -> None:
-        """Look often enough for a message that may wait for `wait` seconds."""
+        """Check often enough for a message that may wait for `wait` seconds."""
         if wait < self._shortest_wait:
             self._shortest_wait = wait
             self._needed.set()
 
     async def run(self) -> None:
-        """Look, for ever."""
+        """Check deadlines until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await self._needed.wait()
@@ -58,7 +58,7 @@ class Deadlines:
                 self._needed.clear()
 
     def _excuse(self) -> str:
-        """Say what is known of why nothing comes."""
+        """Describe the probable cause of missing acks."""
         if self._link.state is LinkState.AWAY:
             return f"; {self._link.outage}"
         if self._link.reconnects != self._reconnects:

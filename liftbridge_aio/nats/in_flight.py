@@ -1,4 +1,4 @@
-"""The messages whose outcome is open, and what acks, silence and NATS say of them.
+"""Messages in flight over NATS, settled by acks, timeouts and errors.
 
 Nothing here waits or writes. Each message is settled once, and gives its room back then.
 """
@@ -170,7 +170,7 @@ class MessagesInFlight:
             self._ids_by_reply[message.reply] = message.correlation_id
 
     def used(self, correlation_id: str) -> bool:
-        """Tell whether a message with this id is open, or whether a user chose it not long ago."""
+        """Return True if a message with this id is in flight, or a user chose it recently."""
         return correlation_id in self.unsettled or correlation_id in self._used
 
     # Settling

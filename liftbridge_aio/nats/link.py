@@ -6,8 +6,8 @@ nats-py, as it is (2.9 to 2.16), and what keeps its hazards off:
   So only the publisher's own task calls it, never that of a user.
 - While it reconnects it keeps what is published in a buffer, for as long as that takes. So nothing
   is given to it then: what waits here can still be called "not sent".
-- Its `flush` writes the PING before what is buffered, so one PONG says nothing about that. The
-  second one does.
+- Its `flush` writes the PING before what is buffered, so one PONG does not confirm
+  that. The second one does.
 - Its first connect tries every address sixty times, two seconds apart; cancelling it once is not
   always enough.
 - Its `close` waits for a dead server to take what is buffered, and a reconnect that it cancels goes
@@ -114,7 +114,7 @@ class NatsLink:
 
     @property
     def outage(self) -> str:
-        """Say why nothing can be sent, while the state is AWAY."""
+        """Return why nothing can be sent, while the state is AWAY."""
         if self.connection.is_connected:
             return "the connection to NATS is without the TLS that it asks for"
         error = self.last_error
@@ -204,7 +204,7 @@ class NatsLink:
         ) from (self._errors[-1] if self._errors else None)
 
     def _failure(self, where: str, errors: Sequence[BaseException]) -> ConnectionFailed:
-        """Say why connecting failed, each reason once."""
+        """Return why connecting failed, each reason once."""
         reasons = "; ".join(dict.fromkeys(str(error) or repr(error) for error in errors))
         text = _without_secrets(f"{where}: {reasons}")
         kinds = {_kind_of(error) for error in errors}
@@ -231,7 +231,7 @@ class NatsLink:
     # Using
 
     async def listen(self, subject: str, callback: Callable[[Msg], Awaitable[None]]) -> None:
-        """Have what comes on a subject given to a callback, which must not wait.
+        """Subscribe to a subject with a callback, which must not wait.
 
         Raises:
             ConnectionFailed: the connection has been closed meanwhile.
@@ -245,7 +245,7 @@ class NatsLink:
             raise ConnectionFailed(text) from error
 
     async def prove(self) -> None:
-        """Wait until the NATS server has taken everything that was handed over before.
+        """Wait until the NATS server has received everything that was sent before.
 
         Raises:
             Exception: of nats-py, where the connection is lost or closed meanwhile.
@@ -257,7 +257,7 @@ class NatsLink:
     # Closing
 
     async def close(self, timeout: float) -> None:
-        """Let go of the connection: end the subscription, or the connection if it is our own.
+        """Release the connection: end the subscription, or close the connection if it is our own.
 
         Returns within `timeout` seconds, or little more. Cancelling takes effect after that.
         """
@@ -307,7 +307,7 @@ def check_connect_arguments(servers: Sequence[str], connect: object) -> None:
 
 
 async def close_for_good(connection: NatsConnection) -> None:
-    """Close a connection, however far it has come, and have it stay closed."""
+    """Close a connection in any state, and prevent reconnects."""
     try:
         await connection.close()
     except Exception as error:  # noqa: BLE001 - there is nobody left whom it would help
@@ -353,11 +353,11 @@ async def _end(tasks: set[asyncio.Task[Any]]) -> None:
         done, tasks = await asyncio.wait(tasks, timeout=_CANCEL_INTERVAL)
         for task in done:
             if not task.cancelled():
-                task.exception()  # looked at, or of no interest to anybody
+                task.exception()  # marks it as retrieved
 
 
 def _abort(connection: NatsConnection) -> None:
-    """Give up what a dead server has not taken; does nothing to a connection that has ended."""
+    """Discard what a dead server has not received; does nothing to a connection that has ended."""
     # There is no public way to the transport.
     writer = getattr(getattr(connection, "_transport", None), "_io_writer", None)
     if writer is not None:

@@ -70,7 +70,7 @@ def _read(wire: Any, data: bytes) -> tuple[Any, proto.AckPolicy] | None:
         return None
     wire.DiscardUnknownFields()  # among them those of a wrong wire type
     policy = _POLICIES.get(wire.ack_policy)
-    # What is large is not looked at more closely: the generated classes would take minutes.
+    # Large requests are not parsed again: the generated classes would take minutes.
     if policy is None or (wire.ByteSize() != len(data) <= SLOWLY_READ_BYTES):
         return None
     return wire, policy

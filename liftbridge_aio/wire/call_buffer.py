@@ -70,7 +70,7 @@ class CallBuffer:
         return taken
 
     def unacked_size(self) -> int:
-        """Return the credit that is still taken up, and take it for given back."""
+        """Return the outstanding credit, and count it as returned."""
         taken_up, self._taken_up = self._taken_up, 0
         return taken_up
 

@@ -57,7 +57,7 @@ class ColumnBatch:
         return [WireMessage.FromString(each).subject for each in self.data]
 
     def select(self, places: Sequence[int]) -> ColumnBatch:
-        """Return those at some places, in that order."""
+        """Return the rows at these indexes, in that order."""
         return ColumnBatch(
             [self.offsets[place] for place in places],
             [self.keys[place] for place in places],

@@ -12,7 +12,7 @@ a batch have no separator: each message has them once, or none has. Whatever doe
 is not for columns, and is read message by message.
 
 Acks have no separators at all, which makes reading them a third cheaper: each says every field
-that is looked at, but for an offset of 0. They are counted, and an ack can only settle a message
+that is read, but for an offset of 0. They are counted, and an ack can only settle a message
 whose correlation id it bears.
 
 What stays possible: a field without separators given twice by one message and left out by another
@@ -74,7 +74,7 @@ def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
 
 
 def ack_rows(datas: Sequence[bytes]) -> Iterator[AckRow] | None:
-    """Read many PublishResponses that all hold acks, no refusals, as far as all acks are looked at.
+    """Read many PublishResponses that all hold acks, no refusals, with the fields that every ack needs.
 
     The rest stays in the bytes of each, of which the parse has shown that they can be read.
 
