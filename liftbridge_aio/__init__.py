@@ -22,8 +22,7 @@
 - `pytest_plugin`: The pytest plugin: brokers, clusters and clients as fixtures, in the event loop
   of the test.
 - `retry`: Backoff and retry settings, and the wait before the next attempt.
-- `serializers`: How values become bytes and bytes values: the protocol, and the serialisers that
-  come with it.
+- `serializers`: Serialisation of values: the protocol, and the serialisers that come with it.
 - `telemetry`: Events of the client: the hook that receives them, and frozen records.
 - `tls`: The TLS option: which servers the client trusts, and how it authenticates itself.
 - `values`: Encodes and decodes typed values, and handles messages that cannot be decoded.
@@ -43,7 +42,7 @@
 - `net/`: The transport: connections, calls, metadata. The only client package that imports
   grpclib.
 - `spark/`: The data source `liftbridge` of Spark, through PySpark.
-- `testing/`: What users test their own services with.
+- `testing/`: Tools to test services with: a fault proxy and a history checker.
 - `wire/`: Bytes only: generated messages, the table of procedures, the codec of hot messages,
   envelopes.
 """

@@ -5,7 +5,7 @@ decides when it is sent, `session` writes it, and `in_flight_table` settles it w
 
 - `batches`: Operations on many publishes or acks at once, without a step of the interpreter for
   each.
-- `broker_selection`: Which broker's publish session carries a partition.
+- `broker_selection`: Ranking of brokers whose publish session may carry a partition.
 - `deadlines`: The deadlines of publishes: one task checks all messages in flight.
 - `dispatcher`: Carries out what the queues of partitions decide: sends, retries and fails their
   messages.
@@ -16,7 +16,7 @@ decides when it is sent, `session` writes it, and `in_flight_table` settles it w
   released then.
 - `message`: A message that is in flight, and the way of the messages to one partition.
 - `publisher`: Checks a message, finds its partition and waits for room in the window.
-- `refusals`: What a server's refusal of a published message means: from codes and texts to errors.
+- `refusals`: Maps a server's refusal of a message, its code and text, to an error.
 - `retry`: Publishes again where the outcome is unknown, and finds out if an earlier attempt is
   stored.
 - `session`: One PublishAsync session with one broker: one task writes, acks are read as they come.

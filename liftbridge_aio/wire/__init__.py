@@ -1,10 +1,9 @@
 """Bytes only: generated messages, the table of procedures, the codec of hot messages, envelopes.
 
-The only room that imports betterproto2. Nothing here knows asyncio.
+The only package that imports betterproto2. Nothing here knows asyncio.
 
 - `broker_codec`: The hot messages as a broker reads and writes them, by protobuf's C runtime.
-- `call_buffer`: What came of a call and was not read yet: it stands where grpclib has a buffer of
-  its own.
+- `call_buffer`: Messages of a call that are not read yet, in place of grpclib's own buffer.
 - `codec`: The three hot messages: PublishRequest out, PublishResponse and Message in.
 - `column_batch`: Messages as columns: a list for each field, for those who make tables of them.
 - `columns`: Many messages read by one parse, a column for each field.
@@ -16,7 +15,7 @@ The only room that imports betterproto2. Nothing here knows asyncio.
 - `envelope_batches`: Envelopes of published messages made fast, and envelopes of acks read many
   at a time.
 - `field_types`: Checks that the fields of a parsed message hold what their types say.
-- `framing`: How gRPC frames a message: five bytes before it, a flag for compression and its
+- `framing`: gRPC's framing of a message: five bytes before it, a flag for compression and its
   length.
 - `hot_schema`: The hot messages and the metadata as classes of protobuf's own runtime, in a pool
   of their own.

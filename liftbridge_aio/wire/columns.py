@@ -74,7 +74,7 @@ def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
 
 
 def ack_rows(datas: Sequence[bytes]) -> Iterator[AckRow] | None:
-    """Read many PublishResponses that all hold acks, no refusals, with the fields that every ack needs.
+    """Read the fields that every ack needs from many PublishResponses without refusals.
 
     The rest stays in the bytes of each, of which the parse has shown that they can be read.
 

@@ -1,7 +1,7 @@
 """Pure parts of reading: no event loop, clock, chance or I/O.
 
 - `memory_budget`: Divides the memory for unread messages among the subscriptions.
-- `plan`: What a user asked to read, of one partition or several, checked before anything is sent.
+- `plan`: Requests to read one partition or several, checked before anything is sent.
 - `position`: The position in one partition: decides what to deliver, what to drop, and when to
   stop.
 - `resubscribe_deadline`: Decides how long to retry a first subscribe, and a resubscribe after a

@@ -1,5 +1,5 @@
 """Pure parts of publishing over NATS: no event loop, clock, chance or I/O.
 
-- `destinations`: Where a message goes: from a stream, or a subject, to a subject of NATS.
+- `destinations`: Maps a stream and partition, or a subject, to the NATS subject to publish to.
 - `stream_acks`: The acks of several streams for one message, which all have its subject.
 """
