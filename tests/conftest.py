@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from liftbridge_aio._client import parts as client_parts
+from liftbridge_aio.groups import partition_transfer
 from liftbridge_aio.net import connection_pool
 from support.servers.build import (
     ServerUnavailable,
@@ -122,6 +123,16 @@ def data_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     for module in (client_parts, connection_pool):
         monkeypatch.setattr(module, "data_lane_available", lambda: path == "lane")
     return path
+
+
+@pytest.fixture
+def long_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer windows in which a partition passes from member to member.
+
+    On a busy machine the usual ones, of tenths of a second, are missed, and messages repeat.
+    """
+    for name, seconds in (("LAST_WRITE", 1.0), ("SETTLING", 1.5), ("FIRST_WRITE", 2.0)):
+        monkeypatch.setattr(partition_transfer, name, seconds)
 
 
 def _needs_build(item: pytest.Item) -> bool:

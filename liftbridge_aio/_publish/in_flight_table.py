@@ -164,7 +164,7 @@ class InFlightTable:
         errors = self._take_unseen()
         if errors:
             text = "closed with %d failed publishes whose errors nobody retrieved; the first: %s"
-            logger.warning(text, len(errors), errors[0])
+            logger.warning(text, len(errors), str(errors[0]))
 
     def _take_unseen(self) -> list[BaseException]:
         errors = [error for error in map(_unseen_error, self._failures) if error is not None]

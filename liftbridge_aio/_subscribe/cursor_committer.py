@@ -201,7 +201,7 @@ class CursorCommitter:
             return
         if not self._warned:
             self._warned = True
-            logger.warning("the cursor %r cannot be stored: %s", self.cursor_id, error)
+            logger.warning("the cursor %r cannot be stored: %s", self.cursor_id, str(error))
         now = asyncio.get_running_loop().time()
         if kept.untrusted_since is None:
             kept.untrusted_since = now

@@ -195,7 +195,7 @@ class Rebalancer:
             logger.warning(
                 "the group %r cannot read a partition that is assigned to this member: %s",
                 self._group,
-                error,
+                str(error),  # an error kept in a record of the log would keep the client alive
             )
 
     def _give(self, partition: StreamPartition) -> None:

@@ -145,6 +145,7 @@ async def test_what_is_finished_is_committed_before_a_partition_is_given_up(
         assert (message.partition, message.offset) == (place.partition, 2)
 
 
+@pytest.mark.usefixtures("long_transfer")
 async def test_a_partition_passes_on_without_being_read_twice(
     client: Client, server_client: Client, stream: str, group_id: str
 ) -> None:

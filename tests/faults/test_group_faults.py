@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -25,6 +26,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.groups import rebalancer
+from liftbridge_aio.net.network import Network
 from liftbridge_aio.wire import proto
 from support.faults import QUICK
 from support.groups.group_watcher import (
@@ -267,6 +269,7 @@ async def test_a_rebalance_does_not_wait_for_the_next_sign_of_life() -> None:
                 await shared([first, second], {1, 2})
 
 
+@pytest.mark.usefixtures("long_transfer")
 async def test_what_passes_on_at_the_second_try_is_not_read_twice_either(
     broker: EmbeddedBroker, client: Client
 ) -> None:
@@ -293,6 +296,30 @@ async def test_what_passes_on_at_the_second_try_is_not_read_twice_either(
         broker.faults.assert_all_applied()
         await first.aclose()
         assert await reading is None
+
+
+async def test_a_warning_in_the_log_keeps_nothing_of_a_closed_client(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that keep records of the log would otherwise collect all clients they ever had."""
+    monkeypatch.setattr(rebalancer, "_BLOCKED_AFTER", 1)
+    taken = "Consumer is not currently assigned this partition"
+    broker.faults.fail("Subscribe", code="FAILED_PRECONDITION", text=taken)
+    before = networks()
+    async with Client(broker.address) as other:
+        await other.create_stream("s")
+        group = other.group("g", ["s"])
+        async with group:
+            await eventually(it_is(lambda: taken in caplog.text))
+    del other, group
+    await asyncio.sleep(0)
+    assert caplog.records
+    assert networks() == before
+
+
+def networks() -> int:
+    gc.collect()
+    return sum(isinstance(each, Network) for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("data_path", ["lane", "plain"], indirect=True)
