@@ -14,6 +14,7 @@ Commands import the client and the broker when they run, so that help is fast.
 - `demo`: `liftbridge-aio demo`: show that the client loses nothing when connections break.
 - `demo_checks`: Check what the demo acked and delivered.
 - `demo_scenario`: Run the demo: publish, tail, cut connections, and check the outcome.
+- `doctor`: `liftbridge-aio doctor`: find what is wrong with a cluster, or with the way to it.
 - `group_overview`: Find consumer groups in the internal streams of servers, and show them.
 - `group_positions`: Positions of consumer groups: fetch them with their lag, resolve and store new
   ones.
@@ -28,7 +29,8 @@ Commands import the client and the broker when they run, so that help is fast.
 - `partitions`: `liftbridge-aio partitions`: show single partitions of streams and change them.
 - `pipeline`: `liftbridge-aio pipeline`: run pipelines on Spark, which starts and ends with the
   command.
-- `publish`: `liftbridge-aio publish`: publish messages from the command line or from stdin.
+- `publish`: `liftbridge-aio publish`: publish messages from the command line, stdin or a file.
+- `reading`: Write messages as `--format` or `--json` wants them, and read on through outages.
 - `running`: Run the coroutine of a command, and end it by a signal or when nobody reads its
   output.
 - `streams`: `liftbridge-aio streams`: create, show, change and delete streams.
@@ -54,6 +56,7 @@ from .arguments import BadArgument
 from .broker import broker
 from .connection import connection_behind_command
 from .demo import demo
+from .doctor import doctor
 from .metadata import metadata
 from .output import failure_line, prepare_output, say
 from .publish import publish
@@ -79,7 +82,7 @@ app = App(
 )
 app.command(demo)
 app.command(broker)
-app.command(publish)
+app.command(publish, usage="Usage: liftbridge-aio publish [OPTIONS] STREAM [VALUES...]")
 app.command(subscribe)
 app.command(tail)
 app.command(streams.app)
@@ -87,8 +90,10 @@ app.command(partitions.app)
 app.command(groups.app)
 app.command(cursor.app)
 app.command(metadata)
+app.command(doctor)
 app.command(bench.app)
 app.command(pipeline.app)
+app.register_install_completion_command(help="Install completion for the shell in use.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -21,9 +22,9 @@ from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.model import Ack, AckPolicy, StartAt
 
 from .arguments import DURATION_HELP, parse_duration, parse_start
-from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integer
+from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integer, OptionalInteger
 from .output import say, write_json, write_table
-from .running import CLIENT, TABLES, in_event_loop
+from .running import CLIENT, TABLES, in_event_loop, progress_shown
 
 _QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 _MIB: Final = 2**20
@@ -73,7 +74,7 @@ class BenchFigures:
             ("MiB per second", f"{figures['mb_per_second']:,.2f}"),
         ]
         rows += [
-            (f"{key.replace('_', ' ')} of acks", f"{value:,.0f} µs")
+            (f"{key.replace('_', ' ')} of acks", _time_shown(value))
             for key, value in figures.items()
             if key.startswith("latency_")
         ]
@@ -92,6 +93,13 @@ class BenchFigures:
         return {f"latency_{name}": round(value / 1000, 1) for name, value in figures.items()}
 
 
+def _time_shown(microseconds: float) -> str:
+    for limit, unit in ((1e3, "µs"), (1e6, "ms")):
+        if microseconds < limit:
+            return f"{microseconds / limit * 1e3:.3g} {unit}"
+    return f"{microseconds / 1e6:,.2f} s"
+
+
 def _nearest_rank(ordered: Sequence[int], share: float) -> int:
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
 
@@ -106,6 +114,9 @@ Output = Annotated[
     Literal["text", "json"], Parameter(help="Output format; json is the same as --json.")
 ]
 Stream = Annotated[str, Parameter(help="Name of the stream.")]
+_OWN_STREAM: Final = "bench-stream"
+_SHORT: Final = "3s"
+_LONG: Final = "30s"
 _AT_LEAST_ONE: Final = validators.Number(gte=1)
 _AT_LEAST_NONE: Final = validators.Number(gte=0)
 
@@ -114,10 +125,23 @@ _AT_LEAST_NONE: Final = validators.Number(gte=0)
 @in_event_loop(*CLIENT, *TABLES)
 async def publish(
     *,
-    stream: Stream = "bench-stream",
+    stream: Annotated[
+        str | None,
+        Parameter(help=f"Name of the stream. Default: {_OWN_STREAM}, created if it is missing."),
+    ] = None,
     messages: Annotated[
-        Integer, Parameter(validator=_AT_LEAST_ONE, help="Messages to publish.")
-    ] = 100_000,
+        OptionalInteger,
+        Parameter(
+            validator=_AT_LEAST_ONE,
+            help="Messages to publish. Default: as many as --duration allows.",
+        ),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        Parameter(
+            help=f"End after this time ({DURATION_HELP}). Default: {_SHORT} without --messages."
+        ),
+    ] = None,
     message_size: Annotated[
         Integer, Parameter(validator=_AT_LEAST_NONE, help="Bytes of each value.")
     ] = 256,
@@ -159,19 +183,27 @@ async def publish(
 
     For example:
 
-        liftbridge-aio bench publish --messages 20000 --create-stream
-        liftbridge-aio bench publish --window 4096 --ack-policy all --json
+        liftbridge-aio bench publish
+        liftbridge-aio bench publish --stream orders --window 4096 --ack-policy all --json
+        liftbridge-aio bench publish --messages 20000 --partitions 3 --window 1024
     """
+    name = stream or _OWN_STREAM
+    if duration is None and messages is None:
+        duration = _SHORT
+    limit = math.inf if duration is None else parse_duration(duration)
     policy, together = AckPolicy[ack_policy.upper()], window * concurrent
-    publishing = _Publishing(stream, bytes(message_size), partitions, policy)
+    publishing = _Publishing(name, bytes(message_size), partitions, policy)
     waits_for_each = together == 1 and policy is not AckPolicy.NONE
     run = publishing.one_by_one if waits_for_each else publishing.windowed
     async with connection.client(max_in_flight=together) as client:
-        if create_stream:
-            await client.create_stream(stream, subject, partitions, exist_ok=True)
-        async with _deleted_at_the_end(client, stream, wanted=delete_stream):
-            figures = await run(client, messages)
-    _show(figures, f"Published to {stream}", as_json=as_json or output == "json")
+        if create_stream or stream is None:
+            await client.create_stream(name, subject, partitions, exist_ok=True)
+        async with (
+            _deleted_at_the_end(client, name, wanted=delete_stream),
+            progress_shown(lambda: publishing.done, messages),
+        ):
+            figures = await run(client, sys.maxsize if messages is None else messages, limit)
+    _show(figures, f"Published to {name}", as_json=as_json or output == "json")
     if publishing.first_error is not None:
         say(f"error: {figures.errors} messages failed, the first: {publishing.first_error}")
     return 1 if figures.errors else 0
@@ -181,7 +213,7 @@ async def publish(
 @in_event_loop(*CLIENT, *TABLES)
 async def consume(
     *,
-    stream: Stream = "bench-stream",
+    stream: Stream = _OWN_STREAM,
     partition: Annotated[Integer, Parameter(help="Partition to read.")] = 0,
     expected: Annotated[
         Integer,
@@ -189,7 +221,13 @@ async def consume(
             validator=_AT_LEAST_NONE, help="End after this many messages; 0: only by --duration."
         ),
     ] = 0,
-    duration: Annotated[str, Parameter(help=f"End after this time ({DURATION_HELP}).")] = "30s",
+    duration: Annotated[
+        str | None,
+        Parameter(
+            help=f"End after this time ({DURATION_HELP}). Default: {_SHORT}, or {_LONG} with"
+            " --expected."
+        ),
+    ] = None,
     start: Annotated[
         str,
         Parameter(
@@ -211,9 +249,14 @@ async def consume(
         liftbridge-aio bench consume --stream orders --start -5m --duration 10s
     """
     start_at = parse_start(start.removeprefix(_OFFSET))
+    duration = duration or (_LONG if expected else _SHORT)
     limit = parse_duration(duration)
-    async with connection.client() as client:
-        figures = await _read(client, stream, partition, start_at, expected, limit)
+    reading = _Reading()
+    async with (
+        connection.client() as client,
+        progress_shown(lambda: reading.messages, expected or None),
+    ):
+        figures = await reading.run(client, stream, partition, start_at, expected, limit)
     _show(figures, f"Read from {stream}", as_json=as_json or output == "json")
     if figures.messages < expected:
         say(f"error: {figures.messages:,} of {expected:,} messages arrived within {duration}")
@@ -235,10 +278,20 @@ class _Publishing:
         self._all_done = asyncio.Event()
         self.first_error: BaseException | None = None
 
-    async def one_by_one(self, client: Client, messages: int) -> BenchFigures:
-        """Publish each message after the ack of the one before; measures the whole call."""
+    @property
+    def done(self) -> int:
+        """Publishes that succeeded or failed."""
+        return len(self._latencies) + self._errors
+
+    async def one_by_one(self, client: Client, messages: int, limit: float) -> BenchFigures:
+        """Publish each message after the ack of the one before; measures the whole call.
+
+        Ends after so many messages or seconds.
+        """
         start = time.perf_counter()
         for number in range(messages):
+            if time.perf_counter() - start > limit:
+                break
             began = time.perf_counter_ns()
             try:
                 await client.publish(
@@ -251,29 +304,34 @@ class _Publishing:
                 self._failed(error)
             else:
                 self._latencies.append(time.perf_counter_ns() - began)
-        return self._figures(messages, time.perf_counter() - start)
+        return self._figures(time.perf_counter() - start)
 
-    async def windowed(self, client: Client, messages: int) -> BenchFigures:
+    async def windowed(self, client: Client, messages: int, limit: float) -> BenchFigures:
         """Publish without waiting for each ack; the client limits the window.
 
-        Latency is measured from when a message is queued, without the wait for the window.
+        Latency is measured from when a message is queued, without the wait for the window. Ends
+        after so many messages or seconds.
         """
-        self._pending = messages
         start = time.perf_counter()
         for number in range(messages):
+            if time.perf_counter() - start > limit:
+                break
             future = await client.publish_async(
                 self._stream,
                 self._value,
                 partition=number % self._partitions,
                 ack_policy=self._policy,
             )
+            self._pending += 1
             future.add_done_callback(partial(self._ack_done, time.perf_counter_ns()))
         try:
             await client.flush()
         except LiftbridgeError as error:
             self.first_error = error
-        await self._all_done.wait()
-        return self._figures(messages, time.perf_counter() - start)
+        if self._pending:  # the callbacks of the last acks are still to run
+            self._all_done.clear()
+            await self._all_done.wait()
+        return self._figures(time.perf_counter() - start)
 
     def _ack_done(self, began: int, future: asyncio.Future[Ack | None]) -> None:
         error = None if future.cancelled() else future.exception()
@@ -289,30 +347,43 @@ class _Publishing:
         self._errors += 1
         self.first_error = self.first_error or error
 
-    def _figures(self, messages: int, seconds: float) -> BenchFigures:
-        acked = messages - self._errors
+    def _figures(self, seconds: float) -> BenchFigures:
+        acked = len(self._latencies)
         latencies = () if self._policy is AckPolicy.NONE else self._latencies
         return BenchFigures(acked, acked * len(self._value), seconds, self._errors, latencies)
 
 
-async def _read(
-    client: Client, stream: str, partition: int, start: StartAt, expected: int, limit: float
-) -> BenchFigures:
-    messages = size = 0
-    began = last = time.perf_counter()
-    async with client.subscribe(stream, partition=partition, start=start) as reading:
-        try:  # only now, as it takes a while to learn that a stream does not exist
-            async with asyncio.timeout(limit) as end:
-                async for message in reading:
-                    messages += 1
-                    size += len(message.value)
-                    last = time.perf_counter()
-                    if messages == expected:
-                        break
-        except TimeoutError:
-            if not end.expired():
-                raise
-    return BenchFigures(messages, size, last - began)
+class _Reading:
+    """Reads messages and counts them."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+
+    async def run(
+        self,
+        client: Client,
+        stream: str,
+        partition: int,
+        start: StartAt,
+        expected: int,
+        limit: float,
+    ) -> BenchFigures:
+        """Read until so many messages, or for so many seconds."""
+        size = 0
+        began = last = time.perf_counter()
+        async with client.subscribe(stream, partition=partition, start=start) as reading:
+            try:  # only now, as it takes a while to learn that a stream does not exist
+                async with asyncio.timeout(limit) as end:
+                    async for message in reading:
+                        self.messages += 1
+                        size += len(message.value)
+                        last = time.perf_counter()
+                        if self.messages == expected:
+                            break
+            except TimeoutError:
+                if not end.expired():
+                    raise
+        return BenchFigures(self.messages, size, last - began)
 
 
 @asynccontextmanager

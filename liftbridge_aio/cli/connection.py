@@ -34,6 +34,13 @@ def _integers(kind: Any, tokens: Sequence[Token]) -> int | tuple[int, ...]:
     return numbers if get_origin(kind) is tuple else numbers[0]
 
 
+def not_empty(_: object, group: str | None) -> None:
+    """Refuse an empty id of a group, for a parameter."""
+    if group == "":
+        text = "the id of a group must not be empty"
+        raise ValueError(text)
+
+
 Integer = Annotated[int, Parameter(converter=_integers)]
 OptionalInteger = Annotated[int | None, Parameter(converter=_integers)]
 Integers = Annotated[tuple[int, ...], Parameter(converter=_integers)]
@@ -42,6 +49,11 @@ StreamName = Annotated[str, Parameter(help="Name of the stream.")]
 ResumeAll = Annotated[
     bool, Parameter(negative="", help="Let a publish to any partition resume all of them.")
 ]
+Yes = Annotated[bool, Parameter(negative="", help="Do not ask, even on a terminal.")]
+Watch = Annotated[
+    bool, Parameter(negative="", help="Show it again and again, every --interval, until Ctrl-C.")
+]
+Interval = Annotated[str, Parameter(help=f"Interval of --watch ({DURATION_HELP}).")]
 Off = Annotated[bool, Parameter(negative="", help="Make it writable again.")]
 
 
@@ -92,24 +104,22 @@ class ConnectionFlags:
         Parameter(help=f"Timeout of each call ({DURATION_HELP}). Default: the client's."),
     ] = None
 
-    def client(self, *, max_in_flight: int | None = None, only: str | None = None) -> Client:
+    def client(self, *, only: str | None = None, **options: Any) -> Client:
         """Return a client that is not connected yet.
 
         Args:
-            max_in_flight: most unacknowledged publishes; None: the client's default.
             only: the address of the only server to connect to, whatever addresses it advertises.
+            options: fields of `ClientOptions`.
 
         Raises:
             BadArgument: an address or the timeout is invalid.
         """
         servers = self._servers()
         try:
-            options = self._options(servers)
-            if max_in_flight is not None:
-                options = replace(options, max_in_flight=max_in_flight)
+            chosen = replace(self._options(servers), **options)
             if only is not None:
-                return Client(only, options=replace(options, address_map=lambda _: only))
-            return Client(*servers.addresses, options=options)
+                return Client(only, options=replace(chosen, address_map=lambda _: only))
+            return Client(*servers.addresses, options=chosen)
         except (InvalidRequest, ValueError) as error:
             raise BadArgument(str(error)) from None
 

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import rich.console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 if TYPE_CHECKING:
     from .demo_checks import Check
 
-__all__ = ["Console", "Table", "print_checks", "print_figures", "step_printer"]
+__all__ = [
+    "Console",
+    "Table",
+    "print_checks",
+    "print_figures",
+    "show_progress",
+    "step_printer",
+]
+
+_REFRESHED: Final = 0.25
+"""Seconds between two counts of progress."""
 
 
 class Console(rich.console.Console):
@@ -54,3 +73,28 @@ def print_checks(console: Console, checks: Iterable[Check]) -> None:
         if check.detail:
             console.print(f"  {check.detail}", style="dim", markup=False)
     console.print()
+
+
+async def show_progress(count: Callable[[], int], total: int | None) -> None:
+    """Show progress on stderr until cancelled: messages, their rate, and the time left.
+
+    Args:
+        count: returns how many messages are done.
+        total: how many there will be; None: not known.
+    """
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]:,.0f}/s"),
+        TimeElapsedColumn() if total is None else TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
+        task = bar.add_task("", total=total, rate=0.0)
+        then, before = time.perf_counter(), 0
+        while True:
+            await asyncio.sleep(_REFRESHED)
+            now, done = time.perf_counter(), count()
+            bar.update(task, completed=done, rate=(done - before) / (now - then))
+            bar.refresh()
+            then, before = now, done

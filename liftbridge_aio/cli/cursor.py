@@ -95,7 +95,7 @@ async def get_cursor(
         write_line(str(offset))
 
 
-@app.command(name="list")
+@app.command(name="list", usage="Usage: liftbridge-aio cursor list [OPTIONS] [STREAMS...]")
 @in_event_loop(*CLIENT, *TABLES)
 async def list_cursors(
     *streams: Annotated[str, Parameter(help="Only cursors in these streams.")],

@@ -7,18 +7,23 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import CursorsUnavailable, NotFound, PartitionNotFound
 from liftbridge_aio.model import Metadata
 
-from .arguments import BadArgument, parse_start
+from .arguments import BadArgument, parse_duration, parse_start
 from .connection import (
     DEFAULT_CONNECTION,
     AsJson,
     ConnectionFlags,
     Integer,
     Integers,
+    Interval,
     Partition,
     StreamName,
+    Watch,
+    Yes,
+    not_empty,
 )
 from .group_overview import deleted, find_groups, position_shown, write_group
 from .group_positions import (
@@ -33,18 +38,12 @@ from .group_positions import (
 )
 from .output import say, write_json, write_table
 from .partition_states import say_what_failed
-from .running import ACTIVITY, CLIENT, TABLES, in_event_loop
+from .running import ACTIVITY, CLIENT, TABLES, confirmed, in_event_loop, watched
 
 app = App(name="groups", help="List and show consumer groups, and move their positions.")
 
 
-def _not_empty(_: object, group: str) -> None:
-    if not group:
-        text = "the id of a group must not be empty"
-        raise ValueError(text)
-
-
-GroupId = Annotated[str, Parameter(help="Id of the group.", validator=_not_empty)]
+GroupId = Annotated[str, Parameter(help="Id of the group.", validator=not_empty)]
 Streams = Annotated[
     tuple[str, ...],
     Parameter(
@@ -97,11 +96,13 @@ async def list_groups(
     write_table("Consumer groups", columns, rows, spare=("Epoch", "Coordinator"))
 
 
-@app.command
+@app.command(usage="Usage: liftbridge-aio groups show [OPTIONS] GROUPS...")
 @in_event_loop(*CLIENT, *ACTIVITY, *TABLES)
 async def show(
     *groups: Annotated[str, Parameter(help="Ids of groups.")],
     streams: Streams = (),
+    watch: Watch = False,
+    interval: Interval = "2s",
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> int:
@@ -119,28 +120,37 @@ async def show(
 
         liftbridge-aio groups show billing
         liftbridge-aio groups show billing audit --stream orders --json
+        liftbridge-aio groups show billing --watch --interval 5s
     """
     if not groups:
         message = "name at least one group; `groups list` shows them"
         raise BadArgument(message)
     ids = list(dict.fromkeys(groups))
+    every = parse_duration(interval) if watch else None
+    async with connection.client() as client:
+        return await watched(lambda: _show(client, ids, streams, as_json=as_json), every)
+
+
+async def _show(
+    client: Client, groups: Sequence[str], streams: Sequence[str], *, as_json: bool
+) -> int:
+    """Fetch and show groups; return the exit code."""
     found = []
     states = []
-    async with connection.client() as client:
-        known = await find_groups(client)
-        metadata = await client.fetch_metadata(groups=ids)
-        for group in ids:
-            _check_streams(streams, metadata)
-            overview = known.overview(group, metadata)
-            positions, asked = await fetch_positions(
-                client, group, set(streams or overview.streams), metadata
-            )
-            stored = any(position.position is not None for position in positions)
-            if not overview.exists and not stored and not overview.streams:
-                message = f"no server knows a group {group!r}, and it has stored no position"
-                raise NotFound(message)
-            found.append((overview, positions))
-            states += asked
+    known = await find_groups(client)
+    metadata = await client.fetch_metadata(groups=groups)
+    for group in groups:
+        _check_streams(streams, metadata)
+        overview = known.overview(group, metadata)
+        positions, asked = await fetch_positions(
+            client, group, set(streams or overview.streams), metadata
+        )
+        stored = any(position.position is not None for position in positions)
+        if not overview.exists and not stored and not overview.streams:
+            message = f"no server knows a group {group!r}, and it has stored no position"
+            raise NotFound(message)
+        found.append((overview, positions))
+        states += asked
     if as_json:
         write_json(
             [
@@ -165,14 +175,15 @@ async def set_position(
     partition: Partition = 0,
     force: Force = False,
     dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
-) -> None:
+) -> int:
     """Store the position of a group in one partition; its members continue after it.
 
     Refused while the group has members, which would overwrite it, and beyond the newest message,
-    unless --force is given. After a restart, servers of version 1.9.0 return the highest position,
-    so a move backwards may be lost.
+    unless --force is given. Asks first if stdin is a terminal. After a restart, servers of version
+    1.9.0 return the highest position, so a move backwards may be lost.
 
     For example:
 
@@ -189,8 +200,11 @@ async def set_position(
         moves = [Move(before, offset)]
         refuse_impossible(group, moves, force=force)
         if not dry_run:
+            if moves and not yes and not await _agreed(client, group, moves, force=force):
+                return 1
             await store(client, group, moves)
     _report(group, moves, dry_run=dry_run, as_json=as_json)
+    return 0
 
 
 @app.command
@@ -218,18 +232,19 @@ async def reset(
     ] = (),
     force: Force = False,
     dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
-) -> None:
+) -> int:
     """Move a group to other positions in its streams.
 
-    Refused while the group has members, which would overwrite them, unless --force is given. A
-    stored position cannot be moved before offset 0, as it is that of the last processed message:
-    use another group, whose members start at earliest. A group without a stored position gets a
-    note that it begins at offset 0, which overrides the start position of its members (Go clients
-    ignore the note). In a partition that retention has emptied, the group continues with the next
-    message. After a restart, servers of version 1.9.0 return the highest position, so a move
-    backwards may be lost.
+    Refused while the group has members, which would overwrite them, unless --force is given. Asks
+    first if stdin is a terminal. A stored position cannot be moved before offset 0, as it is that
+    of the last processed message: use another group, whose members start at earliest. A group
+    without a stored position gets a note that it begins at offset 0, which overrides the start
+    position of its members (Go clients ignore the note). In a partition that retention has emptied,
+    the group continues with the next message. After a restart, servers of version 1.9.0 return the
+    highest position, so a move backwards may be lost.
 
     For example:
 
@@ -260,8 +275,25 @@ async def reset(
         ]
         refuse_impossible(group, moves, force=force)
         if not dry_run:
+            if moves and not yes and not await _agreed(client, group, moves, force=force):
+                return 1
             await store(client, group, moves)
     _report(group, moves, dry_run=dry_run, as_json=as_json)
+    return 0
+
+
+async def _agreed(client: Client, group: str, moves: Sequence[Move], *, force: bool) -> bool:
+    """Ask for agreement to moves on the terminal, while which a member may have joined."""
+    listed = ", ".join(
+        f"{move.place} from {position_shown(move.before.position)} to {position_shown(move.after)}"
+        for move in moves
+    )
+    if not await confirmed(f"move group {group}: {listed}?"):
+        say("nothing is moved")
+        return False
+    metadata = await client.fetch_metadata(groups=[group])
+    await refuse_if_in_use(client, metadata.groups.get(group), force=force)
+    return True
 
 
 def _report(group: str, moves: Sequence[Move], *, dry_run: bool, as_json: bool) -> None:

@@ -77,7 +77,8 @@ def prepare_output() -> None:
         raise OSError(_CLOSED)
     if isinstance(output, TextIOWrapper):
         output.reconfigure(errors="backslashreplace")
-    logging.getLogger("liftbridge_aio.subscription").addHandler(_WARNINGS)  # added once
+    for name in ("subscription", "groups"):
+        logging.getLogger(f"liftbridge_aio.{name}").addHandler(_WARNINGS)  # added once
 
 
 class _Warnings(logging.Handler):
@@ -96,6 +97,11 @@ def say(text: str) -> None:
     if sys.stderr is None:
         return  # it is closed, and print would write to stdout
     print(text, file=sys.stderr, flush=True)  # noqa: T201 (this is where it is printed)
+
+
+def ask(question: str) -> None:
+    """Write a question to stderr, whose answer goes on the same line."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def failure_line(error: Exception) -> str:
@@ -148,6 +154,17 @@ def write_lines(lines: Iterable[str]) -> None:
     text = "\n".join(lines)
     if text:
         write_line(text)
+
+
+def write_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are and flush.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+    """
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def write_table(

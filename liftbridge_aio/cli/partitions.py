@@ -25,7 +25,7 @@ app = App(name="partitions", help="List, show, pause and resume single partition
 Partitions = Annotated[Integer, Parameter(help="Partitions of the stream.")]
 
 
-@app.command(name="list")
+@app.command(name="list", usage="Usage: liftbridge-aio partitions list [OPTIONS] [STREAMS...]")
 @in_event_loop(*CLIENT, *TABLES)
 async def list_partitions(
     *streams: Annotated[str, Parameter(help="Streams; none: all of them.")],
@@ -112,7 +112,7 @@ async def show(
     write_table(f"Partition {partition} of {stream}", ("Field", "Value"), rows)
 
 
-@app.command
+@app.command(usage="Usage: liftbridge-aio partitions pause [OPTIONS] STREAM PARTITIONS...")
 @in_event_loop(*CLIENT)
 async def pause(
     stream: StreamName,
@@ -137,7 +137,7 @@ async def pause(
         say(f"{_these(named)} of {stream} paused")
 
 
-@app.command
+@app.command(usage="Usage: liftbridge-aio partitions resume [OPTIONS] STREAM PARTITIONS...")
 @in_event_loop(*CLIENT)
 async def resume(
     stream: StreamName,
@@ -161,7 +161,7 @@ async def resume(
         say(f"{_these(named)} of {stream} resumed")
 
 
-@app.command
+@app.command(usage="Usage: liftbridge-aio partitions readonly [OPTIONS] STREAM PARTITIONS...")
 @in_event_loop(*CLIENT)
 async def readonly(
     stream: StreamName,

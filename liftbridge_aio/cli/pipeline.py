@@ -105,7 +105,7 @@ def _print_results(console: Console, report: TotalsReport) -> None:
     print_checks(console, report.checks)
 
 
-@app.command
+@app.command(usage="Usage: liftbridge-aio pipeline archive --to PATH [OPTIONS] [STREAMS...]")
 @in_event_loop(*TABLES)
 async def archive(
     streams: Annotated[tuple[str, ...], Parameter(help="Streams to archive.")] = (),

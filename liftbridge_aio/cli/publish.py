@@ -1,29 +1,32 @@
-"""`liftbridge-aio publish`: publish messages from the command line or from stdin."""
+"""`liftbridge-aio publish`: publish messages from the command line, stdin or a file."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+import random
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
-from typing import Annotated, Final, Literal, TypeAlias
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
-from liftbridge_aio.model import Ack, AckPolicy
+from liftbridge_aio.model import Ack, AckPolicy, Partitioner
+from liftbridge_aio.partitioner import by_key, round_robin
 
 from .arguments import BadArgument, encode_argument, parse_headers
 from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, OptionalInteger
 from .output import write_json, write_line
-from .running import CLIENT, discard, in_event_loop
-
-_Pending: TypeAlias = "asyncio.Queue[asyncio.Future[Ack | None] | None]"
-"""Acks in the order of publishing, then None."""
+from .running import CLIENT, discard, in_event_loop, progress_shown, wait_readable
 
 _BATCH: Final = 100
 _CHUNK: Final = 65_536
-"""Bytes of stdin that are read at once."""
+"""Bytes that are read at once."""
 
 
 @in_event_loop(*CLIENT)
@@ -42,13 +45,35 @@ async def publish(
             help="Publish the lines of stdin, one message each.",
         ),
     ] = False,
+    file: Annotated[
+        Path | None, Parameter(help="Publish the lines of this file, one message each.")
+    ] = None,
     key: Annotated[str | None, Parameter(help="Key of the messages.")] = None,
+    key_separator: Annotated[
+        str | None,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="Text between key and value in each line or value; without it there is no key.",
+        ),
+    ] = None,
     header: Annotated[
         tuple[str, ...],
         Parameter(negative="", show_default=False, help="name=value; may be repeated."),
     ] = (),
     partition: Annotated[
-        OptionalInteger, Parameter(help="Partition. Default: chosen by the key, else 0.")
+        OptionalInteger,
+        Parameter(help="Partition. Default: chosen by the key; without a key, each in turn."),
+    ] = None,
+    count: Annotated[
+        OptionalInteger,
+        Parameter(
+            validator=validators.Number(gte=1),
+            help="End after this many messages; values are repeated until then.",
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        Parameter(validator=validators.Number(gt=0), help="Most messages per second."),
     ] = None,
     ack_policy: Annotated[
         Literal["leader", "all", "none"], Parameter(help="When the server acks.")
@@ -68,88 +93,153 @@ async def publish(
 ) -> None:
     """Publish messages and write one line per ack.
 
-    A line has the offset and the subject of the message.
+    A line has the offset and the subject of the message. Progress is shown on stderr if that is a
+    terminal and the lines go elsewhere.
 
     For example:
 
         liftbridge-aio publish orders "first" "second" --key ann
         liftbridge-aio publish orders - --ack-policy all
-        liftbridge-aio publish orders "1 bread" --header type=order --json
+        liftbridge-aio publish orders --file orders.txt --key-separator :
+        liftbridge-aio publish orders "1 bread" --header type=order --count 100 --rate 20 --json
     """
-    if bool(values) == stdin:
-        message = "nothing to publish; give values, or - for the lines of stdin"
-        if stdin:
-            message = "give either values or - for the lines of stdin, not both"
+    if (bool(values), stdin, file is not None).count(True) != 1:
+        message = "give what to publish: either values, or - for the lines of stdin, or --file"
         raise BadArgument(message)
-    messages = _stdin_lines() if stdin else _encoded(values)
+    if key is not None and key_separator is not None:
+        message = "give either --key or --key-separator, not both"
+        raise BadArgument(message)
+    if key_separator == "":
+        message = "the separator of key and value must not be empty"
+        raise BadArgument(message)
+    if partition is None and key is None and expected_offset is not None:
+        partition = 0
     headers = parse_headers(header)
     policy = AckPolicy[ack_policy.upper()]
-    pending: _Pending = asyncio.Queue()
-    async with connection.client() as client:
-        try:
-            async with asyncio.TaskGroup() as group:
-                if create:
-                    await client.create_stream(stream, exist_ok=True)
-                group.create_task(_report(pending, as_json=as_json))
-                count = 0
-                async for value in messages:
-                    future = await client.publish_async(
-                        stream,
-                        value,
-                        key=None if key is None else encode_argument(key),
-                        headers=headers,
-                        partition=partition,
-                        ack_policy=policy,
-                        expected_offset=None
-                        if expected_offset is None
-                        else expected_offset + count,
-                    )
-                    pending.put_nowait(future)  # bounded by the client's in-flight window
-                    count += 1
-                    if count % _BATCH == 0:
-                        await asyncio.sleep(0)  # so that acks are written though stdin never waits
-                pending.put_nowait(None)
-        finally:
-            discard(_left(pending))
+    split = partial(_split, encode_argument(key_separator)) if key_separator else _without_key
+    acks = _Acks()
+    progress = progress_shown(lambda: acks.count, count or len(values) or None)
+    with nullcontext(sys.stdin) if file is None else file.open() as lines:
+        texts = (
+            _encoded(values, repeat=count is not None) if values else _read_lines(lines.fileno())
+        )
+        async with (
+            connection.client(partitioner=_by_key_or_in_turn()) as client,
+            nullcontext() if sys.stdout.isatty() else progress,
+        ):
+            if create:
+                await client.create_stream(stream, exist_ok=True)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(acks.write(as_json=as_json))
+                    number = 0
+                    async for text in _paced(texts, rate):
+                        key_of_text, value = split(text)
+                        future = await client.publish_async(
+                            stream,
+                            value,
+                            key=key_of_text if key is None else encode_argument(key),
+                            headers=headers,
+                            partition=partition,
+                            ack_policy=policy,
+                            expected_offset=None
+                            if expected_offset is None
+                            else expected_offset + number,
+                        )
+                        acks.expect(future)  # bounded by the client's in-flight window
+                        number += 1
+                        if number == count:
+                            break
+                        if number % _BATCH == 0:
+                            await asyncio.sleep(0)  # so that acks are written if nothing waits
+                    acks.expect(None)
+            finally:
+                acks.discard()
 
 
-async def _encoded(values: Sequence[str]) -> AsyncIterator[bytes]:
-    for value in values:
-        yield encode_argument(value)
+class _Acks:
+    """Writes the acks in the order of publishing, each as soon as it arrives."""
+
+    def __init__(self) -> None:
+        self._pending: asyncio.Queue[asyncio.Future[Ack | None] | None] = asyncio.Queue()
+        self.count = 0
+        """Publishes that succeeded."""
+
+    def expect(self, future: asyncio.Future[Ack | None] | None) -> None:
+        """Add a publish; None: there are no more."""
+        self._pending.put_nowait(future)
+
+    async def write(self, *, as_json: bool) -> None:
+        """Write the acks until there are no more. Cancelling loses no publish.
+
+        Raises:
+            LiftbridgeError: a publish failed.
+        """
+        while (future := await self._pending.get()) is not None:
+            ack = await future
+            self.count += 1
+            if ack is None:  # with ack policy none there are no acks
+                continue
+            if as_json:
+                fields = asdict(ack)
+                fields["ack_policy"] = ack.ack_policy.name.lower()
+                fields["ack_error"] = ack.ack_error.name.lower()
+                write_json(fields)
+            else:
+                write_line(f"{ack.offset}\t{ack.msg_subject}")
+
+    def discard(self) -> None:
+        """Cancel what is left."""
+        left = [self._pending.get_nowait() for _ in range(self._pending.qsize())]
+        discard(future for future in left if future is not None)
 
 
-async def _report(pending: _Pending, *, as_json: bool) -> None:
-    """Write the acks in the order of publishing, each as soon as it arrives."""
-    while (future := await pending.get()) is not None:
-        ack = await future
-        if ack is None:  # with ack policy none there are no acks
-            continue
-        if as_json:
-            fields = asdict(ack)
-            fields["ack_policy"] = ack.ack_policy.name.lower()
-            fields["ack_error"] = ack.ack_error.name.lower()
-            write_json(fields)
-        else:
-            write_line(f"{ack.offset}\t{ack.msg_subject}")
+def _by_key_or_in_turn() -> Partitioner:
+    """Choose by the key; without one, each partition in turn, the first one at random."""
+    in_turn = round_robin(start=random.randrange(2**16))  # noqa: S311 (it is no secret)
+
+    def choose(stream: str, key: bytes | None, value: bytes, partition_count: int) -> int:
+        chooser = in_turn if key is None else by_key
+        return chooser(stream, key, value, partition_count)
+
+    return choose
 
 
-def _left(pending: _Pending) -> Iterator[asyncio.Future[Ack | None]]:
-    while not pending.empty():
-        future = pending.get_nowait()
-        if future is not None:
-            yield future
+def _split(separator: bytes, text: bytes) -> tuple[bytes | None, bytes]:
+    key, found, value = text.partition(separator)
+    return (key, value) if found else (None, text)
 
 
-async def _stdin_lines() -> AsyncIterator[bytes]:
-    r"""Yield the lines of stdin without their `\n`, which the last one may lack.
+def _without_key(text: bytes) -> tuple[None, bytes]:
+    return None, text
 
-    Reads without a thread, and without making the terminal non-blocking. Cancelling ends the wait
-    at once.
+
+async def _encoded(values: Sequence[str], *, repeat: bool) -> AsyncIterator[bytes]:
+    encoded = [encode_argument(value) for value in values]
+    for value in itertools.cycle(encoded) if repeat else encoded:
+        yield value
+
+
+async def _paced(texts: AsyncIterator[bytes], rate: float | None) -> AsyncIterator[bytes]:
+    """Yield texts, at most `rate` per second."""
+    loop = asyncio.get_running_loop()
+    due = loop.time()
+    async for text in texts:
+        if rate is not None:
+            await asyncio.sleep(due - loop.time())
+            due = max(due, loop.time() - 1) + 1 / rate  # a stall is made up for, within a second
+        yield text
+
+
+async def _read_lines(descriptor: int) -> AsyncIterator[bytes]:
+    r"""Yield the lines of a file without their `\n`, which the last one may lack.
+
+    Reads without a thread, and without making a terminal non-blocking. Cancelling ends the wait at
+    once.
     """
-    descriptor = sys.stdin.fileno()
     rest = b""
     while True:
-        await _wait_readable(descriptor)
+        await wait_readable(descriptor)
         chunk = os.read(descriptor, _CHUNK)
         if not chunk:
             break
@@ -158,16 +248,3 @@ async def _stdin_lines() -> AsyncIterator[bytes]:
             yield line
     if rest:
         yield rest
-
-
-async def _wait_readable(descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    try:
-        loop.add_reader(descriptor, readable.set)
-    except (PermissionError, NotImplementedError):
-        return  # a file is always readable; otherwise reads must block
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(descriptor)

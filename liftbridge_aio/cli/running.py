@@ -9,11 +9,14 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, ParamSpec, TypeVar
 
 from liftbridge_aio._core.early_interrupt import exit_when_interrupted, raise_when_interrupted
+from liftbridge_aio.errors import LiftbridgeError
+
+from .output import ask, failure_line, say, write_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -122,6 +125,73 @@ async def while_output_is_read() -> AsyncIterator[None]:
         if not limit.expired():
             raise
         raise BrokenPipeError from None
+
+
+async def wait_readable(descriptor: int) -> None:
+    """Wait until a descriptor can be read. Cancelling ends the wait at once."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except (PermissionError, NotImplementedError):
+        return  # a file is always readable; otherwise reads must block
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def confirmed(question: str) -> bool:
+    """Ask on the terminal and return True for yes; True without asking if stdin is none.
+
+    Cancelling ends the wait at once.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        return True
+    ask(question)
+    await wait_readable(sys.stdin.fileno())
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+async def watched(show: Callable[[], Awaitable[int]], interval: float | None) -> int:
+    """Show something, and again every `interval` seconds until cancelled; None: only once.
+
+    On a terminal each time clears the screen. An error in between is written to stderr.
+
+    Returns:
+        The exit code.
+    """
+    if interval is None:
+        return await show()
+    while True:
+        if sys.stdout.isatty():
+            write_line("\x1b[H\x1b[2J")
+        try:
+            await show()
+        except LiftbridgeError as error:
+            say(f"error: {failure_line(error)}")
+        await asyncio.sleep(interval)
+
+
+@asynccontextmanager
+async def progress_shown(count: Callable[[], int], total: int | None) -> AsyncIterator[None]:
+    """Show progress on stderr while the body runs, if stderr is a terminal.
+
+    Args:
+        count: returns how many messages are done.
+        total: how many there will be; None: not known.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    from .console import show_progress  # noqa: PLC0415 (help must not wait for it)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(show_progress(count, total))
+        try:
+            yield
+        finally:
+            task.cancel()
 
 
 def _stdout_pipe() -> int | None:

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import StreamExists
-from liftbridge_aio.model import StreamInfo
+from liftbridge_aio.model import ACTIVITY_STREAM, CURSORS_STREAM, StreamInfo
 from liftbridge_aio.options import StreamOptions
 
 from .arguments import DURATION_HELP, parse_duration
@@ -17,18 +18,24 @@ from .connection import (
     AsJson,
     ConnectionFlags,
     Integer,
+    Interval,
     Off,
     OptionalInteger,
     ResumeAll,
     StreamName,
+    Watch,
+    Yes,
 )
 from .output import moment, say, shown, write_json, write_table
 from .partition_states import fetch_states, fetch_streams, say_what_failed
-from .running import CLIENT, TABLES, in_event_loop
+from .running import CLIENT, TABLES, confirmed, in_event_loop, watched
 
 _DURATIONS: Final = frozenset(
     {"retention_max_age", "cleaner_interval", "segment_max_age", "auto_pause_time"}
 )
+
+
+_INTERNAL: Final = frozenset({ACTIVITY_STREAM, CURSORS_STREAM})
 
 
 def _flag(text: str) -> Parameter:
@@ -106,17 +113,26 @@ app = App(name="streams", help="List, create, show, pause and delete streams.")
 @app.command(name="list")
 @in_event_loop(*CLIENT, *TABLES)
 async def list_streams(
-    *, as_json: AsJson = False, connection: ConnectionFlags = DEFAULT_CONNECTION
+    *,
+    internal: Annotated[
+        bool, Parameter(negative="", help="List the servers' internal streams too.")
+    ] = False,
+    as_json: AsJson = False,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """List the streams, internal ones included.
+    """List the streams.
 
     For example:
 
         liftbridge-aio streams list
-        liftbridge-aio streams list --json
+        liftbridge-aio streams list --internal --json
     """
     async with connection.client() as client:
-        streams = await fetch_streams(client)
+        streams = [
+            stream
+            for stream in await fetch_streams(client)
+            if internal or stream.name not in _INTERNAL
+        ]
     if as_json:
         write_json([_overview(stream) for stream in streams])
         return
@@ -198,21 +214,27 @@ async def delete(
     stream: StreamName,
     /,
     *,
+    yes: Yes = False,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
-) -> None:
-    """Delete a stream and all its messages.
+) -> int:
+    """Delete a stream and all its messages. Asks first if stdin is a terminal.
 
     For example:
 
         liftbridge-aio streams delete orders
+        liftbridge-aio streams delete orders --yes
     """
+    if not yes and not await confirmed(f"delete stream {stream} and all its messages?"):
+        say("nothing is deleted")
+        return 1
     async with connection.client() as client:
         await client.delete_stream(stream)
     if as_json:
         write_json({"name": stream, "deleted": True})
     else:
         say(f"stream {stream} is deleted")
+    return 0
 
 
 @app.command(name=("show", "describe"))
@@ -221,6 +243,8 @@ async def show(
     stream: StreamName,
     /,
     *,
+    watch: Watch = False,
+    interval: Interval = "2s",
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> int:
@@ -233,10 +257,17 @@ async def show(
 
         liftbridge-aio streams show orders
         liftbridge-aio streams show orders --json
+        liftbridge-aio streams show orders --watch
     """
+    every = parse_duration(interval) if watch else None
     async with connection.client() as client:
-        [info] = await fetch_streams(client, [stream])
-        states = await fetch_states(client, [info])
+        return await watched(lambda: _show(client, stream, as_json=as_json), every)
+
+
+async def _show(client: Client, stream: str, *, as_json: bool) -> int:
+    """Fetch and show a stream; return the exit code."""
+    [info] = await fetch_streams(client, [stream])
+    states = await fetch_states(client, [info])
     if as_json:
         write_json(_overview(info) | {"partitions": [state.as_json() for state in states]})
         return say_what_failed(states)

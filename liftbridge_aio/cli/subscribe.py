@@ -6,6 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
+from liftbridge_aio.model import Message
+
 from .arguments import parse_start, parse_stop
 from .connection import (
     DEFAULT_CONNECTION,
@@ -14,8 +16,8 @@ from .connection import (
     OptionalInteger,
     Partition,
 )
-from .messages import message_json
-from .output import readable, write_json, write_line
+from .output import readable
+from .reading import Format, message_writer, reading_client
 from .running import CLIENT, in_event_loop, while_output_is_read
 
 
@@ -39,35 +41,39 @@ async def subscribe(
         OptionalInteger,
         Parameter(validator=validators.Number(gte=1), help="End after this many messages."),
     ] = None,
+    template: Format = None,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Read one partition and write a line per message: offset, key, value.
+    r"""Read one partition and write a line per message: offset, key, value.
 
     With --json a line is an object with every field; bytes that are not UTF-8 are in base64, in
-    fields whose names end in _base64. Ctrl-C ends it. `tail` reads all partitions at once.
+    fields whose names end in _base64. It waits through outages, for ever unless --timeout limits
+    it, and reports them on stderr. Ctrl-C ends it. `tail` reads all partitions at once.
 
     For example:
 
         liftbridge-aio subscribe orders --partition 1
         liftbridge-aio subscribe orders --start earliest --stop latest
         liftbridge-aio subscribe orders --start -5m --count 10 --json
+        liftbridge-aio subscribe orders --start earliest --format '%o %v\n'
     """
     start_at = parse_start(start)
     stop_at = None if stop is None else parse_stop(stop)
+    write = message_writer(template, as_json=as_json, line=_line)
     async with (
         while_output_is_read(),
-        connection.client() as client,
+        reading_client(connection) as client,
         client.subscribe(stream, partition=partition, start=start_at, stop=stop_at) as messages,
     ):
         left = count
         async for message in messages:
-            if as_json:
-                write_json(message_json(message))
-            else:
-                key, value = readable(message.key), readable(message.value)
-                write_line(f"{message.offset}\t{key}\t{value}")
+            write([message])
             if left is not None:
                 left -= 1
                 if left == 0:
                     break
+
+
+def _line(message: Message) -> str:
+    return f"{message.offset}\t{readable(message.key)}\t{readable(message.value)}"

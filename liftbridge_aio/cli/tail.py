@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter, validators
 
@@ -14,18 +15,22 @@ from liftbridge_aio._client.client import Client
 from liftbridge_aio.model import ALL_PARTITIONS, Message, StartAt
 from liftbridge_aio.options import timer_seconds
 
-from .arguments import LastMessages, parse_from, parse_until
+from .arguments import BadArgument, LastMessages, Until, parse_from, parse_until
 from .connection import (
     DEFAULT_CONNECTION,
     AsJson,
     ConnectionFlags,
     Integers,
     OptionalInteger,
+    not_empty,
 )
-from .messages import Grep, GrepField, message_json, message_line
-from .output import json_line, write_lines
+from .messages import Grep, GrepField, message_line
 from .partition_states import fetch_streams
+from .reading import Format, MessageWriter, message_writer, reading_client
 from .running import CLIENT, in_event_loop, while_output_is_read
+
+if TYPE_CHECKING:
+    from liftbridge_aio.groups.consumer_group import ConsumerGroup
 
 _AT_ONCE: Final = 4
 """Partitions whose last messages are read concurrently, as all of them are in memory."""
@@ -34,7 +39,9 @@ _LEAST_RATE: Final = 500
 """Messages per second by which the timeout for reading the last messages grows."""
 
 
-@in_event_loop(*CLIENT, "liftbridge_aio._subscribe.log_start")
+@in_event_loop(
+    *CLIENT, "liftbridge_aio._subscribe.log_start", "liftbridge_aio.groups.consumer_group"
+)
 async def tail(
     stream: Annotated[str, Parameter(help="Stream to read.")],
     /,
@@ -43,15 +50,22 @@ async def tail(
         Integers,
         Parameter(negative="", show_default=False, help="Only this partition; may be repeated."),
     ] = (),
+    group: Annotated[
+        str | None,
+        Parameter(
+            validator=not_empty,
+            help="Read as a member of this consumer group, which stores what was written as read.",
+        ),
+    ] = None,
     begin: Annotated[
-        str,
+        str | None,
         Parameter(
             name="--from",
             allow_leading_hyphen=True,
             help="earliest, latest, new, an offset, a time (2026-11-21T09:00Z), -10m for ago, or "
-            "last:n; for each partition.",
+            "last:n; for each partition. Default: last:10; for a group that has no position: new.",
         ),
-    ] = "last:10",
+    ] = None,
     until: Annotated[
         str | None,
         Parameter(help="latest, an offset for each partition, or a past or future time."),
@@ -72,36 +86,51 @@ async def tail(
     ] = ("value",),
     headers: Annotated[bool, Parameter(negative="", help="Show headers too.")] = False,
     resume: Annotated[bool, Parameter(negative="", help="Resume paused partitions.")] = False,
+    template: Format = None,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Read all partitions of a stream as one and write a line per message.
+    r"""Read all partitions of a stream as one and write a line per message.
 
     A line has time, partition, offset, key and value, separated by tabs. With --json it is an
     object with every field; bytes that are not UTF-8 are in base64, in fields whose names end in
-    _base64. Messages of a partition are in order, those of different partitions are not. Ctrl-C
-    ends it.
+    _base64. Messages of a partition are in order, those of different partitions are not. It waits
+    through outages, for ever unless --timeout limits it, and reports them on stderr. Ctrl-C ends
+    it.
 
     For example:
 
         liftbridge-aio tail orders
         liftbridge-aio tail orders --from -10m --grep "bread|milk" --json
-        liftbridge-aio tail orders --from earliest --no-follow
+        liftbridge-aio tail orders --from earliest --no-follow --format '%p %o %k %v\n'
         liftbridge-aio tail orders --partition 0 --from last:100 --count 100
         liftbridge-aio tail orders --grep ^ann$ --grep-in key
+        liftbridge-aio tail orders --group audit --from earliest
     """
-    start = parse_from(begin)
+    start = parse_from(begin or ("new" if group else "last:10"))
     end = parse_until(until, follow=follow, now=datetime.now(UTC))
     wanted = None if grep is None else Grep.parse(grep, grep_in)
     partitions = tuple(dict.fromkeys(partition)) or None
-    left = count
-    async with while_output_is_read(), connection.client() as client:
+    write = message_writer(template, as_json=as_json, line=partial(message_line, headers=headers))
+
+    def is_wanted(message: Message) -> bool:
+        return end.covers(message) and (wanted is None or wanted.finds(message))
+
+    async with while_output_is_read(), reading_client(connection) as client:
+        if group is not None:
+            if partitions or end != Until() or isinstance(start, LastMessages):
+                text = "--group goes without --partition, --until, --no-follow and last:n"
+                raise BadArgument(text)
+            member = client.group(group, [stream], start=start, resume=resume)
+            await _read_as_member(member, is_wanted, write, count)
+            return
         starts: StartAt | Mapping[int, StartAt]
         if isinstance(start, LastMessages):
             starts = await _starts(client, stream, partitions, start.count, resume=resume)
         else:
             starts = start
         where = ALL_PARTITIONS if partitions is None else partitions
+        left = count
         async with (
             client.subscribe(stream, where, starts, end.stop, resume=resume) as messages,
             _ended_at(
@@ -109,20 +138,31 @@ async def tail(
             ),  # only now, as it takes a while to learn that a stream is missing
         ):
             async for batch in messages.batches():
-                chosen = [
-                    message
-                    for message in batch
-                    if end.covers(message) and (wanted is None or wanted.finds(message))
-                ][:left]
-                write_lines(_shown(message, headers=headers, as_json=as_json) for message in chosen)
+                chosen = [message for message in batch if is_wanted(message)][:left]
+                write(chosen)
                 if left is not None:
                     left -= len(chosen)
                     if left == 0:
                         break
 
 
-def _shown(message: Message, *, headers: bool, as_json: bool) -> str:
-    return json_line(message_json(message)) if as_json else message_line(message, headers=headers)
+async def _read_as_member(
+    member: ConsumerGroup,
+    is_wanted: Callable[[Message], bool],
+    write: MessageWriter,
+    count: int | None,
+) -> None:
+    """Write messages until there were so many; what was written is committed."""
+    left = count
+    async with member:
+        async for message in member:
+            if is_wanted(message):
+                write([message])
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        await member.commit(message)
+                        break
 
 
 async def _starts(

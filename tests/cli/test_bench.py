@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import time
 from typing import Any
 
 import pytest
@@ -46,6 +47,31 @@ def test_one_at_a_time_is_the_default_and_without_acks_no_latencies(run: Run, st
     assert set(json.loads(run(*words, "--json", "--ack-policy", "none").out)) == RATES
     read = run("subscribe", stream, "--start", "earliest", "--stop", "latest")
     assert len(read.out.splitlines()) == 10
+
+
+def test_without_flags_it_measures_for_seconds_on_a_stream_of_its_own(run: Run) -> None:
+    began = time.monotonic()
+    published = run("bench", "publish", "--json").json
+    assert published["total_messages"] > 0
+    read = run("bench", "consume", "--json").json
+    assert read["total_messages"] == published["total_messages"]
+    assert time.monotonic() - began < 2 * 5
+
+
+@pytest.mark.parametrize("window", ["1", "100"])
+def test_publishing_ends_after_the_duration(run: Run, stream: str, window: str) -> None:
+    words = ("bench", "publish", "--stream", stream, "--create-stream", "--duration", "300ms")
+    figures = run(*words, "--window", window, "--json").json
+    assert 0.3 <= figures["duration"] < 3
+    assert figures["total_messages"] > 0
+
+
+def test_latencies_have_the_unit_that_suits_them() -> None:
+    figures = BenchFigures(3, 3, 1.0, latencies=(12_345, 1_234_567, 2_500_000_000))
+    rows = dict(figures.rows())
+    assert rows["latency min of acks"] == "12.3 µs"
+    assert rows["latency p50 of acks"] == "1.23 ms"
+    assert rows["latency max of acks"] == "2.50 s"
 
 
 def test_one_after_the_other_the_times_of_the_calls_make_up_the_run(run: Run, stream: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 import zlib
 from dataclasses import fields
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,6 +97,40 @@ def test_the_key_chooses_the_partition(run: Run, stream: str) -> None:
     run("streams", "create", stream, "--partitions", "3")
     ack = objects(run("publish", stream, "value", "--key", "hello", "--json").out)[0]
     assert ack["msg_subject"] == f"{stream}.{zlib.crc32(b'hello') % 3}"
+
+
+def test_messages_without_a_key_are_spread_over_the_partitions(run: Run, stream: str) -> None:
+    run("streams", "create", stream, "--partitions", "3")
+    acks = objects(run("publish", stream, *map(str, range(6)), "--json").out)
+    assert sorted(ack["offset"] for ack in acks) == [0, 0, 0, 1, 1, 1]
+
+
+def test_lines_of_a_file_have_keys(run: Run, stream: str, tmp_path: Path) -> None:
+    run("streams", "create", stream, "--partitions", "2")
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"ann::1\nbob::2\nnobody\nann::3::4\n::5")
+    run("publish", stream, "--file", str(lines), "--key-separator", "::")
+    read = run("tail", stream, "--from", "earliest", "--no-follow", "--format", "%p %k=%v\\n").out
+    ann, bob = (zlib.crc32(name) % 2 for name in (b"ann", b"bob"))
+    found = sorted(line.split(" ", 1)[1] for line in read.splitlines())
+    assert found == ["=5", "=nobody", "ann=1", "ann=3::4", "bob=2"]
+    assert {f"{ann} ann=1", f"{ann} ann=3::4", f"{bob} bob=2"} < set(read.splitlines())
+
+
+def test_values_are_repeated_and_lines_end_at_the_count(run: Run, stream: str) -> None:
+    began = time.monotonic()
+    run("publish", stream, "a", "b", "--create", "--count", "5", "--rate", "20")
+    assert time.monotonic() - began > 0.2 - 0.01  # four waits of a twentieth of a second
+    run("publish", stream, "-", "--count", "2", stdin="c\nd\ne\n")
+    read = run("subscribe", stream, "--start", "earliest", "--stop", "latest", "--format", "%v")
+    assert read.out == "ababacd"
+
+
+def test_internal_streams_are_listed_if_asked_for(run: Run, stream: str) -> None:
+    run("streams", "create", stream)
+    assert not any(each["name"].startswith("__") for each in run("streams", "list", "--json").json)
+    internal = {each["name"] for each in run("streams", "list", "--internal", "--json").json}
+    assert {"__cursors", "__activity", stream} <= internal
 
 
 def test_bytes_that_are_no_text_stay_whole_in_json_and_harmless_in_lines(
@@ -188,7 +224,12 @@ def test_a_cursor_is_stored_and_read(run: Run, stream: str) -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("publish", "stream"), "nothing to publish"),
+        (("publish", "stream"), "give what to publish"),
+        (("publish", "stream", "a", "-"), "give what to publish"),
+        (("publish", "stream", "a", "--key", "k", "--key-separator", ":"), "not both"),
+        (("publish", "stream", "a", "--key-separator", ""), "must not be empty"),
+        (("publish", "stream", "a", "--count", "0"), "--count"),
+        (("publish", "stream", "a", "--rate", "0"), "--rate"),
         (("publish", "stream", "value", "--header", "novalue"), "name=value"),
         (("publish", "stream", "value", "--ack-policy", "maybe"), "--ack-policy"),
         (("subscribe", "stream", "--start", "yesterday"), "new, latest, earliest"),

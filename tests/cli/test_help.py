@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cyclopts import App, Argument, Token
@@ -56,6 +57,18 @@ def test_help_shows_the_examples_and_every_noun(run: Run) -> None:
     front = run("--help", servers="nowhere").out
     for words in ALL:
         assert words[0] in front
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_usage_names_the_arguments(run: Run, words: tuple[str, ...]) -> None:
+    assert "ARGS" not in run(*words, "--help", servers="nowhere").out.splitlines()[0]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_installed(run: Run, shell: str, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    run("--install-completion", "--shell", shell, "--output", str(script), servers="nowhere")
+    assert "doctor" in script.read_text()
 
 
 INTEGERS = [

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import base64
 import re
+import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from anyio.from_thread import BlockingPortal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.conftest import BOUND, ON_EMBEDDED, ByClient, Run, Start, end
+from cli.conftest import (
+    BOUND,
+    COMMAND,
+    ON_EMBEDDED,
+    ByClient,
+    Run,
+    Start,
+    end,
+    environment,
+)
 from liftbridge_aio import Client, Record
+from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.cli.arguments import (
     BadArgument,
     LastMessages,
@@ -21,7 +34,9 @@ from liftbridge_aio.cli.arguments import (
     parse_from,
     parse_until,
 )
+from liftbridge_aio.cli.connection import ConnectionFlags
 from liftbridge_aio.cli.messages import Grep, GrepField, message_line
+from liftbridge_aio.cli.reading import reading_client
 from liftbridge_aio.model import Message, StartAt, StopAt
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
@@ -94,7 +109,7 @@ def test_it_ends_after_the_count_and_at_offsets_and_times(run_on_each: Run, thre
     assert values(run_on_each, three, *until) == {0: ["a0", "a1"], 1: ["b0", "b1"]}
 
     past = datetime.now(UTC).isoformat()
-    run_on_each("publish", three, "a3")
+    run_on_each("publish", three, "a3", "--partition", "0")
     assert values(run_on_each, three, "--until", past)[0] == ["a0", "a1", "a2"]
     assert values(run_on_each, three, "--until", "1990-01-01T00:00Z") == {}
     soon = (datetime.now(UTC) + timedelta(seconds=0.7)).isoformat()
@@ -166,6 +181,91 @@ def test_bytes_that_are_no_text_do_no_harm(run: Run, stream: str) -> None:
     assert found.objects == [message]
 
 
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [
+        ("%p %o %k %v\\n", "1 0  b0\n1 1  b1\n"),
+        ("%t/%K/%V/%h;", "STREAM/0/2/to=bob;STREAM/0/2/to=bob;"),
+        ("%s=%S%%\\t\\x41\\\\|", "b0=2%\tA\\|b1=2%\tA\\|"),
+        ("", ""),
+    ],
+    ids=["usual", "lengths", "escapes", "empty"],
+)
+@pytest.mark.parametrize("command", ["tail", "subscribe"])
+@ON_EMBEDDED
+def test_a_template_formats_messages(
+    run_on_each: Run, three: str, command: str, template: str, shown: str
+) -> None:
+    places = {
+        "tail": ("--from", "earliest", "--no-follow"),
+        "subscribe": ("--start", "earliest", "--stop", "latest"),
+    }[command]
+    read = run_on_each(command, three, "--partition", "1", *places, "--format", template)
+    assert read.out == shown.replace("STREAM", three)
+
+
+def test_a_template_writes_bytes_as_they_are(run: Run, stream: str, broker_address: str) -> None:
+    run("publish", stream, "\udcff\t", "--create")
+    words = ("tail", stream, "--no-follow", "--format", "%v\\0")
+    environ = environment(broker_address)
+    done = subprocess.run([*COMMAND, *words], env=environ, check=True, stdout=subprocess.PIPE)
+    assert done.stdout == b"\xff\t\0"
+
+
+def test_times_are_milliseconds_in_templates(run: Run, stream: str) -> None:
+    run("publish", stream, "a", "--create")
+    shown = run("tail", stream, "--no-follow", "--format", "%T").out
+    assert abs(int(shown) / 1000 - time.time()) < 60
+
+
+@ON_EMBEDDED
+def test_a_group_stores_what_was_written_as_read(run_on_each: Run, three: str) -> None:
+    words = ("tail", three, "--group", f"{three}-group", "--from", "earliest", "--json")
+    first = run_on_each(*words, "--count", "2").objects
+    second = run_on_each(*words, "--count", "3").objects
+    read = sorted((one["partition"], one["offset"]) for one in first + second)
+    assert read == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    for conflict in ["--no-follow", "--until=5", "--partition=0", "--from=last:3"]:
+        refused = run_on_each("tail", three, "--group", "g", conflict, code=2)
+        assert "--group goes without" in refused.err
+
+
+def test_outages_are_reported_and_reading_goes_on(
+    start: Start, run: Run, elsewhere: BlockingPortal
+) -> None:
+    broker = EmbeddedBroker()
+    with elsewhere.wrap_async_context_manager(broker):
+        at = ("--servers", broker.address)
+        run("publish", "s", "before", "--create", *at)
+        reader = start("tail", "s", "--json", *at)
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        assert '"before"' in reader.stdout.readline()
+        elsewhere.call(broker.faults.cut_links)
+        assert reader.stderr.readline().startswith(f"lost the connection to {broker.address}: ")
+        assert reader.stderr.readline().startswith("reading s/0 again at offset 1, from ")
+        run("publish", "s", "after", *at)
+        assert '"after"' in reader.stdout.readline()
+        reader.send_signal(signal.SIGINT)
+        assert reader.wait(BOUND) == 130
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "seconds"),
+    [({}, {}, None), ({"timeout": "7s"}, {}, 7), ({}, {"LIFTBRIDGE_RESUBSCRIBE_TIMEOUT": "8"}, 8)],
+)
+def test_outages_are_waited_for_without_limit_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+    flags: dict[str, str],
+    environ: dict[str, str],
+    seconds: float | None,
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    client = reading_client(ConnectionFlags(**flags))  # type: ignore[arg-type]
+    assert client.options.resubscribe_timeout == seconds
+
+
 def test_a_paused_partition_is_read_if_it_may_be_resumed(run_on_each: Run, three: str) -> None:
     run_on_each("partitions", "pause", three, "1")
     failed = run_on_each("tail", three, "--no-follow", "--json", code=1)
@@ -191,6 +291,11 @@ def test_a_paused_partition_is_read_if_it_may_be_resumed(run_on_each: Run, three
         (("--grep", "x", "--grep-in", "everywhere"), "--grep-in", 2),
         (("--count", "0"), "--count", 2),
         (("--partition", "-1"), "partition", 2),
+        (("--format", "%z"), "is not a template", 2),
+        (("--format", "100%"), "is not a template", 2),
+        (("--format", "\\q"), "is not a template", 2),
+        (("--format", "%v", "--json"), "contradict", 2),
+        (("--group", ""), "must not be empty", 2),
     ],
 )
 def test_what_cannot_be_read_is_told(
