@@ -146,6 +146,7 @@ def test_every_command_is_shown() -> None:
         "broker",
         "cursor",
         "demo",
+        "doctor",
         "groups",
         "metadata",
         "partitions",
