@@ -81,12 +81,13 @@ class Publisher:
         self._routes = self._dispatcher.routes
         self._deadlines = DeadlineTimer(self._table, self._dispatcher.expire)
         self._partitioner = options.partitioner
-        self._usual_partition = 0 if options.partitioner is None else None
         self._publish_timeout = timer_seconds(options.publish_timeout)
         self._surely_sendable = options.max_message_bytes - SERVER_OVERHEAD_BYTES
         self._id_prefix = f"{secrets.token_hex(6)}-"
         self._id_count = 0
         self._closed = False
+        self._usual_routes: dict[str, PartitionRoute] = {}
+        """The routes of messages for which nothing chooses a partition, by stream."""
         self._arriving: set[asyncio.Future[None]] = set()
         """Publishes that wait for the number of partitions of their stream."""
         network.supervisor.spawn(self._deadlines.run, name="publish-sweep")
@@ -163,7 +164,24 @@ class Publisher:
             ack_timeout if message.timeout is None else min(ack_timeout, latest_write)
         )
         self._dispatcher.enqueue(pending)
+        partitioner = message.partitioner or self._partitioner
+        if message.partition is None and message.key is None and partitioner is None:
+            usual = self._usual_routes
+            if route.stream not in usual:
+                pending.add_done_callback(lambda _: self._warn_if_all_go_to_one(route.stream))
+                usual[route.stream] = route
         return pending
+
+    def _warn_if_all_go_to_one(self, stream: str) -> None:
+        """Warn that messages without a key all go to partition 0 of several."""
+        count = self._network.metadata.snapshot.partition_count(stream)
+        if count is not None and count > 1:
+            logger.warning(
+                "messages without a key go to partition 0 of the stream %r, which has %d: set"
+                " ClientOptions(partitioner=round_robin()), or give each a key or a partition",
+                stream,
+                count,
+            )
 
     def submit_now(
         self,
@@ -192,15 +210,16 @@ class Publisher:
             return None
         if expected_offset is not None and ack_policy is AckPolicy.NONE:
             return None
-        if partition is None:
-            partition = (
-                self._usual_partition if key is None else self._partition_by_key(stream, key)
-            )
-        elif type(partition) is not int:
-            return None
         try:
             # Stream and partition were checked when the first message went there.
-            route = self._routes[stream, partition]  # type: ignore[index] # None is not found
+            if type(partition) is int:
+                route = self._routes[stream, partition]
+            elif partition is not None:
+                return None
+            elif key is None:
+                route = self._usual_routes[stream]
+            else:
+                route = self._routes[stream, self._partition_by_key(stream, key)]
         except (KeyError, TypeError):
             return None
         head, terms = route.plain[ack_policy]
@@ -233,12 +252,12 @@ class Publisher:
             self._dispatcher.enqueue(pending)
         return pending
 
-    def _partition_by_key(self, stream: str, key: bytes) -> int | None:
-        """Return the partition of a key; None where a partitioner or the servers must be asked."""
+    def _partition_by_key(self, stream: str, key: bytes) -> int:
+        """Return the partition of a key; -1 where a partitioner or the servers must be asked."""
         if self._partitioner is not None or type(stream) is not str or type(key) is not bytes:
-            return None
+            return -1
         count = self._network.metadata.snapshot.partition_count(stream)
-        return by_key(stream, key, b"", count) if count else None
+        return by_key(stream, key, b"", count) if count else -1
 
     def _timeouts(self, message: OutgoingMessage) -> tuple[float, float, float]:
         """Seconds from the write to the ack, to the latest write, and from then to the end."""
@@ -334,6 +353,7 @@ class Publisher:
         """
         self._closed = True
         self._routes = {}  # so that `submit_now` need not check for it
+        self._usual_routes = {}
         self._table.keep_all_unseen()
         try:
             async with asyncio.timeout(timeout):

@@ -36,6 +36,33 @@ def always(partition: int) -> Any:
     return lambda stream, key, value, count: partition  # noqa: ARG005 - the Partitioner protocol
 
 
+@pytest.mark.parametrize("wait", [True, False], ids=["publish", "publish_async"])
+async def test_messages_without_a_key_are_warned_of_once_where_partitions_stay_empty(
+    client: Client, stream_name: str, caplog: pytest.LogCaptureFixture, wait: bool
+) -> None:
+    single = f"{stream_name}-single"
+    await client.create_stream(single)
+    await client.create_stream(stream_name, partitions=3)
+    chosen: list[dict[str, Any]] = [
+        {"key": b"key"},
+        {"partition": 0},
+        {"partitioner": round_robin()},
+    ]
+    for stream in (single, stream_name):
+        for way in [*chosen, {}, {}]:
+            assert not caplog.messages
+            if wait:
+                await client.publish(stream, b"", **way)
+            else:
+                await (await client.publish_async(stream, b"", **way))
+            if stream == stream_name and way == {}:
+                break
+    await client.publish(stream_name, b"")
+    [warning] = caplog.messages
+    assert repr(stream_name) in warning
+    assert "round_robin()" in warning
+
+
 async def test_a_message_comes_back_as_it_was_published(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name, partitions=2)
     headers = {"one": b"\xff\x00", "two": b"", "drei": "ü".encode()}

@@ -75,7 +75,9 @@ async def test_both_ways_leave_the_same_state(message: OutgoingMessage, busy: bo
             await client.create_stream(
                 "orders", options=StreamOptions(optimistic_concurrency_control=False)
             )
-            await client.publish("orders", b"opens the queue", key=b"k")
+            await client.publish(
+                "orders", b"opens the queue", message.key, partition=message.partition
+            )
             parts = client._parts
             assert parts is not None
             publisher = parts.publisher
