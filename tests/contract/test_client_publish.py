@@ -37,7 +37,7 @@ def always(partition: int) -> Any:
 
 
 @pytest.mark.parametrize("wait", [True, False], ids=["publish", "publish_async"])
-async def test_messages_without_a_key_are_warned_of_once_where_partitions_stay_empty(
+async def test_messages_that_all_go_to_one_partition_are_warned_of_once(
     client: Client, stream_name: str, caplog: pytest.LogCaptureFixture, wait: bool
 ) -> None:
     single = f"{stream_name}-single"
