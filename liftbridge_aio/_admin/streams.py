@@ -179,7 +179,7 @@ class StreamAdministration:
             delay = self._network.router.delay(attempt)
             wait = wait_before_try(delay, deadline - loop.time())
             if wait is None:
-                text = f"{rpc.name}: the servers did not know the stream within {timeout:g} s"
+                text = f"the servers did not know the stream within {timeout:g} s"
                 raise RequestTimeout(text, stream=stream) from denial
             await asyncio.sleep(wait)
 

@@ -174,7 +174,9 @@ def error_from(
     partition: int | None = None,
 ) -> LiftbridgeError:
     """Return the error that users see for a failed call."""
-    error = _error_without_cause(call, failure)
+    kind = _kind(call, failure)
+    named = issubclass(kind, errors.ServerError)
+    error = kind(f"{failure.text} ({call})" if named else failure.text)
     error.__cause__ = failure
     if isinstance(error, errors.ServerError):
         error.code = failure.code.name
@@ -183,46 +185,44 @@ def error_from(
     return error.at(stream=stream, partition=partition)
 
 
-def _error_without_cause(call: str, failure: CallFailure) -> LiftbridgeError:
-    text = f"{call}: {failure.text}"
+def _kind(call: str, failure: CallFailure) -> type[LiftbridgeError]:
     code = failure.code
     if failure.unusable is not None:
-        return failure.unusable(text)
+        return failure.unusable
     if _mentions(failure.text, _NOT_AUTHORISED) or code in {
         Code.PERMISSION_DENIED,
         Code.UNAUTHENTICATED,
     }:
-        return errors.PermissionDenied(text)
+        return errors.PermissionDenied
     if not_partition_leader(failure):
-        return errors.NotPartitionLeader(text)
+        return errors.NotPartitionLeader
     if code is Code.INTERNAL and _mentions(failure.text, _NO_METADATA_LEADER):
-        return errors.NoMetadataLeader(text)
+        return errors.NoMetadataLeader
     if call in {"SetCursor", "FetchCursor"} and code is Code.INTERNAL:
-        return errors.CursorsUnavailable(text)
+        return errors.CursorsUnavailable
     if "encryption" in failure.text and code in {Code.FAILED_PRECONDITION, Code.INTERNAL}:
-        return errors.EncryptionFailed(text)
+        return errors.EncryptionFailed
     if "maximum payload exceeded" in failure.text or (
         code is Code.RESOURCE_EXHAUSTED and "max_receive_bytes" in failure.text
     ):
-        return errors.MessageTooLarge(text)
+        return errors.MessageTooLarge
     if code is Code.INVALID_ARGUMENT and "reserved" in failure.text:
-        return errors.StreamReserved(text)
+        return errors.StreamReserved
     if code is Code.NOT_FOUND:
-        return _not_found(text, failure.text)
-    simple = _BY_CODE.get(code)
-    return errors.ServerError(text) if simple is None else simple(text)
+        return _not_found(failure.text)
+    return _BY_CODE.get(code, errors.ServerError)
 
 
-def _not_found(text: str, said: str) -> LiftbridgeError:
+def _not_found(said: str) -> type[errors.NotFound]:
     if "commit log was deleted" in said:
-        return errors.StreamDeleted(text)
+        return errors.StreamDeleted
     # The part after the colon is a name chosen by the user, so it may contain anything.
     what = said.partition(":")[0]
     if "partition" in what:
-        return errors.PartitionNotFound(text)
+        return errors.PartitionNotFound
     if "group" in what:
-        return errors.NotFound(text)
-    return errors.StreamNotFound(text)
+        return errors.NotFound
+    return errors.StreamNotFound
 
 
 _BY_CODE: Final[dict[Code, type[LiftbridgeError]]] = {

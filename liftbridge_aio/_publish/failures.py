@@ -41,7 +41,7 @@ def not_written(absence: Absence | None, down_by: CallFailure | None) -> Liftbri
 
 def no_such_stream(absence: Absence, text: str) -> StreamNotFound:
     """Return the error of a message to a stream that no broker knows; `text` is a server's."""
-    return StreamNotFound(f"no such stream, asked for {absence.seconds:.1f} s: {text}")
+    return StreamNotFound(f"{text} (asked for {absence.seconds:.1f} s)")
 
 
 def connection_lost(address: str, failure: CallFailure) -> PublishOutcomeUnknown:

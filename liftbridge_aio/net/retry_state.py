@@ -60,14 +60,14 @@ class RetryState:
         kinds = {failure.unusable for failure in self._failures.values()}
         if kinds == {NotLiftbridge}:
             # Retried until now: another program may hold the port of a server that is starting.
-            text = f"{self.call}: no server within {self._timeout:g} s{self._listed()}"
+            text = f"no Liftbridge server within {self._timeout:g} s{self._listed()}"
             error = NotLiftbridge(text, stream=self._stream, partition=self._partition)
             error.reached_server = self._sent
             return error
         if self._failures and not self._sent:
-            text = f"{self.call}: no server was reached within {self._timeout:g} s{self._listed()}"
+            text = f"no server was reached within {self._timeout:g} s{self._listed()}"
             return ConnectTimeout(text, stream=self._stream, partition=self._partition)
-        text = f"{self.call} did not succeed within {self._timeout:g} s{self._listed()}"
+        text = f"the call {self.call} did not succeed within {self._timeout:g} s{self._listed()}"
         timeout = RequestTimeout(text, stream=self._stream, partition=self._partition)
         failures = self._failures.values()
         if failures and all(failure.reach is not Reach.ANSWERED for failure in failures):
@@ -83,7 +83,7 @@ class RetryState:
     def unreachable(self) -> LiftbridgeError:
         """Return the error for a call that reached no server."""
         kind = self._lasting_kind() or ConnectionFailed
-        text = f"{self.call}: no server answered{self._listed()}"
+        text = f"no server answered{self._listed()}"
         return kind(text, stream=self._stream, partition=self._partition)
 
     def _lasting_kind(self) -> type[ConnectionFailed] | None:

@@ -157,7 +157,8 @@ def test_each_text_of_servers_has_its_error(
     error = error_from(call, CallFailure(code, text), stream="orders", partition=3)
     assert type(error) is kind
     assert text in str(error)
-    assert call in str(error)
+    assert not str(error).startswith(call)
+    assert (call in str(error)) == isinstance(error, errors.ServerError)
     assert (error.stream, error.partition) == ("orders", 3)
 
 
