@@ -49,10 +49,15 @@ FETCH: Final = "FetchConsumerGroupAssignments"
 
 @pytest.fixture
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedBroker]:
-    """A broker that expels members after 2.5 seconds, or as many as the test says."""
-    consumer_timeout = getattr(request, "param", 2.5)
+    """A broker that expels members after 2.5 seconds, or after those that the test says.
+
+    The second number of these is how long a coordinator may be silent.
+    """
+    consumer_timeout, coordinator_timeout = getattr(request, "param", (2.5, 1))
     async with EmbeddedBroker(
-        cursors_partitions=3, consumer_timeout=consumer_timeout, coordinator_timeout=1
+        cursors_partitions=3,
+        consumer_timeout=consumer_timeout,
+        coordinator_timeout=coordinator_timeout,
     ) as broker:
         yield broker
 
@@ -89,7 +94,7 @@ async def test_without_cursors_nobody_joins() -> None:
         assert not await members(client)
 
 
-@pytest.mark.parametrize("broker", [6.0], indirect=True)
+@pytest.mark.parametrize("broker", [(6.0, 1)], indirect=True)
 async def test_a_program_that_blocks_its_event_loop_keeps_the_coordinator(
     broker: EmbeddedBroker, client: Client, watcher: GroupWatcher
 ) -> None:
@@ -106,6 +111,7 @@ async def test_a_program_that_blocks_its_event_loop_keeps_the_coordinator(
     assert GroupState.COORDINATOR_LOST.value not in {change.state for change in watcher.changes}
 
 
+@pytest.mark.parametrize("broker", [(30, 30)], indirect=True)  # no coordinator is lost meanwhile
 async def test_who_has_not_joined_in_time_is_told_what_failed_last(
     broker: EmbeddedBroker, client: Client
 ) -> None:
@@ -172,7 +178,7 @@ async def test_signs_of_life_that_fail_are_given_again_in_time(
         assert group.epoch == 0
 
 
-@pytest.mark.parametrize("broker", [1.0], indirect=True)
+@pytest.mark.parametrize("broker", [(1.0, 1)], indirect=True)
 async def test_while_it_may_have_been_expelled_a_member_commits_nothing(
     broker: EmbeddedBroker, client: Client
 ) -> None:
