@@ -91,7 +91,8 @@ class EventStreamResponse(starlette.EventStreamResponse):
     """Sends the messages of a partition as server-sent events, for as long as the browser listens.
 
     As in `liftbridge_aio.integrations.starlette`, but a client from
-    `app.dependency_overrides[get_client]` takes precedence.
+    `app.dependency_overrides[get_client]` takes precedence. As the `response_class` of a route it
+    makes OpenAPI describe an event stream instead of JSON.
     """
 
     def _find_service(self, request: Request) -> None:

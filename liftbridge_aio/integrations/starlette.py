@@ -144,6 +144,7 @@ class EventStreamResponse(Response):
     Args:
         request: the request to answer.
         stream: the stream to read.
+        status_code: the status of the response.
         headers: additional headers of the response.
         background: run after the last event, as with any response.
         options: what to read and how to send it, see `EventStreamOptions`.
@@ -153,16 +154,19 @@ class EventStreamResponse(Response):
         UsageError: there is no client, see `get_client`.
     """
 
+    media_type = HEADERS["Content-Type"]
+
     def __init__(
         self,
         request: Request,
         stream: str,
         *,
+        status_code: int = HTTP_200_OK,  # whose default FastAPI reads for OpenAPI
         headers: Mapping[str, str] | None = None,
         background: BackgroundTask | None = None,
         **options: Unpack[EventStreamOptions],
     ) -> None:
-        self.status_code = HTTP_200_OK
+        self.status_code = status_code
         self.background = background
         self.init_headers({**HEADERS, **(headers or {})})
         last_event_id = request.headers.get("last-event-id")

@@ -76,6 +76,17 @@ def test_routes_dependencies_and_websockets_get_the_client(
             assert http.get("/health").json()["problems"] == []
 
 
+def test_an_event_stream_is_described_as_such() -> None:
+    app = FastAPI()
+
+    @app.get("/orders", response_class=EventStreamResponse)
+    async def follow(request: Request) -> EventStreamResponse:
+        return EventStreamResponse(request, "orders")
+
+    [answer] = app.openapi()["paths"]["/orders"]["get"]["responses"].values()
+    assert list(answer["content"]) == ["text/event-stream"]
+
+
 def test_the_client_can_be_replaced_in_tests(liftbridge_broker: EmbeddedBroker) -> None:
     app = FastAPI()
     add_routes(app)

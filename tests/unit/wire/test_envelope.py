@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import google_crc32c
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from liftbridge_aio.errors import InvalidRequest, MalformedData
 from liftbridge_aio.model import Ack, AckError, AckPolicy
 from liftbridge_aio.wire import proto
-from liftbridge_aio.wire.crc32c import crc32c
+from liftbridge_aio.wire.crc32c import crc32c, crc32c_by_table
 from liftbridge_aio.wire.envelope import (
     EnvelopeMessage,
     decode_ack,
@@ -260,4 +261,11 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     ],
 )
 def test_crc32c_is_castagnolis(data: bytes, checksum: int) -> None:
-    assert crc32c(data) == checksum
+    assert crc32c(data) == crc32c_by_table(data) == checksum
+
+
+@given(st.binary())
+def test_the_table_has_the_checksums_of_the_installed_package(data: bytes) -> None:
+    assert google_crc32c.implementation == "c"
+    assert crc32c is google_crc32c.value
+    assert crc32c(data) == crc32c_by_table(data)
