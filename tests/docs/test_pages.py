@@ -43,6 +43,11 @@ def with_setup(setup: str | None) -> list[Any]:
     ]
 
 
+def pages_with(setup: str) -> list[Path]:
+    found = [page for page, block in PYTHON if block.setup == setup and page.name not in ELSEWHERE]
+    return list(dict.fromkeys(found))
+
+
 def compiled(page: Path, block: Block, head: str = "") -> Any:
     code = f"{head}\n{textwrap.indent(block.code, '    ')}" if head else block.code
     above = "\n" * (block.line - (2 if head else 1))  # so that errors name the line of the page
@@ -65,14 +70,16 @@ def test_code_without_setup_runs_by_itself(page: Path, block: Block) -> None:
     exec(compiled(page, block), {"__name__": "page"})  # noqa: S102
 
 
-@pytest.mark.parametrize(("page", "block"), with_setup("client"))
-async def test_code_for_a_connected_client_runs(page: Path, block: Block, client: Client) -> None:
-    await client.create_stream("orders", partitions=3)
-    await client.publish_many("orders", [b"%d" % number for number in range(10)])
-    namespace: dict[str, Any] = {}
-    exec(compiled(page, block, "async def example(client):"), namespace)  # noqa: S102
-    async with asyncio.timeout(10):
-        await namespace["example"](client)
+@pytest.mark.parametrize("page", pages_with("client"), ids=lambda page: page.stem)
+async def test_code_for_a_connected_client_runs_from_top_to_bottom(
+    page: Path, client: Client
+) -> None:
+    for block in blocks(page, "python"):
+        if block.setup == "client":
+            namespace: dict[str, Any] = {}
+            exec(compiled(page, block, "async def example(client):"), namespace)  # noqa: S102
+            async with asyncio.timeout(10):
+                await namespace["example"](client)
 
 
 @pytest.mark.usefixtures("client")
