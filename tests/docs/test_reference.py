@@ -71,9 +71,12 @@ def test_the_tree_of_errors_is_the_tree() -> None:
     }
 
 
-def test_the_table_of_errors_says_something_about_each() -> None:
-    shown = [names(row[0])[0] for row in table(ERRORS, "Error")]
+def test_each_error_has_a_section_that_says_what_to_do() -> None:
+    shown = dict(
+        re.findall(r"^## (\w+)\n\n(.*?)(?=^## |\Z)", ERRORS.read_text(), re.MULTILINE | re.DOTALL)
+    )
     assert sorted(shown) == sorted(kind.__name__ for kind in all_errors())
+    assert all("**What to do:** " in section for section in shown.values())
 
 
 def all_errors() -> list[type[errors.LiftbridgeError]]:
