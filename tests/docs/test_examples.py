@@ -11,11 +11,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 import pytest
 
 from liftbridge_aio import Client
 from liftbridge_aio.broker import EmbeddedBroker
 from support.markdown import ROOT
+from support.web.event_source import browse
+from support.web.web_process import ENDS_WITH, running
 
 pytest_plugins = ["pytester"]
 
@@ -29,6 +32,9 @@ ENDING: Final = {
     "typed_values.py": "2 invoices, in all 7",
 }
 """The last lines of programs that end."""
+WEB: Final = {"fastapi": "orders_fastapi.py", "aiohttp": "orders_aiohttp.py"}
+SPARK: Final = "totals_spark.py"
+"""Which tests/spark runs."""
 
 
 @pytest.fixture
@@ -80,6 +86,32 @@ async def test_a_program_that_goes_on_stops_in_order(
             assert await client.fetch_cursor("__group:billing", "orders", 0) == 0
 
 
+@pytest.mark.parametrize("framework", WEB)
+async def test_a_service_takes_orders_and_sends_them(
+    framework: str, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    code = (EXAMPLES / WEB[framework]).read_text()
+    async with (
+        running(framework, broker.address, tmp_path, code) as service,
+        aiohttp.ClientSession(service.url) as http,
+        asyncio.timeout(BOUND),
+    ):
+        path, body = ("/orders", b"bread") if framework == "aiohttp" else ("/orders/bread", None)
+        async with http.post(path, data=body) as answer:
+            assert (answer.status, await answer.json()) == (201, {"offset": 0})
+        async with browse(f"{service.url}/orders") as events:
+            assert (await anext(events)).data == "bread"
+        if framework == "fastapi":
+            async with http.get("/") as page:
+                assert 'new EventSource("/orders")' in await page.text()
+            sold = None
+            while sold != {"bread": 1}:
+                async with http.get("/sold") as answer:
+                    sold = await answer.json()
+        service.tell_to_end()
+        assert await service.code() == ENDS_WITH[framework]
+
+
 def test_the_file_of_tests_passes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(Path(EXAMPLES, "test_orders.py").read_text())
     pytester.makeini("[pytest]\nasyncio_mode = auto\n")
@@ -88,6 +120,6 @@ def test_the_file_of_tests_passes(pytester: pytest.Pytester) -> None:
 
 def test_every_example_is_run_and_listed() -> None:
     files = {path.name for path in EXAMPLES.glob("*.py")}
-    assert files == {*ENDING, "worker.py", "tail.py", "test_orders.py"}
+    assert files == {*ENDING, *WEB.values(), "worker.py", "tail.py", "test_orders.py", SPARK}
     page = (ROOT / "docs" / "examples.md").read_text()
     assert all(f"examples/{name}" in page for name in files)

@@ -9,7 +9,7 @@ import aiohttp
 
 from liftbridge_aio import Client
 from liftbridge_aio.broker import EmbeddedBroker
-from support.web.web_process import BOUND, ENDS_WITH, running
+from support.web.web_process import BOUND, ENDS_WITH, code_of, running
 
 FRAMEWORK = "aiohttp"
 
@@ -21,7 +21,7 @@ async def test_acks_that_are_lost_while_a_service_ends_do_not_shout(tmp_path: Pa
             await client.create_stream("orders")
         async with (
             asyncio.timeout(BOUND),
-            running(FRAMEWORK, broker.address, "orders", tmp_path) as service,
+            running(FRAMEWORK, broker.address, tmp_path, code_of(FRAMEWORK)) as service,
             aiohttp.ClientSession() as http,
         ):
             async with http.post(f"{service.url}/orders", data=b"bread") as answer:

@@ -83,7 +83,7 @@ async def test_a_service_publishes_follows_resumes_and_loses_nothing_at_its_end(
     await client.create_stream(stream_name)
     values = [order(f"bread {number}") for number in range(4)]
     async with (
-        running(framework, server.address, stream_name, tmp_path) as service,
+        running(framework, server.address, tmp_path, code_of(framework, stream_name)) as service,
         aiohttp.ClientSession() as http,
     ):
         events = f"{service.url}/orders"
@@ -131,7 +131,7 @@ async def test_a_service_ends_after_the_acks_of_what_is_on_its_way(
     async with EmbeddedBroker() as broker, Client(broker.address) as client:
         await client.create_stream("orders")
         async with (
-            running(framework, broker.address, "orders", tmp_path) as service,
+            running(framework, broker.address, tmp_path, code_of(framework)) as service,
             aiohttp.ClientSession() as http,
             browse(f"{service.url}/orders") as page,
         ):

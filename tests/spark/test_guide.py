@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import runpy
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +40,21 @@ def _compiled(block: Block, head: str = "") -> Any:
 
 def test_every_block_is_run_below() -> None:
     assert [block.setup for block in PYTHON] == ["spark", "spark", "spark", "client", "spark"]
+
+
+def test_the_example_adds_up_again_and_again(
+    spark: SparkSession,
+    own_broker: BrokerThread,
+    checkpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert spark.version  # the session that the example finds
+    monkeypatch.setenv("LIFTBRIDGE_SERVERS", own_broker.address)
+    monkeypatch.setenv("CHECKPOINT", checkpoint)
+    for ann, bob in [(300, 100), (600, 200)]:
+        runpy.run_path(str(ROOT / "docs" / "examples" / "totals_spark.py"))
+        assert set(capsys.readouterr().out.splitlines()[-2:]) == {f"ann {ann}", f"bob {bob}"}
 
 
 def test_the_pipeline_adds_up(

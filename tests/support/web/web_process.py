@@ -29,10 +29,10 @@ ENDS_WITH: Final = {"fastapi": -signal.SIGTERM, "starlette": -signal.SIGTERM, "a
 """uvicorn dies by the signal once everything is in order."""
 
 
-def code_of(setup: str) -> str:
-    """The code of the guide with this setup."""
+def code_of(setup: str, stream: str = "orders") -> str:
+    """The code of the guide with this setup, for a stream of this name."""
     [block] = [block for block in blocks(GUIDE, "python") if block.setup == setup]
-    return block.code
+    return block.code.replace('"orders"', f'"{stream}"')
 
 
 @dataclass(slots=True)
@@ -58,10 +58,9 @@ class WebProcess(ServerProcess):
 
 @asynccontextmanager
 async def running(
-    framework: str, servers: str, stream: str, folder: Path
+    framework: str, servers: str, folder: Path, code: str
 ) -> AsyncIterator[WebProcess]:
-    """Run the service of the guide on a stream of this name until it is ready."""
-    code = code_of(framework).replace('"orders"', f'"{stream}"')
+    """Run a service, and yield it when it is ready."""
     (folder / "service.py").write_text(code)
     [port] = free_ports(1)
     kept = {key: value for key, value in os.environ.items() if not key.startswith("LIFTBRIDGE_")}
