@@ -146,10 +146,22 @@ def versions(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation in docs/_build/html, with warnings as errors."""
+    session.log(f"open {_build_docs(session) / 'index.html'}")
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Check the links of the built documentation, and take pictures of its pages by Chromium."""
+    html = _build_docs(session)
+    pictures = html.with_name("pictures")
+    session.run("python", "tests/support/built_pages.py", str(html), str(pictures))
+
+
+def _build_docs(session: nox.Session) -> Path:
     session.install(".[aiohttp,fastapi,msgspec,pydantic,starlette]", *group("docs"))
     html = ROOT / "docs" / "_build" / "html"
     session.run("sphinx-build", "--fail-on-warning", "--quiet", *session.posargs, "docs", str(html))
-    session.log(f"open {html / 'index.html'}")
+    return html
 
 
 @nox.session
