@@ -14,9 +14,9 @@ from typing import Final
 
 WIDTH: Final = 760
 _MARGIN: Final = 24
-_LABELS: Final = 150
+_LABELS: Final = 170
 """Left end of bars."""
-_BARS: Final = 340
+_BARS: Final = 320
 """Length of the longest bar."""
 _ROW: Final = 24
 _BAR: Final = 14
@@ -53,7 +53,7 @@ class Bar:
         median: The length of the bar.
         most: The longest.
         text: What stands at the end of the bar.
-        ours: Whether it is drawn in our colour.
+        ours: True to draw it in our colour.
     """
 
     label: str
