@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from typing import Any, Final
@@ -11,28 +10,11 @@ import pytest
 
 import liftbridge_aio
 from liftbridge_aio import Client, ClientOptions, Message, StreamOptions
-from liftbridge_aio.broker import EmbeddedBroker
-from support.markdown import ROOT, Block, blocks, names, table
+from support.markdown import ROOT, blocks, names, table
 
 PAGE: Final = ROOT / "docs" / "migration.md"
-PYTHON: Final = blocks(PAGE, "python")
 ROWS: Final = table(PAGE, "go-liftbridge")
 CALL: Final = re.compile(r"(?P<name>\w+)\((?P<arguments>.*)\)$")
-
-
-@pytest.mark.parametrize("block", PYTHON, ids=str)
-async def test_code_runs(block: Block) -> None:
-    assert block.setup == "client"
-    code = "async def example(client):\n" + "".join(
-        f"    {line}\n" for line in block.code.splitlines()
-    )
-    namespace: dict[str, Any] = {}
-    exec(compile(code, str(PAGE), "exec", dont_inherit=True), namespace)  # noqa: S102
-    async with EmbeddedBroker() as broker, Client(broker.address) as client:
-        await client.create_stream("orders", partitions=3)
-        await client.publish_many("orders", [b"%d" % number for number in range(10)])
-        async with asyncio.timeout(10):
-            await namespace["example"](client)
 
 
 def test_each_option_stands_once() -> None:
