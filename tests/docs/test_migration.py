@@ -10,7 +10,7 @@ import pytest
 
 import liftbridge_aio
 from liftbridge_aio import Client, ClientOptions, Message, StreamOptions
-from support.markdown import ROOT, blocks, names, table
+from support.markdown import ROOT, names, table
 
 PAGE: Final = ROOT / "docs" / "migration.md"
 ROWS: Final = table(PAGE, "go-liftbridge")

@@ -24,6 +24,7 @@ from liftbridge_aio._publish.core.partition_queue import (
     Retry,
     Send,
 )
+from support.examples import examples
 
 
 @dataclass(eq=False)
@@ -273,7 +274,9 @@ class PublishingMachine(RuleBasedStateMachine):
 
 
 TestPublishing = PublishingMachine.TestCase
-TestPublishing.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestPublishing.settings = settings(
+    max_examples=examples(100), stateful_step_count=30, deadline=None
+)
 
 
 def test_every_event_is_possible_in_some_state() -> None:

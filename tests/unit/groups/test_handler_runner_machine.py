@@ -22,6 +22,7 @@ from liftbridge_aio.groups.group_readers import GroupReaders
 from liftbridge_aio.groups.handler_runner import _TURN, HandlerRunner
 from liftbridge_aio.model import EndReason
 from liftbridge_aio.wire import proto
+from support.examples import examples
 
 IDENTITY = ConsumerIdentity("g", "c", 1)
 PLACES = [StreamPartition("s", number) for number in range(3)]
@@ -339,4 +340,4 @@ class _Plan:
 
 
 TestHandling = Handling.TestCase
-TestHandling.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestHandling.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
