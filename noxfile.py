@@ -88,7 +88,7 @@ def pipeline(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """Run the tests that need no server, with few examples each; arguments go to pytest."""
     session.install(".[spark]", *group("test"))
-    session.run("pytest", "-n", "2", *UNIT, *session.posargs)
+    session.run("pytest", "-n", "3", *UNIT, *session.posargs)
 
 
 @nox.session
