@@ -23,7 +23,7 @@ async def main() -> None:
             print("not all were stored:", error.outcomes)
             raise
         for (customer, item), ack in zip(ORDERS, acks, strict=True):
-            print(f"{customer}: {item} at offset {ack.offset} of {ack.partition_subject}")
+            print(f"{customer}: {item} at offset {ack.offset} of {ack.msg_subject}")
 
 
 asyncio.run(main())

@@ -7,13 +7,32 @@ import re
 from typing import Any, Final
 
 import pytest
+from nats.js import JetStreamContext
+from nats.js.api import StreamConfig
 
 import liftbridge_aio
-from liftbridge_aio import Client, ClientOptions, Message, StreamOptions
+from liftbridge_aio import (
+    Client,
+    ClientOptions,
+    ConsumerGroup,
+    Message,
+    StartAt,
+    StreamOptions,
+    Subscription,
+)
 from support.markdown import ROOT, names, table
 
 PAGE: Final = ROOT / "docs" / "migration.md"
 ROWS: Final = table(PAGE, "go-liftbridge")
+OTHERS: Final = (
+    "python-liftbridge",
+    "gufo-liftbridge",
+    "aiokafka, kafka-python, confluent-kafka",
+    "nats-py",
+)
+OWNERS: Final = (Client, ConsumerGroup, Subscription, StartAt, StreamOptions, ClientOptions)
+JETSTREAM: Final = re.compile(r"js\.(?P<name>\w+)\((?P<arguments>.*)\)$")
+PLACES: Final = (*OWNERS, liftbridge_aio)
 CALL: Final = re.compile(r"(?P<name>\w+)\((?P<arguments>.*)\)$")
 
 
@@ -36,7 +55,7 @@ def called() -> list[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize(("name", "arguments"), called())
 def test_a_call_exists_and_takes_these_arguments(name: str, arguments: list[str]) -> None:
-    owner = liftbridge_aio.ConsumerGroup if name == "commit" else Client
+    owner = ConsumerGroup if name == "commit" else Client
     assert {*arguments} <= {*inspect.signature(getattr(owner, name)).parameters}
 
 
@@ -55,3 +74,29 @@ def test_other_names_exist() -> None:
             ):
                 unknown.append(text)
     assert unknown == []
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_calls_and_arguments_for_users_of_other_clients_exist(other: str) -> None:
+    texts = [text for row in table(PAGE, other) for text in names(row[1])]
+    calls = {name for text in texts for name in re.findall(r"([A-Za-z]\w+)\(", text)}
+    arguments = {name for text in texts for name in re.findall(r"\b([a-z]\w+)=", text)}
+    methods = [value for owner in OWNERS for value in vars_of(owner) if callable(value)]
+    known = {name for method in methods for name in inspect.signature(method).parameters}
+    assert len(calls) > 2
+    assert {name for name in calls if not any(hasattr(each, name) for each in PLACES)} == set()
+    assert arguments - known == set()
+
+
+def vars_of(owner: type) -> list[Any]:
+    return [owner, *(getattr(owner, name) for name in dir(owner) if not name.startswith("_"))]
+
+
+def test_calls_and_arguments_of_nats_py_exist() -> None:
+    texts = [text for row in table(PAGE, "nats-py") for text in names(row[0])]
+    calls = [call for text in texts if (call := JETSTREAM.search(text))]
+    assert len(calls) > 4
+    for call in calls:
+        parameters = inspect.signature(getattr(JetStreamContext, call["name"])).parameters
+        fields = StreamConfig.__dataclass_fields__
+        assert {*re.findall(r"(\w+)=", call["arguments"])} <= {*parameters, *fields}

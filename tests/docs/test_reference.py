@@ -75,7 +75,7 @@ def test_each_error_has_a_section_that_says_what_to_do() -> None:
     shown = dict(
         re.findall(r"^## (\w+)\n\n(.*?)(?=^## |\Z)", ERRORS.read_text(), re.MULTILINE | re.DOTALL)
     )
-    assert sorted(shown) == sorted(kind.__name__ for kind in all_errors())
+    assert sorted(shown) == sorted({kind.__name__ for kind in [*all_errors(), *public_errors()]})
     assert all("**What to do:** " in section for section in shown.values())
 
 
@@ -84,6 +84,18 @@ def all_errors() -> list[type[errors.LiftbridgeError]]:
     for kind in found:
         found.extend(kind.__subclasses__())
     return [kind for kind in found if kind.__module__ == errors.__name__]
+
+
+def public_errors() -> list[type[BaseException]]:
+    modules = [vars(importlib.import_module(module)) for module in sorted(MODULES)]
+    return [
+        value
+        for module in modules
+        for value in module.values()
+        if inspect.isclass(value)
+        and issubclass(value, BaseException)
+        and value.__module__.startswith("liftbridge_aio.")
+    ]
 
 
 def test_the_table_of_ends_names_every_reason() -> None:
