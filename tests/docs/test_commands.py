@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -15,58 +11,25 @@ import pytest
 import trustme
 
 from docs.test_pages import PAGES
-from liftbridge_aio.cli import main
-from support.markdown import blocks
+from support.markdown import Block, blocks
+from support.terminal import Terminal
 
-PORT: Final = "9292"
-BOUND: Final = 20.0
 ELSEWHERE: Final = {
     "python3 -m pip": "installs what the tests have installed",
     "python3 -m venv": "as CI does it on every commit",
     ".venv/bin/nox": "as CI does it on every commit, or longer than tests may take",
     "liftbridge-aio demo": "as CI does it on every commit, by `nox -s demo`",
-    "liftbridge-aio pipeline": "starts Spark, as tests/spark does with the same commands",
+    "liftbridge-aio pipeline archive": "starts Spark: tests/spark runs those of docs/spark.md",
+    "liftbridge-aio pipeline totals": "starts Spark: tests/cli runs it",
 }
 """Commands that do not run here, by how they begin, and why."""
+RUN_HERE: Final = [page for page in PAGES if page.stem != "spark"]
+SERVICES: Final = {"fastapi", "aiohttp"}
+"""The setups of blocks that are the file `service.py` of the commands after them."""
 
 
-def lines(page: Path) -> list[str]:
-    found = [line for block in blocks(page, "console") for line in block.code.splitlines()]
-    return [line for line in found if not line.startswith(tuple(ELSEWHERE))]
-
-
-class Terminal:
-    """Runs commands, brokers in a process of their own."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-        self._broker: subprocess.Popen[str] | None = None
-        self._address = ""
-
-    def run(self, line: str) -> None:
-        """Run a command; the ports of brokers become free ones."""
-        program, *words = shlex.split(line.replace(f"127.0.0.1:{PORT}", self._address))
-        assert program == "liftbridge-aio"
-        if words[0] != "broker":
-            assert main(words) == 0, line
-            return
-        self.close()
-        words = [word for word in words if word not in {"--port", PORT}]
-        self._broker = subprocess.Popen(
-            [sys.executable, "-m", "liftbridge_aio", *words, "--port", "0"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self._broker.stdout is not None
-        self._address = self._broker.stdout.readline().strip()
-        self._monkeypatch.setenv("LIFTBRIDGE_SERVERS", self._address)
-
-    def close(self) -> None:
-        """End the broker."""
-        if self._broker is not None:
-            self._broker.send_signal(signal.SIGTERM)
-            self._broker.communicate(timeout=BOUND)
+def lines(block: Block) -> list[str]:
+    return [line for line in block.code.splitlines() if not line.startswith(tuple(ELSEWHERE))]
 
 
 @pytest.fixture
@@ -87,8 +50,15 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Termin
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if lines(page)], ids=lambda page: page.stem
+    "page",
+    [page for page in RUN_HERE if any(lines(block) for block in blocks(page, "console"))],
+    ids=lambda page: page.stem,
 )
 def test_the_commands_of_a_page_run(page: Path, terminal: Terminal) -> None:
-    for line in lines(page):
-        terminal.run(line)
+    services = [block for block in blocks(page, "python") if block.setup in SERVICES]
+    for block in blocks(page, "console"):
+        for service in services:
+            if service.line < block.line:
+                Path("service.py").write_text(service.code)
+        for line in lines(block):
+            terminal.run(line)

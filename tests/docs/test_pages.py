@@ -107,10 +107,11 @@ async def test_the_worker_of_the_front_page_handles_messages(
     [(page, block)] = [(page, block) for page, block in PYTHON if block.setup == "handler"]
     namespace: dict[str, Any] = {}
     exec(compiled(page, block), namespace)  # noqa: S102
-    await client.create_stream("orders")
     work = asyncio.create_task(namespace["work"]())
     said = ""
     async with asyncio.timeout(20):
+        while "orders" not in (await client.fetch_metadata()).streams:
+            pass
         while "bread" not in said:
             await client.publish("orders", b"bread")
             said += capsys.readouterr().out

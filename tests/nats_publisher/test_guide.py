@@ -6,8 +6,6 @@ import textwrap
 from dataclasses import fields
 from typing import Any, Final
 
-import pytest
-
 from liftbridge_aio import Client, errors
 from liftbridge_aio import nats as room
 from liftbridge_aio.nats import NatsPublisherOptions
@@ -26,16 +24,12 @@ async def run(block: Block, **given: object) -> None:
     await namespace["example"](**given)
 
 
-@pytest.mark.parametrize("block", PYTHON, ids=str)
-async def test_its_code_runs(real_server: LiftbridgeNode, block: Block) -> None:
-    assert block.setup == "nats"
+async def test_its_code_runs_from_top_to_bottom(real_server: LiftbridgeNode) -> None:
     async with Client(real_server.address) as client:
-        await client.create_stream("orders")
-        await client.create_stream("sales", partitions=3)
-        for name in ("billing", "audit"):
-            await client.create_stream(name, subject="shop.orders")
         try:
-            await run(block, nats_url=real_server.nats_url, servers=real_server.address)
+            for block in PYTHON:
+                assert block.setup == "nats"
+                await run(block, nats_url=real_server.nats_url, servers=real_server.address)
         finally:
             for name in ("orders", "sales", "billing", "audit"):
                 await client.delete_stream(name)
