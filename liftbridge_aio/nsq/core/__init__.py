@@ -1,0 +1,1 @@
+"""The protocol of NSQ, and what a consumer decides. Pure."""

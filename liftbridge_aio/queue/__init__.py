@@ -1,0 +1,4 @@
+"""Queues on the log.
+
+- `core`: Pure parts of queues: what is in flight, and when to deliver.
+"""

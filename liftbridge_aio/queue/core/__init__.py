@@ -1,0 +1,1 @@
+"""Pure parts of queues: what is in flight, and when to deliver."""
