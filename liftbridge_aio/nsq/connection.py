@@ -1,192 +1,379 @@
-"""A connection to an nsqd: negotiation, responses in order, heartbeats, frames to their owner."""
+"""A connection to an nsqd: negotiation, responses in order, heartbeats, messages to their owner."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
+import socket
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from math import inf
+from typing import Final, cast
 
-from liftbridge_aio._core.addresses import parse_address
+from liftbridge_aio._core.addresses import format_address, parse_address
+from liftbridge_aio.options import seconds
 
-from .core import protocol
-from .core.protocol import DeliveredMessage, Frame, FrameReader, FrameType, Refusal
-from .errors import NotConnected, NsqError, ProtocolError
+from .core import compression, negotiation, protocol
+from .core.compression import Codec
+from .core.negotiation import Granted, Upgrade
+from .core.protocol import FrameReader, FrameType, Refusal
+from .errors import NotConnected, NsqError, OutcomeUnknown, ProtocolError
+from .options import ConnectionOptions
+
+logger = logging.getLogger("liftbridge_aio.nsq")
 
 DEFAULT_PORT: Final = 4150
-_READ: Final = 65_536
-_MAX_RDY: Final = 2500
-"""What nsqd grants if it does not say."""
+_SILENT_INTERVALS: Final = 3
+"""Heartbeat intervals without anything received, after which a connection is lost."""
+_MESSAGE: Final = FrameType.MESSAGE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Granted:
-    """What nsqd has granted at IDENTIFY."""
+def full_address(address: str) -> str:
+    """Return `host:port` with the default port of nsqd where none is named.
 
-    max_rdy: int = _MAX_RDY
-    version: str = ""
-    auth_required: bool = False
-    msg_timeout: float | None = None
-    """Seconds after which a message that is not answered is delivered again."""
+    Raises:
+        InvalidRequest: it is no address.
+    """
+    return format_address(*parse_address(address, DEFAULT_PORT))
 
 
-class NsqConnection:
-    """A connection to an nsqd. Owned by the producer or consumer whose task runs `read`.
+def _ignore(*_: object) -> None:
+    """Ignore an event that a producer has no use for."""
+
+
+class NsqConnection(asyncio.Protocol):
+    """A connection to an nsqd; commands of one round of the event loop leave in one write.
+
+    State: `_pending` are the responses that are due, in the order of their commands. `error` is set
+    once, when the connection ends.
 
     Args:
         address: `host:port` of nsqd.
-        settings: of IDENTIFY; `feature_negotiation` is added.
-        received: called with each message.
-        refused: called with each error of FIN, REQ and TOUCH.
+        options: of the connection.
+        received: called with the data of each message.
+        refused: called with each error of FIN, REQ and TOUCH, which have no response.
+        lost: called once, when a connection that was open has ended.
     """
 
     def __init__(
         self,
         address: str,
-        settings: dict[str, Any],
-        received: Callable[[DeliveredMessage], None],
-        refused: Callable[[Refusal], None],
+        options: ConnectionOptions,
         *,
-        max_frame_bytes: int,
+        received: Callable[[NsqConnection, bytes], None] = _ignore,
+        refused: Callable[[Refusal], None] = _ignore,
+        lost: Callable[[NsqConnection, NsqError], None] = _ignore,
     ) -> None:
         self.address = address
-        self._settings = {**settings, "feature_negotiation": True}
+        self.granted = Granted()
+        self.error: NsqError | None = None
+        self._options = options
         self._received = received
         self._refused = refused
-        self._frames = FrameReader(max_frame_bytes)
-        self._pending: deque[asyncio.Future[bytes]] = deque()
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._lost: NsqError | None = None
-        self.granted = Granted()
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._frames = FrameReader(options.max_message_bytes)
+        self._codec: Codec | None = None
+        self._upgrades: deque[Upgrade] | None = None
+        """Upgrades to come; None before the answer to IDENTIFY."""
+        self._confirmations: list[asyncio.Future[bytes]] = []
+        self._is_open = False
+        self._out: list[bytes] = []
+        self._pending: deque[tuple[asyncio.Future[bytes], float]] = deque()
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._heartbeat_timer: asyncio.TimerHandle | None = None
+        self._quiet_intervals = 0
+        self._room: asyncio.Future[None] | None = None
+        """Set while the transport takes no more."""
+        self._gone: asyncio.Future[None] = self._loop.create_future()
 
-    async def open(self, timeout: float) -> None:
-        """Connect and negotiate. Cancelling closes it.
+    # Opening
+
+    async def open(self, subscribe: bytes = b"") -> None:
+        """Connect, negotiate and subscribe. Cancelling closes it.
+
+        Args:
+            subscribe: the command SUB of a consumer.
 
         Raises:
-            NotConnected: nsqd cannot be reached, or not in time.
-            CommandRefused: it refuses the settings.
+            NotConnected: nsqd cannot be reached, or not in time, or does not offer TLS.
+            CommandRefused: it refuses the options or the subscription.
+            Unauthorized: it requires a secret, or another one.
             ProtocolError: the server is no nsqd.
         """
         host, port = parse_address(self.address, DEFAULT_PORT)
+        timeout = seconds(self._options.connect_timeout)
         try:
             async with asyncio.timeout(timeout):
-                self._reader, self._writer = await asyncio.open_connection(host, port)
-                self._writer.write(protocol.MAGIC)
-                settings = json.dumps(self._settings).encode()
-                answered = self.request(protocol.identify(settings))
-                while not answered.done():
-                    await self._read_once()
-                self.granted = _granted(await answered)
+                transport, _ = await self._loop.create_connection(lambda: self, host, port)
+                await self._negotiate(transport, host)
+                if subscribe:
+                    await self.request(subscribe, timeout)
         except (OSError, TimeoutError) as error:
-            self.close()
-            text = f"cannot connect to nsqd at {self.address}: {error or 'no answer in time'}"
-            raise NotConnected(text) from error
+            reason = str(error) or f"no answer within {timeout:g} s"
+            text = f"cannot connect to nsqd at {self.address}: {reason}"
+            failure = NotConnected(text)
+            self.close(failure)
+            raise failure from error
         except BaseException:
             self.close()
             raise
+        self._is_open = True
+        self._heartbeat_timer = self._loop.call_later(
+            seconds(self._options.heartbeat_interval), self._check_heartbeats
+        )
 
-    def request(self, command: bytes) -> asyncio.Future[bytes]:
+    async def _negotiate(self, transport: asyncio.Transport, host: str) -> None:
+        options = self._options
+        timeout = seconds(options.connect_timeout)
+        wanted = negotiation.settings(options, socket.gethostname())
+        self._write(protocol.MAGIC)
+        await self.request(protocol.identify(wanted), timeout)
+        if options.tls is not None:
+            if not self.granted.tls:
+                text = f"nsqd at {self.address} does not offer TLS"
+                raise NotConnected(text)
+            secured = await self._loop.start_tls(transport, self, options.tls, server_hostname=host)
+            self._transport = cast("asyncio.Transport", secured)
+        for confirmation in self._confirmations:
+            if (answer := await confirmation) != protocol.OK:
+                message = f"an upgrade of the connection was answered with {answer[:64]!r}"
+                raise ProtocolError(message)
+        if self.granted.auth_required:
+            secret = (options.auth_secret or "").encode()
+            await self.request(protocol.auth(secret), timeout)
+
+    def _upgrade(self, answer: bytes) -> None:
+        """Begin the next upgrade, once the answer to IDENTIFY or the OK of the last one is here.
+
+        What follows such an answer in the same bytes is already compressed.
+        """
+        if self._upgrades is None:
+            self.granted = negotiation.parse_granted(answer)
+            self._upgrades = deque(self.granted.upgrades)
+            for _ in self._upgrades:
+                self._confirmations.append(self._loop.create_future())
+                self._expect(self._confirmations[-1], inf)
+        elif self._upgrades and self._upgrades[0] is Upgrade.TLS:
+            self._upgrades.popleft()
+        if self._upgrades and (codec := _CODECS.get(self._upgrades[0])):
+            self._upgrades.popleft()
+            self._codec = codec(self._options)
+
+    # Commands
+
+    def request(self, command: bytes, timeout: float) -> asyncio.Future[bytes]:
         """Send a command that is answered, and return the future of its response.
 
-        Cancelling the future leaves the command sent.
+        Without a response within `timeout` seconds the connection ends: nsqd answers in order, so
+        nothing after it would be answered either. Cancelling the future leaves the command sent.
 
         Raises:
-            NotConnected: the connection is closed.
+            NotConnected: the connection has ended.
         """
-        self.send(command)
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._pending.append(future)
+        self._write(command)
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        self._expect(future, self._loop.time() + timeout)
         return future
 
     def send(self, command: bytes) -> None:
-        """Send a command that is not answered.
+        """Send a command that has no response.
 
         Raises:
-            NotConnected: the connection is closed.
+            NotConnected: the connection has ended.
         """
-        if self._writer is None or self._lost is not None:
-            raise self._lost or NotConnected(f"not connected to {self.address}")
-        self._writer.write(command)
+        self._write(command)
 
-    async def drain(self) -> None:
+    @property
+    def is_full(self) -> bool:
+        """True while the network does not take what was sent; then wait for `room`."""
+        return self._room is not None
+
+    async def room(self) -> None:
         """Wait until there is room for more commands. Cancelling abandons the wait."""
-        if self._writer is not None:
-            await self._writer.drain()
+        while self._room is not None:
+            await asyncio.shield(self._room)
 
-    async def read(self) -> None:
-        """Process frames until the connection ends. Cancelling stops it.
+    def _write(self, command: bytes) -> None:
+        if self.error is not None:
+            raise self.error
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(command)
 
-        Raises:
-            NotConnected: it ended.
-            ProtocolError: the server is no nsqd.
-        """
+    def _flush(self) -> None:
+        if self._transport is not None and self.error is None and self._out:
+            data = b"".join(self._out)
+            self._out.clear()
+            self._transport.write(data if self._codec is None else self._codec.compress(data))
+
+    def _expect(self, future: asyncio.Future[bytes], deadline: float) -> None:
+        self._pending.append((future, deadline))
+        if self._deadline_timer is None and deadline < inf:
+            self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
+
+    # The transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in bytes."""
+        self._quiet_intervals = 0
         try:
-            while True:
-                await self._read_once()
-        except OSError as error:
-            raise NotConnected(f"the connection to {self.address} broke: {error}") from error
+            if self._codec is not None:
+                data = self._codec.decompress(data)
+            if self._is_open:
+                for kind, content in self._frames.feed(data):
+                    self._take(kind, content)
+            else:
+                self._negotiation_received(data)
+        except NsqError as error:
+            self.close(error)
 
-    def close(self, error: NsqError | None = None) -> None:
-        """Close it and fail what waits for responses. Idempotent."""
-        if self._lost is None:
-            self._lost = error or NotConnected(f"the connection to {self.address} was closed")
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-        while self._pending:
-            future = self._pending.popleft()
-            if not future.done():
-                future.set_exception(self._lost)
-                future.exception()  # nobody may wait for it any more
+    def _negotiation_received(self, data: bytes) -> None:
+        """Take frames one by one: after each, the rest may be compressed."""
+        while frames := self._frames.feed(data, only_one=True):
+            codec = self._codec
+            for kind, content in frames:
+                self._take(kind, content)
+            data = b""
+            if self._codec is not codec and self._codec is not None:
+                data = self._codec.decompress(self._frames.take_rest())
 
-    async def _read_once(self) -> None:
-        assert self._reader is not None
-        data = await self._reader.read(_READ)
-        if not data:
-            text = f"nsqd at {self.address} closed the connection"
-            raise NotConnected(text)
-        for frame in self._frames.feed(data):
-            self._take(frame)
+    def pause_writing(self) -> None:
+        """Hold back commands that can wait."""
+        self._room = self._loop.create_future()
 
-    def _take(self, frame: Frame) -> None:
-        if frame.type is FrameType.MESSAGE:
-            self._received(protocol.parse_message(frame.data))
-        elif frame.type is FrameType.ERROR:
-            refusal = protocol.parse_error(frame.data)
+    def resume_writing(self) -> None:
+        """Wake who waits for room."""
+        if self._room is not None:
+            self._room.set_result(None)
+            self._room = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End, because the network or nsqd did."""
+        reason = f"broke: {exc}" if exc else "was closed by nsqd"
+        self.close(NotConnected(f"the connection to nsqd at {self.address} {reason}"))
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    # Frames
+
+    def _take(self, kind: int, content: bytes) -> None:
+        if kind == _MESSAGE:
+            self._received(self, content)
+        elif kind == FrameType.ERROR:
+            refusal = protocol.parse_error(content)
             if refusal.is_fatal:
-                self._answer(refusal.error())
+                self._refuse(refusal)
             else:
                 self._refused(refusal)
-        elif frame.data == protocol.HEARTBEAT:
-            self.send(protocol.NOP)
-        else:
-            self._answer(frame.data)
-
-    def _answer(self, answer: bytes | NsqError) -> None:
-        if not self._pending:
-            if isinstance(answer, NsqError):
-                raise answer
-            message = f"a response that nothing was asked for: {answer[:64]!r}"
+        elif content == protocol.HEARTBEAT:
+            self._write(protocol.NOP)
+        elif not self._pending:
+            message = f"a response came that nothing was asked for: {content[:64]!r}"
             raise ProtocolError(message)
-        future = self._pending.popleft()
-        if future.done():  # it was cancelled
-            return
-        if isinstance(answer, NsqError):
-            future.set_exception(answer)
         else:
-            future.set_result(answer)
+            if not self._is_open:
+                self._upgrade(content)
+            future, _ = self._pending.popleft()
+            if not future.done():  # it was not cancelled
+                future.set_result(content)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Fail the oldest command; nsqd closes the connection and executes none after it."""
+        error = refusal.error(self.address)
+        if self._pending:
+            future, _ = self._pending.popleft()
+            _fail(future, error)
+        text = f"nsqd at {self.address} closed the connection, as it refused an earlier command"
+        skipped = NotConnected(f"{text} ({refusal.text})")
+        while self._pending:
+            future, _ = self._pending.popleft()
+            _fail(future, skipped)
+        raise error
+
+    def _check_deadline(self) -> None:
+        self._deadline_timer = None
+        if self._pending:
+            _, deadline = self._pending[0]
+            if deadline <= self._loop.time():
+                text = f"nsqd at {self.address} did not respond in time, so it was disconnected"
+                self.close(NotConnected(text))
+            elif deadline < inf:
+                self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
+
+    def _check_heartbeats(self) -> None:
+        self._quiet_intervals += 1
+        interval = seconds(self._options.heartbeat_interval)
+        if self._quiet_intervals > _SILENT_INTERVALS:
+            text = (
+                f"nothing came from nsqd at {self.address} for {_SILENT_INTERVALS * interval:g} s"
+            )
+            self.close(NotConnected(text))
+        else:
+            self._heartbeat_timer = self._loop.call_later(interval, self._check_heartbeats)
+
+    # The end
+
+    def close(self, error: NsqError | None = None) -> None:
+        """End it: fail what waits for responses, and tell the owner. Idempotent.
+
+        Without an error, what was sent still goes out.
+        """
+        if self.error is not None:
+            return
+        if error is None:
+            self._flush()
+        reason = error or NotConnected(f"the connection to nsqd at {self.address} is closed")
+        self.error = reason
+        for timer in (self._deadline_timer, self._heartbeat_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._transport is None:
+            self._gone.set_result(None)
+        elif error is None:
+            self._transport.close()
+        else:
+            self._transport.abort()
+        self.resume_writing()
+        while self._pending:
+            future, _ = self._pending.popleft()
+            if self._is_open:
+                text = f"no response came to what was sent: {reason.message}"
+                unknown = OutcomeUnknown(text)
+                unknown.__cause__ = reason
+                _fail(future, unknown)
+            else:
+                _fail(future, reason)
+        if self._is_open:
+            self._lost(self, reason)
+
+    async def wait_closed(self, timeout: float) -> None:
+        """Wait until the transport has ended, and abort it after `timeout` seconds.
+
+        Cancelling aborts it.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(self._gone)
+        except TimeoutError:
+            pass
+        finally:
+            if self._transport is not None:
+                self._transport.abort()
 
 
-def _granted(answer: bytes) -> Granted:
-    if answer == protocol.OK:  # an nsqd that does not negotiate
-        return Granted()
-    found = json.loads(answer)
-    return Granted(
-        max_rdy=found.get("max_rdy_count", _MAX_RDY),
-        version=found.get("version", ""),
-        auth_required=found.get("auth_required", False),
-        msg_timeout=found["msg_timeout"] / 1000 if found.get("msg_timeout") else None,
-    )
+def _fail(future: asyncio.Future[bytes], error: NsqError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # nobody may wait for it any more
+
+
+_CODECS: Final[dict[Upgrade, Callable[[ConnectionOptions], Codec]]] = {
+    Upgrade.DEFLATE: lambda options: compression.deflate(options.deflate_level),
+    Upgrade.SNAPPY: lambda _: compression.snappy(),
+}

@@ -3,45 +3,69 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, Self
 
+from liftbridge_aio._core.arguments import INT32_MAX, check_bytes, several
 from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.options import Duration, seconds
 
-from .connection import NsqConnection
+from .connection import NsqConnection, full_address
 from .core import protocol
-from .errors import NotConnected, NsqError
+from .core.protocol import check_name
+from .errors import Closed, NotConnected
+from .options import ConnectionOptions
 
-_MAX_FRAME: Final = 2**20
+_CLOSE: Final = 5.0
+"""Seconds that closing waits for what is still to be sent."""
 
 
 class Producer:
     """Publishes to an nsqd.
 
         async with nsq.Producer("127.0.0.1:4150") as producer:
-            await producer.publish("orders", b"…")
+            await producer.publish("orders", b"3 rolls")
+
+    After a lost connection the next publish connects again. Any number of tasks may publish at the
+    same time; nothing is retried, as nsqd does not recognise duplicates.
 
     Args:
         address: `host:port`; the default port is 4150.
-        timeout: seconds for connecting and for each publish.
+        timeout: seconds for each publish, including a new connection where one is needed.
+        options: of the connection.
+
+    Raises:
+        InvalidRequest: an argument is invalid.
     """
 
-    def __init__(self, address: str, *, timeout: float = 10.0) -> None:
-        self._address = address
-        self._timeout = timeout
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: Duration = 10.0,
+        options: ConnectionOptions | None = None,
+    ) -> None:
+        self._address = full_address(address)
+        self._timeout = seconds(timeout, "timeout")
+        self._options = options or ConnectionOptions()
         self._connection: NsqConnection | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._tasks = asyncio.TaskGroup()
         self._connecting = asyncio.Lock()
+        self._is_entered = False
 
     async def __aenter__(self) -> Self:
-        """Connect. Cancelling closes it."""
-        await self._tasks.__aenter__()
+        """Connect. Cancelling closes it.
+
+        Raises:
+            NotConnected: nsqd cannot be reached.
+            CommandRefused: it refuses the options.
+            ProtocolError: the server is no nsqd.
+        """
+        self._is_entered = True
         try:
-            await self._connected()
-        except BaseException as error:
-            await self._tasks.__aexit__(type(error), error, error.__traceback__)
+            await self._connect()
+        except BaseException:
+            self._is_entered = False
             raise
         return self
 
@@ -51,12 +75,19 @@ class Producer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close; publishes whose response has not come fail with `NotConnected`."""
-        if self._reading is not None:
-            self._reading.cancel()
-        if self._connection is not None:
-            self._connection.close()
-        await self._tasks.__aexit__(exc_type, exc, traceback)
+        """Close it."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection; publishes without a response fail with `OutcomeUnknown`.
+
+        Idempotent. Takes at most 5 seconds; cancelling closes it at once.
+        """
+        self._is_entered = False
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+            await connection.wait_closed(_CLOSE)
 
     async def publish(self, topic: str, body: bytes) -> None:
         """Publish a message; nsqd has it when this returns.
@@ -64,72 +95,81 @@ class Producer:
         Cancelling after it was sent leaves it published.
 
         Raises:
-            BadName: of the topic.
-            InvalidRequest: the body is empty, which nsqd refuses.
-            NotConnected: no connection, or it broke before the response; then it may be stored.
+            InvalidRequest: the name is invalid, or the body empty, which nsqd refuses.
+            NotConnected: no connection; it is not stored.
+            OutcomeUnknown: no response came; it may be stored or not.
             CommandRefused: nsqd refuses it.
+            Closed: the producer is closed.
         """
-        await self._request(protocol.pub(topic, _checked(body)))
+        check_name(topic, "topic")
+        _check_body(body)
+        await self._request(protocol.pub(topic, body))
 
-    async def publish_many(self, topic: str, bodies: Sequence[bytes]) -> None:
-        """Publish several messages in one command, checked as a whole.
+    async def publish_many(self, topic: str, bodies: Iterable[bytes]) -> None:
+        """Publish messages in one command; nsqd checks them all before it stores the first.
 
         If nsqd fails midway, a part of them may be stored. Cancelling and errors: as `publish`.
         """
-        if bodies:
-            await self._request(protocol.mpub(topic, map(_checked, bodies)))
+        check_name(topic, "topic")
+        found = several(bodies, "bodies are given as a list of bytes")
+        for body in found:
+            _check_body(body)
+        if found:
+            await self._request(protocol.mpub(topic, found))
 
-    async def publish_delayed(self, topic: str, body: bytes, delay: float) -> None:
+    async def publish_delayed(self, topic: str, body: bytes, delay: Duration) -> None:
         """Publish a message that is delivered after `delay` seconds at the earliest.
 
-        Nsqd keeps the delay in memory: a restart delivers early. Cancelling and errors: as
-        `publish`.
+        Nsqd keeps the delay in memory, so a restart delivers early. It refuses delays above its
+        `--max-req-timeout`, an hour by default. Cancelling and errors: as `publish`.
         """
-        if delay < 0:
-            message = "a delay must not be negative"
-            raise InvalidRequest(message)
-        await self._request(protocol.dpub(topic, round(delay * 1000), _checked(body)))
+        check_name(topic, "topic")
+        _check_body(body)
+        milliseconds = seconds(delay, "delay") * 1000
+        if milliseconds > INT32_MAX:
+            text = f"a delay is at most {INT32_MAX // 1000} s, not {delay!r}"
+            raise InvalidRequest(text)
+        await self._request(protocol.dpub(topic, round(milliseconds), body))
+
+    async def ping(self) -> None:
+        """Connect if there is no connection, and send a command that has no response.
+
+        Cancelling abandons the wait.
+
+        Raises:
+            NotConnected: nsqd cannot be reached.
+        """
+        connection = self._connection or await self._connect()
+        connection.send(protocol.NOP)
 
     async def _request(self, command: bytes) -> None:
-        try:
-            async with asyncio.timeout(self._timeout):
-                connection = await self._connected()
-                answered = connection.request(command)
-                await connection.drain()
-                await answered
-        except TimeoutError as error:
-            text = f"nsqd at {self._address} did not answer within {self._timeout:g} s"
-            raise NotConnected(text) from error
+        connection = self._connection
+        if connection is None or connection.error is not None:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    connection = await self._connect()
+            except TimeoutError as error:
+                text = f"cannot connect to nsqd at {self._address} within {self._timeout:g} s"
+                raise NotConnected(text) from error
+        if connection.is_full:
+            await connection.room()
+        await connection.request(command, self._timeout)
 
-    async def _connected(self) -> NsqConnection:
+    async def _connect(self) -> NsqConnection:
         async with self._connecting:
-            if self._connection is None:
-                connection = NsqConnection(
-                    self._address, {}, _ignore, _ignore, max_frame_bytes=_MAX_FRAME
-                )
-                await connection.open(self._timeout)
+            if not self._is_entered:
+                message = "the producer is closed, or was not entered"
+                raise Closed(message)
+            connection = self._connection
+            if connection is None or connection.error is not None:
+                connection = NsqConnection(self._address, self._options)
+                await connection.open()
                 self._connection = connection
-                self._reading = self._tasks.create_task(self._read(connection))
-            return self._connection
-
-    async def _read(self, connection: NsqConnection) -> None:
-        error: NsqError | None = None
-        try:
-            await connection.read()
-        except NsqError as lost:
-            error = lost
-        finally:
-            connection.close(error)
-            if self._connection is connection:
-                self._connection = None
+            return connection
 
 
-def _checked(body: bytes) -> bytes:
+def _check_body(body: bytes) -> None:
+    check_bytes(body, "the body")
     if not body:
-        message = "nsqd refuses messages without a body"
-        raise InvalidRequest(message)
-    return body
-
-
-def _ignore(_: object) -> None:
-    """Ignore a frame that producers do not get."""
+        text = "nsqd refuses messages without a body"
+        raise InvalidRequest(text)

@@ -34,9 +34,12 @@ CLS: Final = b"CLS\n"
 _HEAD: Final = struct.Struct(">ii")
 _LENGTH: Final = struct.Struct(">i")
 _MESSAGE: Final = struct.Struct(">qH16s")
-_NAME: Final = re.compile(r"[.a-zA-Z0-9_-]{1,64}(#ephemeral)?")
+_NAME: Final = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
 _LONGEST_NAME: Final = 64
+_LARGEST_CONTROL: Final = 65_536
+"""Bytes of a response or an error, at most."""
 _NON_FATAL: Final = frozenset({"E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"})
+_UNAUTHORIZED: Final = frozenset({"E_UNAUTHORIZED", "E_AUTH_FAILED", "E_AUTH_FIRST"})
 
 
 class FrameType(enum.IntEnum):
@@ -47,46 +50,65 @@ class FrameType(enum.IntEnum):
     MESSAGE = 2
 
 
-class Frame(NamedTuple):
-    """A frame of the server."""
-
-    type: FrameType
-    data: bytes
+_TYPES: Final = frozenset(int(kind) for kind in FrameType)
 
 
 class FrameReader:
     """Cuts bytes into frames, in pieces of any size.
 
     Args:
-        max_frame_bytes: larger frames are refused; an HTTP answer read as a size is one.
+        max_message_bytes: larger bodies are refused; an HTTP answer read as a size is one.
     """
 
-    def __init__(self, max_frame_bytes: int) -> None:
-        self._max = max_frame_bytes
-        self._rest = bytearray()
+    def __init__(self, max_message_bytes: int) -> None:
+        self._largest = max_message_bytes + _LENGTH.size + _MESSAGE.size
+        self._pieces: list[bytes] = []
+        """The bytes of the next frame, joined once they are enough."""
+        self._size = 0
+        self._needed = _HEAD.size
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """Return the frames that are complete with these bytes.
+    def feed(self, data: bytes, *, only_one: bool = False) -> list[tuple[int, bytes]]:
+        """Return type and data of the frames that are complete with these bytes.
+
+        Args:
+            data: from the server.
+            only_one: stop after a frame, as the bytes after it may be compressed.
 
         Raises:
             ProtocolError: this is not NSQ.
         """
-        rest = self._rest
-        rest += data
+        if self._pieces:
+            self._pieces.append(data)
+            self._size += len(data)
+            if self._size < self._needed:
+                return []
+            data = b"".join(self._pieces)
         frames = []
-        at = 0
-        while len(rest) - at >= _HEAD.size:
-            size, kind = _HEAD.unpack_from(rest, at)
-            if not _LENGTH.size <= size <= self._max or kind not in iter(FrameType):
-                message = f"a frame of {size} bytes and type {kind}"
+        at, end, needed = 0, len(data), _HEAD.size
+        unpack, head, prefix = _HEAD.unpack_from, _HEAD.size, _LENGTH.size
+        while end - at >= head:
+            size, kind = unpack(data, at)
+            largest = self._largest if kind == FrameType.MESSAGE else _LARGEST_CONTROL
+            if not prefix <= size <= largest or kind not in _TYPES:
+                message = f"a frame of {size} bytes and type {kind} came"
                 raise ProtocolError(message)
-            end = at + _LENGTH.size + size
-            if end > len(rest):
+            stop = at + prefix + size
+            if stop > end:
+                needed = prefix + size
                 break
-            frames.append(Frame(FrameType(kind), bytes(rest[at + _HEAD.size : end])))
-            at = end
-        del rest[:at]
+            frames.append((kind, data[at + head : stop]))
+            at = stop
+            if only_one:
+                break
+        self._size, self._needed = end - at, needed
+        self._pieces = [data[at:]] if at < end else []
         return frames
+
+    def take_rest(self) -> bytes:
+        """Take back the bytes that are no frame yet."""
+        rest = b"".join(self._pieces)
+        self._pieces = []
+        return rest
 
 
 class DeliveredMessage(NamedTuple):
@@ -108,7 +130,7 @@ def parse_message(data: bytes) -> DeliveredMessage:
         ProtocolError: it is too short.
     """
     if len(data) < _MESSAGE.size:
-        message = f"a message of {len(data)} bytes"
+        message = f"a message of {len(data)} bytes came"
         raise ProtocolError(message)
     timestamp, attempts, message_id = _MESSAGE.unpack_from(data)
     return DeliveredMessage(timestamp, attempts, message_id, data[_MESSAGE.size :])
@@ -119,22 +141,20 @@ class Refusal(NamedTuple):
 
     code: str
     text: str
-    message_id: bytes | None
-    """The message that a FIN, REQ or TOUCH was for; None for other commands."""
 
     @property
     def is_fatal(self) -> bool:
         """True if nsqd closes the connection after it."""
         return self.code not in _NON_FATAL
 
-    def error(self) -> CommandRefused:
+    def error(self, address: str) -> CommandRefused:
         """Return the error that users see."""
         kind = CommandRefused
         if not self.is_fatal:
             kind = NotInFlight
-        elif self.code in {"E_UNAUTHORIZED", "E_AUTH_FAILED", "E_AUTH_FIRST", "E_AUTH_ERROR"}:
+        elif self.code in _UNAUTHORIZED:
             kind = Unauthorized
-        error = kind(f"nsqd refused: {self.text}")
+        error = kind(f"nsqd at {address} refused: {self.text}")
         error.code = self.code
         return error
 
@@ -142,19 +162,16 @@ class Refusal(NamedTuple):
 def parse_error(data: bytes) -> Refusal:
     """Parse the data of an error frame."""
     text = data.decode("utf-8", "replace")
-    code, _, rest = text.partition(" ")
-    words = rest.split(" ")
-    about = words[1] if code in _NON_FATAL and len(words) > 1 else None
-    return Refusal(code, text, None if about is None else about.encode())
+    return Refusal(text.partition(" ")[0], text)
 
 
-def check_name(name: str, what: str) -> str:
+def check_name(name: object, what: str) -> str:
     """Return the name of a topic or channel; nsqd would split one with a blank silently.
 
     Raises:
         BadName: it is invalid.
     """
-    if _NAME.fullmatch(name) is None or len(name) > _LONGEST_NAME:
+    if not isinstance(name, str) or not (_NAME.fullmatch(name) and len(name) <= _LONGEST_NAME):
         message = f"{name!r} is no name of a {what}"
         raise BadName(message)
     return name
@@ -172,24 +189,24 @@ def auth(secret: bytes) -> bytes:
 
 def sub(topic: str, channel: str) -> bytes:
     """Encode SUB."""
-    return f"SUB {check_name(topic, 'topic')} {check_name(channel, 'channel')}\n".encode()
+    return f"SUB {topic} {channel}\n".encode()
 
 
 def pub(topic: str, body: bytes) -> bytes:
     """Encode PUB."""
-    return f"PUB {check_name(topic, 'topic')}\n".encode() + _with_length(body)
+    return b"PUB %b\n%b%b" % (topic.encode(), _LENGTH.pack(len(body)), body)
 
 
 def dpub(topic: str, milliseconds: int, body: bytes) -> bytes:
     """Encode DPUB: publish with a delay."""
-    return f"DPUB {check_name(topic, 'topic')} {milliseconds}\n".encode() + _with_length(body)
+    return f"DPUB {topic} {milliseconds}\n".encode() + _with_length(body)
 
 
 def mpub(topic: str, bodies: Iterable[bytes]) -> bytes:
     """Encode MPUB: publish several."""
     parts = [_with_length(body) for body in bodies]
     content = b"".join([_LENGTH.pack(len(parts)), *parts])
-    return f"MPUB {check_name(topic, 'topic')}\n".encode() + _with_length(content)
+    return f"MPUB {topic}\n".encode() + _with_length(content)
 
 
 def rdy(count: int) -> bytes:

@@ -1,8 +1,8 @@
 """Divides a limit of messages in flight among connections, and backs off when handlers fail.
 
-The consumer algorithm of NSQ ("Building Client Libraries"; go-nsq's consumer.go), without transport,
-clock or chance. RDY is a level: the server pushes while fewer messages than that are in flight on a
-connection. Methods return the levels to send, in order.
+The consumer algorithm of NSQ ("Building Client Libraries"; go-nsq's consumer.go), without
+transport, clock or chance. RDY is a level: the server pushes while fewer messages than that are in
+flight on a connection. Methods return the levels to send, in order.
 """
 
 from __future__ import annotations
@@ -116,13 +116,16 @@ class ReadyFlow(Generic[LinkT]):
         """The sum of all levels."""
         return sum(link.rdy for link in self._links.values())
 
+    def rdy(self, link: LinkT) -> int:
+        """Return the level of a connection; 0 if it is unknown."""
+        known = self._links.get(link)
+        return 0 if known is None else known.rdy
+
     @property
     def is_starved(self) -> bool:
         """True if a connection waits for answers to go on: its batch should be handled now."""
         return any(
-            not link.closing
-            and link.in_flight > 0
-            and link.in_flight >= int(link.rdy * _STARVED_FROM)
+            not link.closing and link.in_flight > 0 and link.in_flight >= link.rdy * _STARVED_FROM
             for link in self._links.values()
         )
 
@@ -191,7 +194,11 @@ class ReadyFlow(Generic[LinkT]):
         known = self._links.get(link)
         if known is not None and known.in_flight:
             known.in_flight -= 1
-        if outcome is None or not self._settings.max_backoff or self._backoff_until is not None:
+        return [] if outcome is None else self.signal(outcome, now)
+
+    def signal(self, outcome: Outcome, now: float) -> list[Level[LinkT]]:
+        """Begin, lengthen or shorten the backoff after a message was answered."""
+        if not self._settings.max_backoff or self._backoff_until is not None:
             return []
         before = self._level
         if outcome is Outcome.FINISHED:

@@ -1,0 +1,427 @@
+"""A consumer on a real nsqd."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from liftbridge_aio import nsq
+from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.nsq.errors import (
+    AlreadyAnswered,
+    Closed,
+    NotConnected,
+    NotInFlight,
+)
+from liftbridge_aio.testing import Direction, FaultProxy
+from nsq.conftest import StartDaemon
+from support.servers.nsq_daemons import NsqDaemon
+
+QUICK = nsq.ConsumerOptions(requeue_delay=0, max_backoff=0, reconnect_wait=0.1)
+
+
+async def publish(nsqd: NsqDaemon, topic: str, *bodies: bytes) -> None:
+    async with nsq.Producer(nsqd.address) as producer:
+        await producer.publish_many(topic, bodies)
+
+
+def consumer(nsqd: NsqDaemon, topic: str, **arguments: object) -> nsq.Consumer:
+    given = {"max_in_flight": 10, "options": QUICK, **arguments}
+    return nsq.Consumer(topic, "test", nsqd=[nsqd.address], **given)  # type: ignore[arg-type]
+
+
+async def test_a_message_tells_what_nsqd_says(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"3 rolls")
+    async with consumer(nsqd, topic) as orders:
+        message = await anext(orders)
+        assert (message.body, message.attempts, message.address) == (b"3 rolls", 1, nsqd.address)
+        assert len(message.id) == 16
+        assert message.timestamp > 0
+        await message.finish()
+        assert message.is_answered
+        assert orders.statistics().finished == 1
+
+
+async def test_a_finished_message_is_gone_and_an_unanswered_one_comes_back(
+    nsqd: NsqDaemon, topic: str
+) -> None:
+    await publish(nsqd, topic, b"one", b"two")
+    async with consumer(nsqd, topic) as orders:
+        first, second = await anext(orders), await anext(orders)
+        await first.finish()
+    async with consumer(nsqd, topic) as orders:
+        again = await anext(orders)
+        assert (again.body, again.attempts, again.id) == (second.body, 2, second.id)
+        await again.finish()
+
+
+async def test_a_requeued_message_comes_again(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"one")
+    async with consumer(nsqd, topic) as orders:
+        for attempt in (1, 2, 3):
+            message = await anext(orders)
+            assert message.attempts == attempt
+            await message.requeue(0)
+        message = await anext(orders)
+        await message.finish()
+
+
+async def test_a_message_is_answered_once(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"one")
+    async with consumer(nsqd, topic) as orders:
+        message = await anext(orders)
+        await message.finish()
+        for call in (message.finish, message.requeue, message.touch):
+            with pytest.raises(AlreadyAnswered, match="was answered before"):
+                await call()
+
+
+async def test_touch_gives_more_time(start: StartDaemon, topic: str) -> None:
+    daemon = start("nsqd", "-msg-timeout=1s")
+    await publish(daemon, topic, b"one")
+    async with consumer(daemon, topic) as orders:
+        message = await anext(orders)
+        for _ in range(4):
+            await asyncio.sleep(0.5)
+            await message.touch()
+        await message.finish()
+        stats = orders.statistics()
+    assert (stats.received, stats.refused) == (1, 0)
+
+
+async def test_a_late_answer_is_refused_and_reported(
+    start: StartDaemon, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon = start("nsqd", "-msg-timeout=1s")
+    await publish(daemon, topic, b"one")
+    async with consumer(daemon, topic) as orders:
+        late = await anext(orders)
+        again = await anext(orders)
+        assert (again.id, again.attempts) == (late.id, 2)
+        await again.finish()
+        await late.finish()
+        async with asyncio.timeout(5):
+            while not orders.statistics().refused:
+                await asyncio.sleep(0.01)
+    assert "E_FIN_FAILED" in caplog.text
+
+
+async def test_a_message_whose_time_was_up_before_anybody_took_it_is_not_handed_out(
+    start: StartDaemon, topic: str
+) -> None:
+    daemon = start("nsqd", "-msg-timeout=1s")
+    await publish(daemon, topic, b"one", b"two")
+    async with consumer(daemon, topic) as orders:
+        first = await anext(orders)
+        await first.finish()
+        async with asyncio.timeout(10):
+            while orders.statistics().received < 3:
+                await asyncio.sleep(0.05)
+        second = await anext(orders)
+        assert (second.body, second.attempts) == (b"two", 2)
+        await second.finish()
+        stats = orders.statistics()
+    assert (stats.expired, stats.refused) == (1, 0)
+
+
+async def test_giving_up_is_told_once_and_the_handler_has_run_max_attempts_times(
+    nsqd: NsqDaemon, topic: str
+) -> None:
+    await publish(nsqd, topic, b"poison", b"fine")
+    given_up: list[bytes] = []
+    attempts: list[bytes] = []
+
+    async def handle(message: nsq.Message) -> None:
+        attempts.append(message.body)
+        if message.body == b"poison":
+            raise ValueError(message.body)
+
+    async def give_up(message: nsq.Message) -> None:
+        given_up.append(message.body)
+        done.set()
+
+    done = asyncio.Event()
+    options = nsq.ConsumerOptions(max_attempts=3, requeue_delay=0, max_backoff=0)
+    async with consumer(nsqd, topic, options=options, on_giving_up=give_up) as orders:
+        running = asyncio.create_task(orders.run(handle))
+        await done.wait()
+        await orders.drain()
+        await running
+        assert orders.statistics().given_up == 1
+    assert given_up == [b"poison"]
+    assert sorted(attempts) == [b"fine", b"poison", b"poison", b"poison"]
+
+
+async def test_max_in_flight_holds_over_two_nsqds(start: StartDaemon, topic: str) -> None:
+    daemons = [start(), start()]
+    for daemon in daemons:
+        await publish(daemon, topic, *[b"%d" % number for number in range(50)])
+    addresses = [daemon.address for daemon in daemons]
+    async with nsq.Consumer(topic, "test", nsqd=addresses, max_in_flight=6) as orders:
+        held: list[nsq.Message] = []
+        handled = 0
+        while handled < 100:
+            held.append(await anext(orders))
+            assert orders.statistics().in_flight <= 6
+            if len(held) == 6:
+                assert orders.is_starved
+                for message in held:
+                    await message.finish()
+                handled += 6
+                held.clear()
+            elif handled + len(held) == 100:
+                break
+        assert {each.address for each in orders.statistics().connections} == set(addresses)
+
+
+async def test_batches_hold_what_is_there(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, *[b"%d" % number for number in range(25)])
+    seen: list[bytes] = []
+    async with consumer(nsqd, topic) as orders:
+        async for batch in orders.batches(8):
+            assert 1 <= len(batch) <= 8
+            for message in batch:
+                seen.append(message.body)
+                await message.finish()
+            if len(seen) == 25:
+                break
+    assert len(set(seen)) == 25
+
+
+async def test_several_tasks_share_the_messages(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, *[b"%d" % number for number in range(200)])
+    seen: list[bytes] = []
+
+    async def work(orders: nsq.Consumer) -> None:
+        async for message in orders:
+            seen.append(message.body)
+            await message.finish()
+            if len(seen) == 200:
+                done.set()
+
+    done = asyncio.Event()
+    async with consumer(nsqd, topic) as orders, asyncio.TaskGroup() as tasks:
+        workers = [tasks.create_task(work(orders)) for _ in range(5)]
+        await done.wait()
+        workers[0].cancel()
+        await orders.drain()
+    assert len(set(seen)) == 200
+
+
+async def test_a_cancelled_wait_loses_no_message(nsqd: NsqDaemon, topic: str) -> None:
+    async with consumer(nsqd, topic) as orders:
+        for number in range(20):
+            waiting = asyncio.create_task(orders.__anext__())
+            other = asyncio.create_task(orders.__anext__())
+            await asyncio.sleep(0)
+            await publish(nsqd, topic, b"%d" % number)
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            if waiting.cancelled():
+                message = await other
+            else:
+                message = waiting.result()
+                other.cancel()
+                await asyncio.wait({other})
+            assert message.body == b"%d" % number
+            await message.finish()
+
+
+async def test_pause_and_resume(nsqd: NsqDaemon, topic: str) -> None:
+    async with consumer(nsqd, topic) as orders:
+        orders.pause()
+        await publish(nsqd, topic, b"one")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await anext(orders)
+        orders.resume()
+        message = await anext(orders)
+        await message.finish()
+        orders.set_max_in_flight(3)
+        assert sum(each.rdy for each in orders.statistics().connections) <= 3
+
+
+async def test_closing_requeues_without_delay(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, *[b"%d" % number for number in range(10)])
+    async with consumer(nsqd, topic) as orders:
+        await anext(orders)
+        await anext(orders)
+    seen = set()
+    async with asyncio.timeout(1.5), consumer(nsqd, topic) as orders:  # before msg_timeout, 2 s
+        while len(seen) < 10:
+            message = await anext(orders)
+            seen.add(message.body)
+            await message.finish()
+
+
+async def test_drain_waits_for_what_was_handed_out(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"one", b"two")
+    async with consumer(nsqd, topic) as orders:
+        message = await anext(orders)
+        draining = asyncio.create_task(orders.drain())
+        with pytest.raises(StopAsyncIteration):
+            await anext(orders)
+        assert not draining.done()
+        await message.finish()
+        await draining
+    async with consumer(nsqd, topic) as orders:
+        message = await anext(orders)
+        assert message.body == b"two"
+        await message.finish()
+
+
+async def test_run_handles_concurrently_and_ends_on_sigterm(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, *[b"%d" % number for number in range(40)])
+    running = most = 0
+    handled: list[bytes] = []
+
+    async def handle(message: nsq.Message) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        handled.append(message.body)
+        if len(handled) == 20:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    async with consumer(nsqd, topic) as orders:
+        await orders.run(handle, concurrency=4)
+        assert orders.statistics().in_flight == 0
+    assert most == 4
+    assert 20 <= len(handled) < 40
+    async with consumer(nsqd, topic) as orders:
+        while len(handled) < 40:
+            message = await anext(orders)
+            handled.append(message.body)
+            await message.finish()
+    assert len(set(handled)) == 40
+
+
+async def test_cancelling_run_leaves_messages_to_others(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"one")
+    started = asyncio.Event()
+
+    async def handle(_: nsq.Message) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async with consumer(nsqd, topic) as orders:
+        running = asyncio.create_task(orders.run(handle))
+        await started.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    async with consumer(nsqd, topic) as orders:
+        message = await anext(orders)
+        assert message.attempts == 2
+        await message.finish()
+
+
+async def test_a_restarted_nsqd_is_consumed_again(start: StartDaemon, topic: str) -> None:
+    daemon = start()
+    await publish(daemon, topic, b"one")
+    async with consumer(daemon, topic) as orders:
+        lost = await anext(orders)
+        daemon.kill()
+        async with asyncio.timeout(10):
+            while orders.statistics().connections:
+                await asyncio.sleep(0.01)
+        with pytest.raises(NotInFlight, match="is not in flight"):
+            await lost.finish()
+        daemon.start()
+        await publish(daemon, topic, b"two")
+        async with asyncio.timeout(20):
+            message = await anext(orders)
+        assert message.body == b"two"
+        await message.finish()
+
+
+async def test_nothing_is_lost_over_cuts(start: StartDaemon, topic: str) -> None:
+    daemon = start("nsqd", "-msg-timeout=1s")
+    expected = {b"%d" % number for number in range(300)}
+    await publish(daemon, topic, *expected)
+    seen: set[bytes] = set()
+    async with FaultProxy(daemon.address) as proxy:
+        options = nsq.ConsumerOptions(reconnect_wait=0.05, max_attempts=0)
+        async with nsq.Consumer(
+            topic, "test", nsqd=[proxy.address], max_in_flight=20, options=options
+        ) as orders:
+            async with asyncio.timeout(30):
+                while seen != expected:
+                    message = await anext(orders)
+                    seen.add(message.body)
+                    if len(seen) % 60 == 0:
+                        await proxy.cut()
+                    try:
+                        await message.finish()
+                    except NotInFlight:
+                        continue
+
+
+async def test_a_half_open_connection_is_noticed(nsqd: NsqDaemon, topic: str) -> None:
+    options = nsq.ConsumerOptions(heartbeat_interval=1, reconnect_wait=0.1)
+    async with FaultProxy(nsqd.address) as proxy:
+        async with nsq.Consumer(topic, "test", nsqd=[proxy.address], options=options) as orders:
+            proxy.freeze()
+            async with asyncio.timeout(10):
+                while orders.statistics().connections:
+                    await asyncio.sleep(0.05)
+            await proxy.heal()
+            await publish(nsqd, topic, b"one")
+            async with asyncio.timeout(10):
+                message = await anext(orders)
+            await message.finish()
+
+
+async def test_garbage_ends_the_connection_only(nsqd: NsqDaemon, topic: str) -> None:
+    async with FaultProxy(nsqd.address) as proxy:
+        async with nsq.Consumer(topic, "test", nsqd=[proxy.address], options=QUICK) as orders:
+            await publish(nsqd, topic, b"one")
+            proxy.flip(Direction.TO_CLIENTS, times=None)
+            async with asyncio.timeout(20):
+                while orders.statistics().connections:
+                    await publish(nsqd, topic, bytes(100))
+                    await asyncio.sleep(0.05)
+            await proxy.heal()
+            async with asyncio.timeout(20):
+                message = await anext(orders)
+            await message.finish()
+
+
+async def test_connections_are_added_and_removed(start: StartDaemon, topic: str) -> None:
+    first, second = start(), start()
+    async with consumer(first, topic) as orders:
+        with pytest.raises(InvalidRequest, match="already"):
+            await orders.connect(first.address)
+        await orders.connect(second.address)
+        await publish(second, topic, b"two")
+        message = await anext(orders)
+        assert message.address == second.address
+        await message.finish()
+        await orders.disconnect(second.address)
+        with pytest.raises(InvalidRequest, match="has no nsqd"):
+            await orders.disconnect(second.address)
+        assert [each.address for each in orders.statistics().connections] == [first.address]
+
+
+async def test_an_nsqd_that_cannot_be_reached(unused_tcp_port: int, topic: str) -> None:
+    with pytest.raises(NotConnected, match="cannot connect"):
+        async with nsq.Consumer(topic, "test", nsqd=[f"127.0.0.1:{unused_tcp_port}"]):
+            pass
+
+
+async def test_bad_arguments(topic: str) -> None:
+    with pytest.raises(InvalidRequest, match="not both"):
+        nsq.Consumer(topic, "test")
+    with pytest.raises(InvalidRequest, match="not both"):
+        nsq.Consumer(topic, "test", nsqd=["a"], lookupd=["http://a"])
+    with pytest.raises(InvalidRequest, match="named twice"):
+        nsq.Consumer(topic, "test", nsqd=["a:4150", "a"])
+    with pytest.raises(InvalidRequest, match="max_in_flight"):
+        nsq.Consumer(topic, "test", nsqd=["a"], max_in_flight=0)
+    with pytest.raises(Closed, match="not entered"):
+        nsq.Consumer(topic, "test", nsqd=["a"]).statistics()

@@ -1,0 +1,98 @@
+"""The daemons of NSQ in processes of their own: nsqd and nsqlookupd."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from support.servers.build import BIN, HERE, build
+from support.servers.ports import free_ports
+from support.servers.process import ServerProcess
+
+MODULE: Final = HERE / "nsq"
+READY_TIMEOUT: Final = 10.0
+_PINNED: Final = re.compile(r"^require github\.com/nsqio/nsq (v\S+)$", re.MULTILINE)
+
+
+class NsqDidNotStart(Exception):
+    """The process ended or did not listen in time; the text has the end of its log."""
+
+
+def build_nsq(program: str) -> Path:
+    """Return the path of `nsqd` or `nsqlookupd`, built now if this is the first time.
+
+    Raises:
+        ServerUnavailable: no Go, or the build failed.
+    """
+    found = _PINNED.search((MODULE / "go.mod").read_text())
+    assert found is not None
+    target = BIN / f"{program}-{found[1]}"
+    return build(f"github.com/nsqio/nsq/apps/{program}", target, MODULE)
+
+
+@dataclass(slots=True)
+class NsqDaemon:
+    """A daemon on free ports of 127.0.0.1, the same ones over all its starts.
+
+    Attributes:
+        program: `nsqd` or `nsqlookupd`.
+        folder: for its log and its data.
+        arguments: further arguments on its command line.
+    """
+
+    program: str
+    folder: Path
+    arguments: tuple[str, ...] = ()
+    ports: list[int] = field(default_factory=lambda: free_ports(2))
+    process: ServerProcess | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port` of the TCP port."""
+        return f"127.0.0.1:{self.ports[0]}"
+
+    @property
+    def http_url(self) -> str:
+        """The URL of the HTTP port."""
+        return f"http://127.0.0.1:{self.ports[1]}"
+
+    def start(self) -> None:
+        """Start it and wait until it listens.
+
+        Raises:
+            NsqDidNotStart: it ended, or did not listen within 10 seconds.
+        """
+        self.folder.mkdir(exist_ok=True)
+        tcp, http = self.ports
+        command: list[str | Path] = [
+            build_nsq(self.program),
+            f"-tcp-address=127.0.0.1:{tcp}",
+            f"-http-address=127.0.0.1:{http}",
+            "-broadcast-address=127.0.0.1",
+        ]
+        if self.program == "nsqd":
+            command += ["-https-address=", f"-data-path={self.folder}"]
+        if self.process is None:
+            self.process = ServerProcess((*command, *self.arguments), self.folder, self.program)
+        before = self.process.log.count("HTTP: listening on")
+        self.process.start()
+        deadline = time.monotonic() + READY_TIMEOUT
+        while self.process.log.count("HTTP: listening on") == before:
+            if not self.process.running or time.monotonic() > deadline:
+                self.process.kill()
+                message = f"{self.program} did not start:\n{self.process.log[-2000:]}"
+                raise NsqDidNotStart(message)
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End it in order."""
+        if self.process is not None:
+            self.process.stop()
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        if self.process is not None:
+            self.process.kill()
