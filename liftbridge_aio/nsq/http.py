@@ -206,7 +206,7 @@ class NsqdHttp(HttpClient):
         return await self._request("GET", f"/config/{option}")
 
     async def set_config(self, option: str, value: bytes) -> Any:
-        """Set an option of nsqd, in JSON, and return what it is now."""
+        """Set an option of nsqd, a list of addresses in JSON, and return what it is now."""
         return await self._request("PUT", f"/config/{option}", content=value)
 
 

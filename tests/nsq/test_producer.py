@@ -56,14 +56,16 @@ async def test_many_tasks_publish_over_one_connection(nsqd: NsqDaemon, topic: st
 
 async def test_a_delayed_message_comes_late(start: StartDaemon, topic: str) -> None:
     daemon = start()
-    async with nsq.Producer(daemon.address) as producer:
-        async with nsq.Consumer(topic, "test", nsqd=[daemon.address]) as consumer:
-            loop = asyncio.get_running_loop()
-            before = loop.time()
-            await producer.publish_delayed(topic, b"late", 0.5)
-            message = await anext(consumer)
-            await message.finish()
-            assert loop.time() - before >= 0.5
+    async with (
+        nsq.Producer(daemon.address) as producer,
+        nsq.Consumer(topic, "test", nsqd=[daemon.address]) as consumer,
+    ):
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await producer.publish_delayed(topic, b"late", 0.5)
+        message = await anext(consumer)
+        await message.finish()
+        assert loop.time() - before >= 0.5
 
 
 @pytest.mark.parametrize("name", ["", "bad topic!", "a" * 65, "ü", 5])
@@ -121,12 +123,8 @@ async def test_a_killed_nsqd_fails_the_publish_and_a_new_one_takes_the_next(
     async with nsq.Producer(daemon.address) as producer:
         await producer.publish(topic, b"before")
         daemon.kill()
-        with pytest.raises(ConnectionFailed):
-            for _ in range(100):  # until the end of the connection is noticed
-                try:
-                    await producer.publish(topic, b"lost")
-                except OutcomeUnknown:
-                    continue
+        with pytest.raises((ConnectionFailed, OutcomeUnknown)):
+            await producer.publish(topic, b"lost")
         daemon.start()
         await producer.publish(topic, b"again")
 
@@ -146,9 +144,7 @@ async def test_a_frozen_link_ends_in_an_unknown_outcome(nsqd: NsqDaemon, topic: 
         await producer.publish(topic, b"three")
 
 
-async def test_a_silent_link_is_noticed_by_missing_heartbeats(
-    nsqd: NsqDaemon, topic: str
-) -> None:
+async def test_a_silent_link_is_noticed_by_missing_heartbeats(nsqd: NsqDaemon, topic: str) -> None:
     options = nsq.ConnectionOptions(heartbeat_interval=1)
     async with (
         FaultProxy(nsqd.address) as proxy,
@@ -164,11 +160,11 @@ async def test_an_idle_connection_survives_heartbeats(nsqd: NsqDaemon, topic: st
     options = nsq.ConnectionOptions(heartbeat_interval=1)
     async with nsq.Producer(nsqd.address, options=options) as producer:
         await producer.publish(topic, b"one")
-        connection = producer._connection  # noqa: SLF001 - to see that it is still the same
+        connection = producer._connection
         assert connection is not None
         await asyncio.sleep(2.5)  # more than the two intervals after which nsqd drops a silent one
         await producer.publish(topic, b"two")
-        assert producer._connection is connection  # noqa: SLF001
+        assert producer._connection is connection
 
 
 async def test_closing_fails_what_has_no_response(nsqd: NsqDaemon, topic: str) -> None:
@@ -205,7 +201,7 @@ async def test_refused_options_name_the_reason(nsqd: NsqDaemon) -> None:
 
 async def test_the_http_port_is_recognised(nsqd: NsqDaemon) -> None:
     address = nsqd.http_url.removeprefix("http://")
-    with pytest.raises((ProtocolError, NotConnected), match="nsqd|frame"):
+    with pytest.raises((ProtocolError, NotConnected), match="nsqd"):
         async with nsq.Producer(address):
             pass
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,8 +14,15 @@ from liftbridge_aio.queue.core.ready_flow import FlowSettings, Level, Outcome, R
 FINISHED, REQUEUED, PLAIN = Outcome.FINISHED, Outcome.REQUEUED, Outcome.REQUEUED_WITHOUT_BACKOFF
 
 
+Choose = Callable[[Sequence[str]], str]
+
+
 def first(links: Sequence[str]) -> str:
     return links[0]
+
+
+def last(links: Sequence[str]) -> str:
+    return links[-1]
 
 
 class Consumer:
@@ -102,15 +109,138 @@ def test_a_connection_that_comes_during_a_backoff_gets_nothing_until_it_ends() -
     assert consumer.commands == ["RDY 2", "RDY 0", "REQ", "RDY 1"]
 
 
+def test_the_limit_holds_where_there_are_more_connections() -> None:
+    flow = flow_of("abc", max_in_flight=2)
+    assert rdy(flow, "abc") == [1, 1, 0]
+    flow.closed("a", 0)
+    assert rdy(flow, "bc") == [1, 1]
+
+
+def test_backoff_is_left_after_as_many_successes_as_failures() -> None:
+    consumer = Consumer(max_in_flight=5, probe_first=False)
+    for outcome in (*[REQUEUED] * 3, *[FINISHED] * 2):
+        consumer.handle(outcome)
+        assert consumer.flow.is_backing_off
+        consumer.wait()
+        assert consumer.flow.total_rdy == 1
+    consumer.handle(FINISHED)
+    assert (consumer.flow.backoff_level, consumer.flow.total_rdy) == (0, 5)
+
+
+def test_outcomes_during_a_backoff_do_not_count() -> None:
+    flow = flow_of("a", max_in_flight=5)
+    for _ in range(3):
+        flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    flow.answered("a", REQUEUED, 0)
+    flow.answered("a", FINISHED, 0)
+    assert flow.backoff_level == 1
+    assert flow.next_at() == 2.0
+
+
+def test_backoff_stops_all_connections_and_probes_one() -> None:
+    flow = flow_of("abc", max_in_flight=9)
+    flow.delivered("b", 0)
+    assert flow.answered("b", REQUEUED, 0) == [("a", 0), ("b", 0), ("c", 0)]
+    assert flow.tick(2) == [("a", 1)]
+    flow.delivered("a", 2)
+    assert flow.answered("a", FINISHED, 2) == [("a", 3), ("b", 3), ("c", 3)]
+
+
+def test_a_probed_connection_that_is_lost_is_replaced() -> None:
+    flow = flow_of("ab", max_in_flight=4)
+    flow.delivered("b", 0)
+    flow.answered("b", REQUEUED, 0)
+    assert flow.tick(2) == [("a", 1)]
+    assert flow.closed("a", 2) == []
+    assert flow.tick(7) == [("b", 1)]
+
+
+def test_backoff_without_a_connection_probes_the_next_one() -> None:
+    flow = flow_of("a", max_in_flight=4)
+    flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    flow.closed("a", 0)
+    assert flow.tick(2) == []
+    assert flow.connected("b", 2500, 2.5) == []
+    assert flow.tick(3) == [("b", 1)]
+
+
+@pytest.mark.parametrize(
+    ("before", "limit", "after"),
+    [
+        (4, 0, [0, 0]),
+        (4, 1, [1, 0]),
+        (4, 2, [1, 1]),
+        (4, 8, [4, 4]),
+        (1, 8, [4, 4]),
+        (4, 5, [2, 2]),
+    ],
+)
+def test_a_new_limit_is_shared_out(before: int, limit: int, after: list[int]) -> None:
+    flow = flow_of("ab", max_in_flight=before)
+    flow.limit(limit, 0)
+    assert sorted(rdy(flow, "ab"), reverse=True) == after
+
+
+def test_a_limit_set_during_backoff_applies_after_it() -> None:
+    flow = flow_of("a", max_in_flight=4)
+    flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    assert flow.limit(0, 0) == []
+    assert flow.tick(2) == []
+    assert flow.limit(6, 2) == []
+    assert flow.tick(3) == [("a", 1)]
+    flow.delivered("a", 3)
+    assert flow.answered("a", FINISHED, 3) == [("a", 6)]
+
+
+def test_a_connection_without_room_is_tried_again() -> None:
+    flow = flow_of("a", max_in_flight=2)
+    flow.limit(2, 0)
+    assert flow.connected("b", 2500, 0) == [("a", 1), ("b", 1)]
+    assert flow.connected("c", 2500, 0) == []
+    assert flow.closed("b", 1) == [("c", 1)]
+
+
 def test_idle_connections_lose_their_level_where_not_all_can_have_one() -> None:
-    flow = ReadyFlow[str](FlowSettings(1, probe_first=False), first, 0)
-    assert flow.connected("a", 2500, 0) == [("a", 1)]
-    assert flow.connected("b", 2500, 0) == []
+    flow = flow_of("ab", max_in_flight=1, choose=last)
+    assert rdy(flow, "ab") == [1, 0]
     assert flow.tick(5) == []
-    assert flow.tick(11) == [("a", 0), ("a", 1)] or flow.total_rdy == 1
+    assert flow.tick(11) == [("a", 0), ("b", 1)]
 
 
-@pytest.mark.parametrize(("in_flight", "starved"), [(0, False), (7, False), (8, True), (10, True)])
+def test_a_level_in_use_is_left_until_it_was_held_for_long() -> None:
+    flow = flow_of("ab", max_in_flight=1, choose=last)
+    for now in range(5, 30, 5):
+        flow.delivered("a", now)
+        flow.answered("a", FINISHED, now)
+        assert flow.tick(now) == []
+    flow.delivered("a", 31)
+    assert flow.tick(35) == [("a", 0), ("b", 1)]
+
+
+def test_idle_connections_lose_their_probe_in_backoff() -> None:
+    flow = flow_of("ab", max_in_flight=4)
+    flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    assert flow.tick(2) == [("a", 1)]
+    assert flow.tick(13) == [("a", 0), ("a", 1)]  # by chance the same again
+
+
+def flow_of(links: str, choose: Choose = first, **settings: Any) -> ReadyFlow[str]:
+    """Return a flow with a connection for each letter."""
+    flow = ReadyFlow[str](FlowSettings(**settings, probe_first=False), choose, 0)
+    for link in links:
+        flow.connected(link, 2500, 0)
+    return flow
+
+
+def rdy(flow: ReadyFlow[str], links: str) -> list[int]:
+    return [flow.rdy(link) for link in links]
+
+
+@pytest.mark.parametrize(("in_flight", "starved"), [(0, False), (8, False), (9, True), (10, True)])
 def test_starvation_begins_at_85_percent(in_flight: int, starved: bool) -> None:
     flow = ReadyFlow[str](FlowSettings(10, probe_first=False), first, 0)
     flow.connected("a", 2500, 0)
