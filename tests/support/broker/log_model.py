@@ -187,11 +187,12 @@ class ModelReader:
             return ReadEnd.CLOSED
         self.next = min(self.next, self.model.committed + 1)
         batch = self.model.between(self.next, self.model.committed)[:limit]
+        removed = self.reads_from is not None and self.reads_from.ends_readers
+        if removed and (batch or self.next <= self.model.committed):
+            return ReadEnd.SEGMENT_REMOVED
         if not batch:
             all_committed = self.model.committed == self.model.next_offset - 1
             return ReadEnd.READONLY if readonly and all_committed else []
-        if self.reads_from is not None and self.reads_from.ends_readers:
-            return ReadEnd.SEGMENT_REMOVED
         self.stopped = self.stop in [message.offset for message in batch]
         if self.stopped:
             batch = [message for message in batch if message.offset <= self.stop]
