@@ -41,6 +41,8 @@
 - `nats/`: Publishing straight over NATS, past the Liftbridge API, and what is needed around it.
 - `net/`: The transport: connections, calls, metadata. The only client package that imports
   grpclib.
+- `nsq/`: A client for NSQ: a producer and a consumer for asyncio.
+- `queue/`: Queues: what consumers of messages with acks have in common.
 - `spark/`: The data source `liftbridge` of Spark, through PySpark.
 - `testing/`: Tools to test services with: a fault proxy and a history checker.
 - `wire/`: Bytes only: generated messages, the table of procedures, the codec of hot messages,

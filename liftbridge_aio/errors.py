@@ -60,7 +60,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from .model import Ack, Message
+    from . import model
+    from .model import Ack
 
 
 class LiftbridgeError(Exception):
@@ -164,7 +165,7 @@ class UndecodableMessage(MalformedData):
     """
 
     hint = "read on after it, or set on_undecodable= to skip such messages or deliver them raw"
-    received: Message | None = None
+    received: model.Message | None = None
     """The message as it is on the log."""
 
 

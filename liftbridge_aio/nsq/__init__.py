@@ -25,8 +25,8 @@ Needs no Liftbridge server. The guide is `docs/nsq.md`.
 
 from __future__ import annotations
 
-from .consumer import Consumer, MessageHandler
-from .deliveries import ConnectionStatistics, ConsumerStatistics
+from .consumer import Consumer
+from .deliveries import ConsumerStatistics, NsqdStatistics
 from .http import FoundNsqd, LookupdHttp, NsqdHttp
 from .message import Message
 from .options import ConnectionOptions, ConsumerOptions
@@ -34,14 +34,13 @@ from .producer import Producer
 
 __all__ = [
     "ConnectionOptions",
-    "ConnectionStatistics",
     "Consumer",
     "ConsumerOptions",
     "ConsumerStatistics",
     "FoundNsqd",
     "LookupdHttp",
     "Message",
-    "MessageHandler",
     "NsqdHttp",
+    "NsqdStatistics",
     "Producer",
 ]

@@ -28,7 +28,7 @@ _STOP_TIMEOUT: Final = 5.0
 """Seconds in which nsqd confirms that it sends no more messages."""
 
 
-class ConnectionStatistics(NamedTuple):
+class NsqdStatistics(NamedTuple):
     """A connection of a consumer."""
 
     address: str
@@ -56,7 +56,7 @@ class ConsumerStatistics(NamedTuple):
     """Messages that are not answered yet."""
     backoff_level: int
     """Failures that later successes have not made up for; 0: full speed."""
-    connections: tuple[ConnectionStatistics, ...]
+    connections: tuple[NsqdStatistics, ...]
 
 
 class Deliveries:
@@ -99,9 +99,7 @@ class Deliveries:
     def statistics(self) -> ConsumerStatistics:
         """Return the counts."""
         connections = tuple(
-            ConnectionStatistics(
-                each.address, each.granted.version, self._flow.rdy(each), len(messages)
-            )
+            NsqdStatistics(each.address, each.granted.version, self._flow.rdy(each), len(messages))
             for each, messages in self._in_flight.items()
         )
         return ConsumerStatistics(

@@ -1,4 +1,4 @@
-"""Queues on the log.
+"""Queues: what consumers of messages with acks have in common.
 
-- `core`: Pure parts of queues: what is in flight, and when to deliver.
+- `core/`: Pure parts: how many messages may be in flight, and on which connection.
 """

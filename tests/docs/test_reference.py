@@ -87,7 +87,8 @@ def all_errors() -> list[type[errors.LiftbridgeError]]:
 
 
 def public_errors() -> list[type[BaseException]]:
-    modules = [vars(importlib.import_module(module)) for module in sorted(MODULES)]
+    others = {"liftbridge_aio.nsq.errors"}  # its page has a table of its own
+    modules = [vars(importlib.import_module(module)) for module in sorted(MODULES - others)]
     return [
         value
         for module in modules

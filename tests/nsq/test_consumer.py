@@ -108,7 +108,7 @@ async def test_a_late_answer_is_refused_and_reported(
     assert "E_FIN_FAILED" in caplog.text
 
 
-async def test_a_message_whose_time_was_up_before_anybody_took_it_is_not_handed_out(
+async def test_a_message_that_expired_unseen_is_not_handed_out(
     start: StartDaemon, topic: str
 ) -> None:
     daemon = start("nsqd", "-msg-timeout=1s")
@@ -124,9 +124,7 @@ async def test_a_message_whose_time_was_up_before_anybody_took_it_is_not_handed_
     assert (stats.expired, stats.refused) == (1, 0)
 
 
-async def test_giving_up_is_told_once_and_the_handler_has_run_max_attempts_times(
-    nsqd: NsqDaemon, topic: str
-) -> None:
+async def test_a_message_is_given_up_once_after_max_attempts(nsqd: NsqDaemon, topic: str) -> None:
     await publish(nsqd, topic, b"poison", b"fine")
     given_up: list[bytes] = []
     attempts: list[bytes] = []

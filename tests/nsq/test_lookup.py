@@ -67,7 +67,7 @@ async def test_a_topic_that_nobody_has_yet_is_waited_for(start: StartDaemon, top
         await message.finish()
 
 
-async def test_a_lost_nsqd_is_connected_again_only_when_it_is_found_again(
+async def test_a_lost_nsqd_is_connected_again_when_it_is_found_again(
     start: StartDaemon, topic: str
 ) -> None:
     lookupd = start("nsqlookupd")

@@ -88,7 +88,7 @@ async def test_bad_bodies_are_refused_before_sending(nsqd: NsqDaemon, topic: str
         await producer.publish(topic, b"x")
 
 
-async def test_a_refusal_names_its_code_and_the_next_publish_connects_again(
+async def test_after_a_refusal_with_its_code_a_publish_connects_again(
     start: StartDaemon, topic: str
 ) -> None:
     daemon = start("nsqd", "-max-msg-size=100", "-max-body-size=1000")
@@ -116,7 +116,7 @@ async def test_what_follows_a_refused_command_is_known_as_not_stored(
     assert await bodies(daemon, topic, 1) == [b"after"]
 
 
-async def test_a_killed_nsqd_fails_the_publish_and_a_new_one_takes_the_next(
+async def test_a_publish_fails_while_nsqd_is_dead_and_connects_again(
     start: StartDaemon, topic: str
 ) -> None:
     daemon = start()

@@ -1,1 +1,5 @@
-"""Pure parts of queues: what is in flight, and when to deliver."""
+"""Pure parts of queues: no event loop, clock, chance or I/O.
+
+- `ready_flow`: Divides a limit of messages in flight among connections, and backs off when handlers
+  fail.
+"""

@@ -100,7 +100,7 @@ def test_backoff_is_capped_by_its_longest() -> None:
     assert consumer.flow.backoff_level == 3
 
 
-def test_a_connection_that_comes_during_a_backoff_gets_nothing_until_it_ends() -> None:
+def test_a_connection_that_comes_during_a_backoff_gets_the_probe() -> None:
     consumer = Consumer(max_in_flight=2, probe_first=False)
     consumer.handle(REQUEUED)
     assert consumer.flow.closed("a", 0) == []
@@ -203,7 +203,7 @@ def test_a_connection_without_room_is_tried_again() -> None:
     assert flow.closed("b", 1) == [("c", 1)]
 
 
-def test_idle_connections_lose_their_level_where_not_all_can_have_one() -> None:
+def test_idle_connections_lose_their_level_where_not_all_have_one() -> None:
     flow = flow_of("ab", max_in_flight=1, choose=last)
     assert rdy(flow, "ab") == [1, 0]
     assert flow.tick(5) == []
