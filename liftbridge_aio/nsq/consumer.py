@@ -273,15 +273,20 @@ class Consumer:
 
         Raises:
             Closed: the consumer is closed, or was not entered.
+            Exception: what `on_giving_up` raised; its message is not finished.
         """
         check_callable(handler, "the handler")
         check_whole_number(concurrency, "concurrency", 1, INT32_MAX)
         check_flags(stop_on_sigterm=stop_on_sigterm)
         deliveries = self._opened()
-        with stopped_by_sigterm(deliveries.stop) if stop_on_sigterm else nullcontext():
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(concurrency):
-                    workers.create_task(self._work(deliveries, handler))
+        try:
+            with stopped_by_sigterm(deliveries.stop) if stop_on_sigterm else nullcontext():
+                async with asyncio.TaskGroup() as workers:
+                    for _ in range(concurrency):
+                        workers.create_task(self._work(deliveries, handler))
+        except BaseExceptionGroup as failed:
+            [error, *_] = failed.exceptions
+            raise error from None
 
     async def _work(self, deliveries: Deliveries, handler: MessageHandler) -> None:
         while (message := await deliveries.next()) is not None:
@@ -331,9 +336,9 @@ class Consumer:
         """Return counts since the consumer was entered, and its connections.
 
         Raises:
-            Closed: the consumer is closed, or was not entered.
+            Closed: the consumer was not entered.
         """
-        return self._opened().statistics()
+        return (self._deliveries or self._opened()).statistics()
 
     # Connections
 

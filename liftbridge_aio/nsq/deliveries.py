@@ -118,6 +118,9 @@ class Deliveries:
 
     def connected(self, connection: NsqConnection) -> None:
         """Let a connection that has subscribed push messages."""
+        if self.is_stopped:
+            connection.close()
+            return
         self._in_flight[connection] = set()
         self._send(self._flow.connected(connection, connection.granted.max_rdy, self._loop.time()))
 

@@ -21,7 +21,9 @@ from nsq.conftest import StartDaemon
 from support.faults import eventually
 from support.servers.nsq_daemons import NsqDaemon
 
-QUICK = nsq.ConsumerOptions(requeue_delay=0, max_backoff=0, reconnect_wait=0.1)
+QUICK = nsq.ConsumerOptions(
+    requeue_delay=0, max_backoff=0, reconnect_wait=0.1, output_buffer_timeout=0.025
+)
 
 
 async def publish(nsqd: NsqDaemon, topic: str, *bodies: bytes) -> None:
@@ -416,3 +418,56 @@ async def test_bad_arguments(topic: str) -> None:
         nsq.Consumer(topic, "test", nsqd=["a"], max_in_flight=0)
     with pytest.raises(Closed, match="not entered"):
         nsq.Consumer(topic, "test", nsqd=["a"]).statistics()
+
+
+async def test_run_raises_what_the_callback_for_giving_up_raises(
+    nsqd: NsqDaemon, topic: str
+) -> None:
+    await publish(nsqd, topic, b"poison")
+
+    def fail(_: nsq.Message) -> None:
+        raise OSError
+
+    options = nsq.ConsumerOptions(max_attempts=1, requeue_delay=0, max_backoff=0)
+    async with consumer(nsqd, topic, options=options, on_giving_up=fail) as orders:
+        with pytest.raises(OSError, match=r"^$"):
+            await orders.run(lambda message: message.body[100])
+    async with consumer(nsqd, topic) as orders:
+        message = await anext(orders)
+        assert message.body == b"poison"
+        await message.finish()
+
+
+async def test_closing_ends_iteration_in_other_tasks(nsqd: NsqDaemon, topic: str) -> None:
+    orders = consumer(nsqd, topic)
+    async with orders:
+        waiting = asyncio.create_task(orders.__anext__())
+        await asyncio.sleep(0)
+        await orders.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+        await orders.aclose()
+    with pytest.raises(Closed, match="the consumer is closed"):
+        await anext(orders)
+    with pytest.raises(Closed, match="entered once"):
+        await orders.__aenter__()
+    assert orders.statistics().received == 0
+
+
+async def test_closing_ends_while_nsqd_is_away(start: StartDaemon, topic: str) -> None:
+    daemon = start()
+    async with consumer(daemon, topic) as orders:
+        daemon.kill()
+        await eventually(lambda: not orders.statistics().connections)
+        async with asyncio.timeout(5):
+            await orders.aclose()
+
+
+async def test_closing_ends_on_a_frozen_link(nsqd: NsqDaemon, topic: str) -> None:
+    async with (
+        FaultProxy(nsqd.address) as proxy,
+        asyncio.timeout(20),
+        nsq.Consumer(topic, "test", nsqd=[proxy.address]) as orders,
+    ):
+        assert orders.statistics().connections
+        proxy.freeze()
