@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from liftbridge_aio import StartAt
+from liftbridge_aio import ALL_PARTITIONS, StartAt
 from liftbridge_aio.integrations.aiohttp import CLIENT, client_context, health, send_events
 
 
@@ -27,7 +27,7 @@ async def order(request: web.Request) -> web.Response:
 
 async def follow(request: web.Request) -> web.StreamResponse:
     """Send all orders and then the new ones, for as long as the browser listens."""
-    return await send_events(request, "orders", start=StartAt.earliest())
+    return await send_events(request, "orders", partition=ALL_PARTITIONS, start=StartAt.earliest())
 
 
 def make_app(_arguments: list[str] | None = None) -> web.Application:

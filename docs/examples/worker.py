@@ -6,6 +6,7 @@ Start it several times: the members share the partitions, and take over from eac
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from liftbridge_aio import Client, Message, StartAt
 
@@ -24,4 +25,5 @@ async def main() -> None:
     print("stopped in order")
 
 
-asyncio.run(main())
+with suppress(KeyboardInterrupt):
+    asyncio.run(main())

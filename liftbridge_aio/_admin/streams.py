@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ from liftbridge_aio._core.names import group_problem, stream_name_problem, subje
 from liftbridge_aio._core.status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
 from liftbridge_aio.errors import (
     InvalidRequest,
+    LiftbridgeError,
     NotFound,
     PartitionNotFound,
     PermissionDenied,
@@ -48,6 +50,10 @@ from liftbridge_aio.wire.rpc import (
     Rpc,
 )
 
+logger = logging.getLogger("liftbridge_aio.streams")
+
+_LOOK: Final = 1.0
+"""Seconds for a look at a stream that existed before, which only a warning depends on."""
 _ChangeT = TypeVar("_ChangeT", proto.PauseStreamRequest, proto.SetStreamReadonlyRequest)
 
 
@@ -93,7 +99,21 @@ class StreamAdministration:
         except StreamExists:
             if not exist_ok:
                 raise
+            self._network.metadata.forget(name)
+            await self._warn_of_other_partitions(name, partitions, min(timeout, _LOOK))
         self._network.metadata.forget(name)
+
+    async def _warn_of_other_partitions(self, name: str, wanted: int, timeout: float) -> None:
+        """Log a warning if a stream that existed has not as many partitions as were asked for."""
+        with suppress(LiftbridgeError):  # the stream exists, which is all that was asked for
+            count = len((await self._network.metadata.stream(name, timeout)).partitions)
+            if count != wanted:
+                logger.warning(
+                    "the stream %r exists with %d partitions, not %d, and stays as it is",
+                    name,
+                    count,
+                    wanted,
+                )
 
     async def delete(self, name: str, timeout: float) -> None:
         """Delete a stream; see `Client.delete_stream`. Cancelling may leave it deleted."""

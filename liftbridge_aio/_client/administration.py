@@ -47,7 +47,8 @@ class ClientAdministration(ClientBase):
             replication_factor: number of servers that store each partition; -1: all.
             group: load-balance group: each message goes to one of the streams in it.
             options: settings; None: the defaults of the server.
-            exist_ok: succeed if a stream of this name exists, whatever its settings.
+            exist_ok: succeed if a stream of this name exists, whatever its settings. Another number
+                of partitions is logged as a warning.
             timeout: seconds for everything; None is the client's call_timeout.
 
         Raises:

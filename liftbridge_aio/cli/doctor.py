@@ -162,10 +162,12 @@ def examine(metadata: Metadata, states: Sequence[PartitionState], now: float) ->
     yield from _partitions(states)
     if CURSORS_STREAM not in metadata.streams:
         text = "the servers keep no cursors, so that groups and readers store no positions"
-        yield Finding(Verdict.NOTE, text, "set cursors.stream.partitions in their configuration")
+        what = "set cursors.stream.partitions in their configuration, if you need them"
+        yield Finding(Verdict.NOTE, text, what)
     if ACTIVITY_STREAM not in metadata.streams:
         text = "the servers keep no activity stream, so that members of groups are not listed"
-        yield Finding(Verdict.NOTE, text, "set activity.stream.enabled in their configuration")
+        what = "set activity.stream.enabled in their configuration, or --activity of our broker"
+        yield Finding(Verdict.NOTE, text, what)
     yield from _clocks(states, now)
     leaders = sum(bool(state.info.leader) for state in states)
     yield Finding(

@@ -90,6 +90,19 @@ async def test_a_stream_is_created_once(client: Client, stream_name: str) -> Non
     assert fetched.partition_count(stream_name) == 2
 
 
+async def test_exist_ok_warns_of_another_number_of_partitions(
+    client: Client, stream_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    await client.create_stream(stream_name, partitions=2, exist_ok=True)
+    assert not caplog.records
+    await client.create_stream(stream_name, partitions=3, exist_ok=True)
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert (
+        warning == f"the stream {stream_name!r} exists with 2 partitions, not 3, and stays as it is"
+    )
+
+
 async def test_exist_ok_creates_what_is_not_there(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name, exist_ok=True)
     assert (await client.fetch_metadata()).partition_count(stream_name) == 1

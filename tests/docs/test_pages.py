@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
 import shlex
@@ -99,6 +100,18 @@ async def test_the_steps_of_the_tutorial_run_one_after_the_other(
         "31 handled",
         "b'2 eggs'",
     ]
+
+
+@pytest.mark.parametrize(
+    "block", [block for _, block in PYTHON if block.setup == "tutorial"], ids=str
+)
+def test_the_steps_of_the_tutorial_can_be_pasted_into_a_prompt(block: Block) -> None:
+    lines = block.code.splitlines()
+    for statement in ast.parse(block.code).body:
+        assert statement.end_lineno is not None
+        following = lines[statement.end_lineno : statement.end_lineno + 1]
+        is_compound = statement.end_lineno > statement.lineno and hasattr(statement, "body")
+        assert not is_compound or following in ([], [""]), "a prompt needs an empty line after it"
 
 
 async def test_the_worker_of_the_front_page_handles_messages(

@@ -101,7 +101,7 @@ async def test_a_service_publishes_follows_resumes_and_loses_nothing_at_its_end(
         async with browse(events, seen[-1].last_event_id) as page:
             seen += await page.take(2)
             assert seen == [
-                Received("message", value.decode(), f"{number}")
+                Received("message", value.decode(), f"0:{number}")
                 for number, value in enumerate(values)
             ]
 
