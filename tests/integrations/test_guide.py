@@ -111,10 +111,10 @@ async def test_a_service_publishes_follows_resumes_and_loses_nothing_at_its_end(
             service.tell_to_end()
             async with asyncio.timeout(BOUND):
                 # The response is whole, else this raises.
-                followed = [int(event.last_event_id) async for event in page]
+                followed = [event.last_event_id async for event in page]
                 assert await service.code() == ENDS_WITH[framework], service.log
                 await publishing
-    assert followed == list(range(4, 4 + len(followed)))
+    assert followed == [f"0:{offset}" for offset in range(4, 4 + len(followed))]
     found = await stored(client, stream_name)
     assert len(load.sent) > len(load.acked) + len(load.taken)  # some were on their way
     assert set(found) <= load.sent | set(values)
