@@ -16,7 +16,7 @@ from support.servers.cluster import ClusterNotHealthy
 from support.servers.nats import NatsDidNotStart
 from support.servers.node import ServerDidNotStart
 
-from . import codec, goals, memory, over_nats
+from . import codec, goals, memory, over_nats, over_nsq
 from .cases import Case, Kind, cases_of
 from .chart import draw
 from .clients import USUAL, UnknownClient, commands
@@ -34,7 +34,7 @@ from .spark.command import FAILURES as SPARK_FAILURES
 from .spark.command import NAMES as SPARK_NAMES
 from .spark.command import SparkBenchmarks
 from .summary import OURS, REFERENCE, CaseSummary
-from .table import small, with_spread
+from .table import columns_beside, rows_beside, small, with_spread
 from .terminal import Terminal
 
 _FAILURES: Final = (
@@ -121,6 +121,7 @@ class _Results:
             "codec": self.codec,
             "import": self.imports,
             "nats": self.over_nats,
+            "nsq": self.over_nsq,
         }
 
     def side_by_side(self, cases: Sequence[Case]) -> None:
@@ -170,8 +171,21 @@ class _Results:
             self.flags.server, self.flags.choice, self.flags.rounds, self.terminal.tell
         ):
             found.append(case_as_json(summary))
-            self.terminal.show_table(summary.case.title, over_nats.COLUMNS, over_nats.rows(summary))
+            self._show_beside(summary, over_nats.GRPC)
         self.figures["nats"] = found
+
+    def over_nsq(self) -> None:
+        found = []
+        for summary in over_nsq.measure_over_nsq(
+            self.flags.choice, self.flags.rounds, self.terminal.tell
+        ):
+            found.append(case_as_json(summary))
+            self._show_beside(summary, over_nsq.REFERENCE)
+        self.figures["nsq"] = found
+
+    def _show_beside(self, summary: CaseSummary, reference: str) -> None:
+        columns = columns_beside(reference)
+        self.terminal.show_table(summary.case.title, columns, rows_beside(summary, reference))
 
     def _clients(self) -> dict[str, Command]:
         if not self._commands:

@@ -21,6 +21,7 @@ NAMES: Final = {
     "codec": "of our client: encoding, decoding and splitting of frames alone",
     "import": "of our client: how long importing it takes",
     "nats": "of our client: publishing over gRPC beside publishing straight over NATS",
+    "nsq": "our NSQ client beside go-nsq, pynsq, gnsq and ansq, on one nsqd",
     "all": "all of these",
     "spark-read": "Spark reading a stream, beside our client alone and a source that does nothing",
     "spark-write": "Spark writing to a stream, in the same way",

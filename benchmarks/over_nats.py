@@ -15,8 +15,7 @@ from .own_programs import module
 from .programs import run_program
 from .serving import EMBEDDED, REAL, processes_in
 from .streams import create_stream, delete_stream
-from .summary import CaseSummary, ClientSummary, Run, ratio_of, summarize
-from .table import rate, small, times, with_spread
+from .summary import CaseSummary, Run, summarize
 
 GRPC: Final = "over gRPC"
 CLIENTS: Final = (GRPC, "over NATS", "over NATS, no reply subject")
@@ -84,23 +83,3 @@ def _measure(
             delete_stream((node.address,), stream)
             runs[name].append(done)
     return summarize(case, runs)
-
-
-COLUMNS: Final = ("publishing", "msg/s", GRPC, "client CPU µs", "server CPU µs")
-
-
-def rows(summary: CaseSummary) -> list[tuple[str, ...]]:
-    """A row of the table for each way."""
-    reference = summary.of(GRPC)
-    return [_row(client, reference) for client in summary.clients if client.figures]
-
-
-def _row(client: ClientSummary, reference: ClientSummary | None) -> tuple[str, ...]:
-    ratio = None if reference is None else ratio_of(client.runs, reference.runs)
-    cpu = (client.figures.get(f"{side}_cpu_seconds_per_million") for side in ("client", "server"))
-    return (
-        client.client,
-        with_spread(client.figures["messages_per_second"], rate),
-        "" if ratio is None else with_spread(ratio, times),
-        *("" if spent is None else with_spread(spent, small) for spent in cpu),
-    )

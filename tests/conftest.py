@@ -33,6 +33,7 @@ from support.servers.node import (
     ServerDidNotStart,
     Setting,
 )
+from support.servers.nsq_daemons import build_nsq_daemons
 
 # In the background of a shell Ctrl-C is ignored, which the commands that tests start would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -61,7 +62,12 @@ REAL_SERVER: Final = pytest.StashKey[LiftbridgeNode]()
 NAMED_BEFORE: Final = pytest.StashKey[int]()
 """Number of stream names given when the real server last began without streams."""
 WHY_NO_SERVER: Final = pytest.StashKey[str]()
-WHY_NO_GO_CLIENT: Final = pytest.StashKey[str]()
+WHY_NO_OTHER: Final = pytest.StashKey[dict[str, str]]()
+"""Why other programs cannot be built, by the fixtures that need them."""
+OTHER_BUILDS: Final[dict[str, Callable[[], object]]] = {
+    "go_client_program": build_go_client,
+    "nsq_programs": build_nsq_daemons,
+}
 
 StartRealServer = Callable[..., LiftbridgeNode]
 
@@ -72,11 +78,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Build real servers and clients before the first test, which has only its own time."""
     if session.config.option.collectonly:
         return
-    if any("go_client_program" in getattr(item, "fixturenames", ()) for item in session.items):
+    used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    reasons = session.config.stash.setdefault(WHY_NO_OTHER, {})
+    for fixture in used.intersection(OTHER_BUILDS):
         try:
-            build_go_client()
+            OTHER_BUILDS[fixture]()
         except ServerUnavailable as error:
-            session.config.stash[WHY_NO_GO_CLIENT] = str(error)
+            reasons[fixture] = str(error)
     if not any(map(_needs_build, session.items)):
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -161,10 +169,20 @@ def server_binary(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="session")
 def go_client_program(request: pytest.FixtureRequest) -> Path:
     """The executable that drives the official Go client."""
-    reason = request.config.stash.get(WHY_NO_GO_CLIENT, None)
+    _check_built(request, "go_client_program")
+    return go_client_path()
+
+
+@pytest.fixture(scope="session")
+def nsq_programs(request: pytest.FixtureRequest) -> None:
+    """The daemons of NSQ, built."""
+    _check_built(request, "nsq_programs")
+
+
+def _check_built(request: pytest.FixtureRequest, fixture: str) -> None:
+    reason = request.config.stash[WHY_NO_OTHER].get(fixture)
     if reason is not None:
         _unavailable(reason)
-    return go_client_path()
 
 
 @pytest.fixture(scope="session")

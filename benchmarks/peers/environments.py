@@ -192,6 +192,17 @@ PEERS: Final[dict[str, GoProgram | PythonProgram]] = {
 """The clients that ours is compared with, by name."""
 
 
+NSQ_PEERS: Final[dict[str, GoProgram | PythonProgram]] = {
+    "go-nsq": GoProgram("go-nsq", "./go_nsq"),
+    "pynsq": PythonProgram(
+        PythonEnvironment("pynsq", ("pynsq==0.9.1", "tornado==6.5.2")), "nsq_pynsq"
+    ),
+    "gnsq": PythonProgram(PythonEnvironment("gnsq", ("gnsq==1.0.2", "gevent==25.9.1")), "nsq_gnsq"),
+    "ansq": PythonProgram(PythonEnvironment("ansq", ("ansq==0.3.0",)), "nsq_ansq"),
+}
+"""Clients of NSQ that ours is compared with, by name."""
+
+
 def prepare(peer: str) -> list[str]:
     """Make what a client needs, unless it is there, and tell the command that runs its program.
 

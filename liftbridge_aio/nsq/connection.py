@@ -173,6 +173,8 @@ class NsqConnection(asyncio.Protocol):
             NotConnected: the connection has ended.
         """
         self._write(command)
+        if not self._pending:
+            self._flush()  # a lone command waits for no others
         future: asyncio.Future[bytes] = self._loop.create_future()
         self._expect(future, self._loop.time() + timeout)
         return future

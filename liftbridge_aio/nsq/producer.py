@@ -19,6 +19,7 @@ from .options import ConnectionOptions
 
 _CLOSE: Final = 5.0
 """Seconds that closing waits for what is still to be sent."""
+_KEPT_HEADS: Final = 1_000
 
 
 class Producer:
@@ -52,6 +53,8 @@ class Producer:
         self._connection: NsqConnection | None = None
         self._connecting = asyncio.Lock()
         self._is_entered = False
+        self._heads: dict[str, bytes] = {}
+        """The head of a publish by its topic."""
 
     async def __aenter__(self) -> Self:
         """Connect. Cancelling closes it.
@@ -101,9 +104,18 @@ class Producer:
             CommandRefused: nsqd refuses it.
             Closed: the producer is closed.
         """
-        check_name(topic, "topic")
+        head = self._heads.get(topic) if type(topic) is str else None
+        if head is None:
+            head = self._remember(topic)
         _check_body(body)
-        await self._request(protocol.pub(topic, body))
+        await self._request(protocol.pub(head, body))
+
+    def _remember(self, topic: str) -> bytes:
+        """Check the name of a topic, and keep the head of its publishes."""
+        if len(self._heads) >= _KEPT_HEADS:
+            self._heads.clear()
+        head = self._heads[check_name(topic, "topic")] = protocol.pub_head(topic)
+        return head
 
     async def publish_many(self, topic: str, bodies: Iterable[bytes]) -> None:
         """Publish messages in one command; nsqd checks them all before it stores the first.

@@ -5,12 +5,14 @@ go 1.25.3
 require (
 	github.com/liftbridge-io/go-liftbridge/v2 v2.4.0
 	github.com/liftbridge-io/liftbridge-api/v2 v2.0.0
+	github.com/nsqio/go-nsq v1.1.0
 	golang.org/x/sys v0.32.0
 	google.golang.org/grpc v1.69.2
 )
 
 require (
 	github.com/golang/protobuf v1.5.4 // indirect
+	github.com/golang/snappy v0.0.1 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/serialx/hashring v0.0.0-20200727003509-22c0c7ab6b1b // indirect
 	golang.org/x/net v0.30.0 // indirect

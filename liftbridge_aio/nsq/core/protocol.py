@@ -192,9 +192,14 @@ def sub(topic: str, channel: str) -> bytes:
     return f"SUB {topic} {channel}\n".encode()
 
 
-def pub(topic: str, body: bytes) -> bytes:
+def pub_head(topic: str) -> bytes:
+    """Encode the line of PUB, the same for each message of a topic."""
+    return f"PUB {topic}\n".encode()
+
+
+def pub(head: bytes, body: bytes) -> bytes:
     """Encode PUB."""
-    return b"PUB %b\n%b%b" % (topic.encode(), _LENGTH.pack(len(body)), body)
+    return b"%b%b%b" % (head, _LENGTH.pack(len(body)), body)
 
 
 def dpub(topic: str, milliseconds: int, body: bytes) -> bytes:

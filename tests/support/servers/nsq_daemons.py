@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,16 @@ _PINNED: Final = re.compile(r"^require github\.com/nsqio/nsq (v\S+)$", re.MULTIL
 
 class NsqDidNotStart(Exception):
     """The process ended or did not listen in time; the text has the end of its log."""
+
+
+def build_nsq_daemons() -> None:
+    """Build both daemons now if this is the first time.
+
+    Raises:
+        ServerUnavailable: no Go, or the build failed.
+    """
+    for program in ("nsqd", "nsqlookupd"):
+        build_nsq(program)
 
 
 def build_nsq(program: str) -> Path:
@@ -77,10 +88,9 @@ class NsqDaemon:
             command += ["-https-address=", f"-data-path={self.folder}"]
         if self.process is None:
             self.process = ServerProcess((*command, *self.arguments), self.folder, self.program)
-        before = self.process.log.count("HTTP: listening on")
         self.process.start()
         deadline = time.monotonic() + READY_TIMEOUT
-        while self.process.log.count("HTTP: listening on") == before:
+        while not all(map(_listens, self.ports)):
             if not self.process.running or time.monotonic() > deadline:
                 self.process.kill()
                 message = f"{self.program} did not start:\n{self.process.log[-2000:]}"
@@ -96,3 +106,9 @@ class NsqDaemon:
         """End it as a crash does."""
         if self.process is not None:
             self.process.kill()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

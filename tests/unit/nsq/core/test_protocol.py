@@ -116,7 +116,7 @@ def test_invalid_names(name: object) -> None:
 
 def test_commands() -> None:
     assert protocol.sub("t", "c") == b"SUB t c\n"
-    assert protocol.pub("t", b"ab") == b"PUB t\n\0\0\0\2ab"
+    assert protocol.pub(protocol.pub_head("t"), b"ab") == b"PUB t\n\0\0\0\2ab"
     assert protocol.dpub("t", 5, b"a") == b"DPUB t 5\n\0\0\0\1a"
     assert protocol.mpub("t", [b"a", b"bc"]) == (
         b"MPUB t\n\0\0\0\x0f" + b"\0\0\0\2" + b"\0\0\0\1a" + b"\0\0\0\2bc"

@@ -9,7 +9,7 @@ import pytest
 from liftbridge_aio import nsq
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.nsq.errors import BadName, HttpRefused, LookupFailed, NotConnected
-from nsq.conftest import StartDaemon
+from nsq_client.conftest import StartDaemon
 from support.faults import eventually
 from support.servers.nsq_daemons import NsqDaemon
 

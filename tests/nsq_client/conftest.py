@@ -9,23 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from support.servers.build import ServerUnavailable
-from support.servers.nsq_daemons import NsqDaemon, build_nsq
+from support.servers.nsq_daemons import NsqDaemon
 
 StartDaemon = Callable[..., NsqDaemon]
 _topics = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def nsq_programs() -> None:
-    """Build the daemons; where that is impossible, tests fail in CI, and are skipped elsewhere."""
-    try:
-        for program in ("nsqd", "nsqlookupd"):
-            build_nsq(program)
-    except ServerUnavailable as error:
-        if os.environ.get("CI"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

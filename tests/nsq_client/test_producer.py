@@ -19,7 +19,7 @@ from liftbridge_aio.nsq.errors import (
     ProtocolError,
 )
 from liftbridge_aio.testing import FaultProxy
-from nsq.conftest import StartDaemon
+from nsq_client.conftest import StartDaemon
 from support.servers.nsq_daemons import NsqDaemon
 
 
@@ -68,7 +68,7 @@ async def test_a_delayed_message_comes_late(start: StartDaemon, topic: str) -> N
         assert loop.time() - before >= 0.5
 
 
-@pytest.mark.parametrize("name", ["", "bad topic!", "a" * 65, "ü", 5])
+@pytest.mark.parametrize("name", ["", "bad topic!", "a" * 65, "ü", 5, []])
 async def test_bad_names_are_refused_before_sending(nsqd: NsqDaemon, name: str) -> None:
     async with nsq.Producer(nsqd.address) as producer:
         with pytest.raises(BadName, match="no name of a topic"):

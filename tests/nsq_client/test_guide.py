@@ -15,11 +15,11 @@ import pytest
 
 from liftbridge_aio import nsq
 from liftbridge_aio.nsq import ConnectionOptions, ConsumerOptions, errors
-from nsq.conftest import StartDaemon
+from nsq_client.conftest import StartDaemon
 from support.markdown import ROOT, blocks, names, table
 
 PAGE: Final = ROOT / "docs" / "nsq.md"
-FOLDERS: Final = [ROOT / "tests" / "nsq", ROOT / "tests" / "unit"]
+FOLDERS: Final = [ROOT / "tests" / "nsq_client", ROOT / "tests" / "unit"]
 
 
 async def test_its_code_runs_from_top_to_bottom(

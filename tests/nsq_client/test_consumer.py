@@ -17,7 +17,7 @@ from liftbridge_aio.nsq.errors import (
     NotInFlight,
 )
 from liftbridge_aio.testing import Direction, FaultProxy
-from nsq.conftest import StartDaemon
+from nsq_client.conftest import StartDaemon
 from support.faults import eventually
 from support.servers.nsq_daemons import NsqDaemon
 

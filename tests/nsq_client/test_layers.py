@@ -13,7 +13,7 @@ import pytest
 
 from liftbridge_aio import nsq
 from liftbridge_aio.nsq.errors import CommandRefused, NotConnected, Unauthorized
-from nsq.conftest import StartDaemon
+from nsq_client.conftest import StartDaemon
 from support.certificates import Certificates
 from support.servers.nsq_daemons import NsqDaemon
 
