@@ -40,6 +40,8 @@ ON_OLDEST: Final = (
     *("-k", "not v1.9.0 and not plain"),
 )
 """The tests that `oldest` runs: the client on embedded brokers and the usual path of messages."""
+CONTRACT: Final = ("tests/contract", "tests/nsq_client")
+"""What users rely on, on real servers: with the unit tests it is what coverage is measured over."""
 TOOLS: Final = ("go", "gofmt", "java", "javac", "node", "npm", "npx")
 """The tools that `bare` runs without."""
 GENERATED: Final = ("proto/__init__.py", "health/__init__.py", "message_pool.py")
@@ -100,8 +102,8 @@ def tests(session: nox.Session) -> None:
         return
     # Tests wait for servers more than they compute, so there may be more of them than processors.
     # One process has the one Spark session; in the others run tests that start their own.
-    covered = ("-n", "4", "--dist", "worksteal", "--cov", "--cov-report=", *UNIT, "tests/contract")
-    elsewhere = [f"--ignore={each}" for each in (*LONG, "tests/unit", "tests/contract")]
+    covered = ("-n", "4", "--dist", "worksteal", "--cov", "--cov-report=", *UNIT, *CONTRACT)
+    elsewhere = [f"--ignore={each}" for each in (*LONG, "tests/unit", *CONTRACT)]
     _run_each(
         session,
         ("pytest", *covered),
