@@ -42,7 +42,12 @@ ON_OLDEST: Final = (
 """The tests that `oldest` runs: the client on embedded brokers and the usual path of messages."""
 TOOLS: Final = ("go", "gofmt", "java", "javac", "node", "npm", "npx")
 """The tools that `bare` runs without."""
-GENERATED: Final = ("proto/__init__.py", "health/__init__.py", "message_pool.py")
+GENERATED: Final = (
+    "proto/__init__.py",
+    "health/__init__.py",
+    "stan/__init__.py",
+    "message_pool.py",
+)
 
 
 def group(name: str) -> list[str]:
@@ -322,6 +327,7 @@ def protos(session: nox.Session) -> None:
         )
     if "--write" in session.posargs:
         for name in GENERATED:
+            (WIRE / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(output / name, WIRE / name)
         return
     stale = [name for name in GENERATED if _differs(WIRE / name, output / name)]

@@ -19,9 +19,11 @@ from support.servers.build import (
     ServerUnavailable,
     build_nats,
     build_server,
+    build_streaming,
     nats_path,
     pinned_version,
     server_path,
+    streaming_path,
 )
 from support.servers.cluster import LiftbridgeCluster
 from support.servers.go_liftbridge import build_go_client, go_client_path
@@ -62,6 +64,7 @@ NAMED_BEFORE: Final = pytest.StashKey[int]()
 """Number of stream names given when the real server last began without streams."""
 WHY_NO_SERVER: Final = pytest.StashKey[str]()
 WHY_NO_GO_CLIENT: Final = pytest.StashKey[str]()
+WHY_NO_STREAMING: Final = pytest.StashKey[str]()
 
 StartRealServer = Callable[..., LiftbridgeNode]
 
@@ -77,6 +80,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             build_go_client()
         except ServerUnavailable as error:
             session.config.stash[WHY_NO_GO_CLIENT] = str(error)
+    if any("streaming_binary" in getattr(item, "fixturenames", ()) for item in session.items):
+        try:
+            build_streaming()
+        except ServerUnavailable as error:
+            session.config.stash[WHY_NO_STREAMING] = str(error)
     if not any(map(_needs_build, session.items)):
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -165,6 +173,15 @@ def go_client_program(request: pytest.FixtureRequest) -> Path:
     if reason is not None:
         _unavailable(reason)
     return go_client_path()
+
+
+@pytest.fixture(scope="session")
+def streaming_binary(request: pytest.FixtureRequest) -> Path:
+    """The executable of the pinned NATS Streaming server."""
+    reason = request.config.stash.get(WHY_NO_STREAMING, None)
+    if reason is not None:
+        _unavailable(reason)
+    return streaming_path()
 
 
 @pytest.fixture(scope="session")
