@@ -77,12 +77,22 @@ class NatsLink:
     """A connection, and the one subscription that all acks come to."""
 
     def __init__(
-        self, connection: NatsConnection | Sequence[str], arguments: Mapping[str, Any]
+        self,
+        connection: NatsConnection | Sequence[str],
+        arguments: Mapping[str, Any],
+        on_error: Callable[[Exception], None] | None = None,
     ) -> None:
-        """Keep what to use: a connection, or the addresses to connect to and how."""
+        """Keep what to use: a connection, or the addresses to connect to and how.
+
+        Args:
+            connection: a connection, or addresses.
+            arguments: further arguments of nats-py's `connect`.
+            on_error: called with each error of an open connection, unless it was given.
+        """
         self._given = isinstance(connection, NatsConnection)
         self._servers = [] if isinstance(connection, NatsConnection) else _addresses(connection)
         self._arguments = arguments
+        self._on_error = on_error
         self._connection = connection if isinstance(connection, NatsConnection) else None
         self._opening: CheckedConnection | None = None
         self._asks_for_tls = asks_for_tls(
@@ -227,6 +237,8 @@ class NatsLink:
             level = logging.DEBUG if self._complained else logging.WARNING
             logger.log(level, "the connection to NATS: %s", _without_secrets(str(error)))
             self._complained = self.state is LinkState.AWAY
+            if self._on_error is not None:
+                self._on_error(error)
 
     # Using
 

@@ -1,24 +1,24 @@
-"""Errors of the client of NATS Streaming; others are those of `liftbridge_aio.errors`.
+"""Errors of the client of NATS Streaming; it raises others of `liftbridge_aio.errors` too.
 
 LiftbridgeError
 ├── ConnectionFailed
-│   ├── NoStreamingServer (TimeoutError)      nobody answered the request to connect
-│   └── SessionLost                           the server does not know the session, or is away
-├── RequestTimeout
-│   ├── SubscribeTimeout                      the subscription may exist or not
-│   ├── UnsubscribeTimeout                    the subscription may be closed or not
-│   └── CloseTimeout                          the session may be closed or not
+│   ├── NoStreamingServer (TimeoutError)  nobody answered the request to connect
+│   └── SessionLost                       the server does not know the session, or is away
+├── RequestTimeout (TimeoutError)
+│   ├── SubscribeTimeout                  no answer; the server was asked to forget it
+│   ├── UnsubscribeTimeout                the subscription may be closed or not
+│   └── CloseTimeout                      the session may be closed or not
 ├── ServerError
-│   ├── StreamingError                        an error of the server; `text` is its own
-│   │   └── ClientIdTaken                     another client with this id is connected
-│   └── UnsupportedByServer                   the server is too old for this call
+│   ├── StreamingError                    an error of the server; `text` has its words
+│   │   └── ClientIdTaken                 another client with this id is connected
+│   └── PermissionDenied
+│       └── RequestNotPermitted           NATS does not let the user send this request
 ├── PublishError
-│   ├── PublishRefused                        the server did not store the message
 │   └── PublishNotSent
-│       └── PublishNotPermitted               NATS does not let the client publish this
-└── UsageError
-    ├── SubscriptionClosed                    the subscription is closed
-    └── AckedAutomatically                    ack() without manual_ack
+│       └── PublishNotPermitted           NATS does not let the user publish to the channel
+└── UsageError (RuntimeError)
+    ├── SubscriptionClosed                the subscription is closed or was never opened
+    └── AckedAutomatically                ack() without manual_ack
 
 """
 
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from liftbridge_aio.errors import (
     ConnectionFailed,
+    PermissionDenied,
     PublishNotSent,
     RequestTimeout,
     ServerError,
@@ -40,29 +41,31 @@ class NoStreamingServer(ConnectionFailed, TimeoutError):
 
 
 class SessionLost(ConnectionFailed):
-    """The server does not know the session any more, or has not answered any ping for too long.
+    """The server does not know the session any more, or has not answered pings for too long.
 
     Either another client with the same id has replaced this one, or the server was started without
-    what it had in memory.
+    what it had in memory, or it is away.
     """
 
-    hint = "publishes that were not acked may be stored or not; see `ClientOptions.recover`"
+    hint = "connect again, or leave `recover` on and the client does"
 
 
 class SubscribeTimeout(RequestTimeout):
     """The server did not answer the request to subscribe; it was asked to forget it."""
 
+    hint = "subscribe again"
+
 
 class UnsubscribeTimeout(RequestTimeout):
     """The server did not answer the request to close a subscription or to unsubscribe."""
 
-    hint = "call it again; the messages stop in any case"
+    hint = "call it again; no message is delivered in any case"
 
 
 class CloseTimeout(RequestTimeout):
     """The server did not answer the request to close the session."""
 
-    hint = "the server removes the client when heartbeats stay unanswered"
+    hint = "nothing is left open here; the server removes a client that answers no heartbeats"
 
 
 class StreamingError(ServerError):
@@ -75,22 +78,28 @@ class StreamingError(ServerError):
 class ClientIdTaken(StreamingError):
     """Another client with this id is connected, and answers the server."""
 
-    hint = "give each client an id of its own; one that crashed is replaced at once"
+    hint = "give each client an id of its own; one that has crashed is replaced"
+
+
+class RequestNotPermitted(PermissionDenied):
+    """NATS does not let this user send requests to the streaming server."""
+
+    hint = "the user must be permitted to publish to this subject"
 
 
 class PublishNotPermitted(PublishNotSent):
-    """NATS does not let this user publish to the channel; it is certainly not stored."""
+    """NATS does not let this user publish to the channel; the message is certainly not stored."""
 
-    hint = "give the user the permission to publish to this subject"
+    hint = "the user must be permitted to publish to this subject"
 
 
 class SubscriptionClosed(UsageError):
     """The subscription is closed, or was never opened."""
 
-    hint = "use `async with client.subscribe(...)`"
+    hint = "use `async with client.subscribe(...)`; a closed subscription stays closed"
 
 
 class AckedAutomatically(UsageError):
-    """The subscription acks messages itself."""
+    """The subscription acks its messages automatically."""
 
     hint = "subscribe with manual_ack=True to ack by hand"

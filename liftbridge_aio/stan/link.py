@@ -1,4 +1,4 @@
-"""The connection to NATS that a client uses, and the one queue of all that it sends."""
+"""The connection to NATS that a client uses: one queue of all that it sends, and its requests."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from liftbridge_aio.errors import ConnectionFailed
 from liftbridge_aio.nats.library import Msg, NatsConnection, Subscription, errors
 from liftbridge_aio.nats.link import LinkState, NatsLink
 
+_DEFAULTS: Final[Mapping[str, Any]] = {"ping_interval": 5, "max_outstanding_pings": 2}
+"""A half-open connection is noticed within fifteen seconds."""
 _LOOK_INTERVAL: Final = 0.05
 """Seconds between looks whether a lost connection is back: whoever owns it has the callbacks."""
 _MOST_AT_ONCE: Final = 512
 """After so many messages others have their turn."""
 _NO_RESPONDERS: Final = "503"
-_NOT_PERMITTED: Final = re.compile(r"permissions violation for (publish|subscription) to \"(.+?)\"")
+_NOT_PERMITTED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
 
 
 class Outgoing(Protocol):
@@ -35,24 +37,50 @@ class NoResponders(Exception):
 
 
 class NotPermitted(Exception):
-    """NATS does not let this user publish or subscribe to a subject."""
+    """NATS does not let this user publish to the subject of a request."""
 
 
 class StreamingLink:
-    """A connection to NATS: sends in order, never while it is lost, and never makes users wait."""
+    """A connection to NATS that sends in order and never makes users wait inside nats-py.
+
+    While NATS is away nothing is given to it. What belongs to a session is not sent, either, until
+    the session is confirmed after an outage; requests are.
+    """
+
+    # State, changed only by methods of this class in the event loop: `_urgent` and `_queue` are
+    # sent in this order, `_confirmed` is the number of reconnects at which the session was known
+    # (None: it is not), `_waiting` has the future of each request by its token.
 
     def __init__(
-        self, connection: NatsConnection | Sequence[str], arguments: Mapping[str, Any]
+        self,
+        connection: NatsConnection | Sequence[str],
+        arguments: Mapping[str, Any],
+        not_permitted: Callable[[str], None],
     ) -> None:
-        self._nats = NatsLink(connection, arguments)
+        """Keep what to use.
+
+        Args:
+            connection: a connection, or the addresses to connect to.
+            arguments: further arguments of nats-py's connect.
+            not_permitted: called with the subject, in lower case, of each message that NATS did
+                not let through; only for a connection that was not given.
+        """
+        self._nats = NatsLink(connection, {**_DEFAULTS, **arguments}, self._on_error)
+        self._not_permitted = not_permitted
+        self._urgent: deque[Outgoing] = deque()
         self._queue: deque[Outgoing] = deque()
         self._filled = asyncio.Event()
-        self.paused = False
-        """True while nothing is to be sent from the queue."""
+        self._confirmed: int | None = None
+        self._waiting: dict[str, tuple[str, asyncio.Future[bytes]]] = {}
+        self._tokens = 0
+        self._inbox = ""
+        self._replies: Subscription | None = None
+
+    # State
 
     @property
     def is_up(self) -> bool:
-        """True if something can be sent now."""
+        """True if NATS is there."""
         return self._nats.state is LinkState.UP
 
     @property
@@ -61,58 +89,91 @@ class StreamingLink:
         return self._nats.state is LinkState.OVER
 
     @property
+    def is_confirmed(self) -> bool:
+        """True if what belongs to the session is sent."""
+        return self.is_up and self._confirmed == self._nats.reconnects
+
+    @property
     def reconnects(self) -> int:
         """Number of reconnects."""
         return self._nats.reconnects
 
     @property
+    def last_error(self) -> Exception | None:
+        """The last error of NATS."""
+        return self._nats.last_error
+
+    @property
     def outage(self) -> str:
-        """Return why nothing can be sent, while `is_up` is False."""
-        return self._nats.outage
+        """Return why nothing is sent, while `is_confirmed` is False."""
+        if not self.is_up:
+            return self._nats.outage
+        return "the streaming server has not confirmed that it knows the session"
+
+    def confirm(self, reconnects: int) -> None:
+        """Send what belongs to the session: the server knew it after so many reconnects."""
+        self._confirmed = reconnects
+        self._filled.set()
+
+    def hold(self) -> None:
+        """Send nothing that belongs to the session until `confirm`."""
+        self._confirmed = None
 
     def check(self) -> None:
         """Refuse to send over a connection that is closed; see `NatsLink.check`."""
         self._nats.check()
 
-    def new_inbox(self) -> str:
-        """Return a subject that nobody else uses."""
-        return self._nats.connection.new_inbox()
+    # Opening and closing
 
     async def open(self, timeout: float) -> None:
         """Connect, unless the connection was given; see `NatsLink.open`."""
         await self._nats.open(timeout)
 
+    async def start(self) -> None:
+        """Listen for replies to requests.
+
+        Raises:
+            ConnectionFailed: the connection is closed.
+        """
+        self._inbox = self.new_inbox()
+        self._replies = await self.listen(f"{self._inbox}.*", self._take_reply)
+
     async def close(self, timeout: float) -> None:
         """Release the connection; see `NatsLink.close`."""
+        if self._replies is not None:
+            await self.forget(self._replies)
         await self._nats.close(timeout)
 
     # Sending
 
     def send(self, outgoing: Outgoing) -> None:
-        """Append to the queue."""
+        """Append what belongs to the session to the queue."""
         self._queue.append(outgoing)
         self._filled.set()
 
-    def resume(self) -> None:
-        """Send from the queue again."""
-        self.paused = False
-        self._filled.set()
+    def send_now(self, subject: str, payload: bytes, reply: str = "") -> None:
+        """Send something whose loss does no harm before the queue; drop it while NATS is away."""
+        if self.is_up:
+            self._urgent.append(_Note(subject, payload, reply))
+            self._filled.set()
 
     async def run(self) -> None:
-        """Send what is in the queue, until cancelled."""
+        """Send what is in the queues, until cancelled."""
         while True:
             await self._filled.wait()
             for _ in range(_MOST_AT_ONCE):
-                if not self._queue or self.paused or not self.is_up:
+                if self._urgent and self.is_up:
+                    await self._send(self._urgent.popleft())
+                elif self._queue and self.is_confirmed:
+                    await self._send(self._queue.popleft())
+                else:
                     break
-                await self._send_next()
-            if not self._queue or self.paused:
+            if not self._urgent and not self._queue:
                 self._filled.clear()
             else:
-                await asyncio.sleep(0 if self.is_up else _LOOK_INTERVAL)
+                await asyncio.sleep(0 if self.is_confirmed else _LOOK_INTERVAL)
 
-    async def _send_next(self) -> None:
-        outgoing = self._queue.popleft()
+    async def _send(self, outgoing: Outgoing) -> None:
         prepared = outgoing.prepare()
         if prepared is None:
             return
@@ -124,6 +185,10 @@ class StreamingLink:
             outgoing.failed(error)
 
     # Receiving
+
+    def new_inbox(self) -> str:
+        """Return a subject that nobody else uses."""
+        return self._nats.connection.new_inbox()
 
     async def listen(self, subject: str, callback: Callable[[Msg], None]) -> Subscription:
         """Subscribe to a subject. What comes is never dropped, so somebody else must bound it.
@@ -151,27 +216,51 @@ class StreamingLink:
             except errors.Error:
                 continue  # it, or the connection, is closed
 
+    # Requests
+
     async def request(self, subject: str, payload: bytes, timeout: float) -> bytes:
-        """Send a request and return the payload of the reply.
+        """Send a request, once NATS is there, and return the payload of the reply.
+
+        Cancelling abandons the wait.
 
         Raises:
             NoResponders: nobody listens on the subject.
+            NotPermitted: NATS does not let this user publish to it.
             TimeoutError: no reply in time.
-            ConnectionFailed: the connection is closed or lost.
+            ConnectionFailed: the connection is closed.
         """
         self.check()
-        if not self.is_up:
-            raise ConnectionFailed(self.outage)
+        self._tokens += 1
+        token = str(self._tokens)
+        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = subject.lower(), reply
+        self._urgent.append(_Note(subject, payload, f"{self._inbox}.{token}", reply))
+        self._filled.set()
         try:
-            reply = await self._nats.connection.request(subject, payload, timeout=timeout)
-        except errors.NoRespondersError as error:
-            raise NoResponders(subject) from error
-        except errors.TimeoutError:
-            raise TimeoutError(subject) from None
-        except errors.Error as error:
-            text = f"the request could not be sent: {error!r}"
-            raise ConnectionFailed(text) from error
-        return reply.data
+            async with asyncio.timeout(timeout):
+                return await reply
+        finally:
+            del self._waiting[token]
+
+    def _take_reply(self, message: Msg) -> None:
+        _, reply = self._waiting.get(message.subject.rpartition(".")[2], ("", None))
+        if reply is None or reply.done():
+            return
+        if is_no_responders(message):
+            reply.set_exception(NoResponders())
+        else:
+            reply.set_result(message.data)
+
+    def _on_error(self, error: Exception) -> None:
+        """Tell those whom it concerns that NATS does not permit what they sent."""
+        subject = forbidden_subject(error)
+        if not subject:
+            return
+        for requested, reply in self._waiting.values():
+            if requested == subject and not reply.done():
+                reply.set_exception(NotPermitted(subject))
+                return
+        self._not_permitted(subject)
 
 
 def is_no_responders(message: Msg) -> bool:
@@ -179,11 +268,29 @@ def is_no_responders(message: Msg) -> bool:
     return message.headers is not None and message.headers.get("Status") == _NO_RESPONDERS
 
 
-def not_permitted(error: Exception) -> tuple[bool, str] | None:
-    """Return which subject, in lower case, an error of NATS is about; None for other errors.
+def forbidden_subject(error: Exception | None) -> str:
+    """Return the subject, in lower case, that NATS forbids to publish or subscribe to.
 
-    Returns:
-        True for publishing and False for subscribing, and the subject.
+    It is empty for other errors.
     """
     found = _NOT_PERMITTED.search(str(error).lower())
-    return (found[1] == "publish", found[2]) if found else None
+    return found[2] if found else ""
+
+
+class _Note:
+    """Something small to be sent once, whose loss does no harm."""
+
+    __slots__ = ("_answer", "_prepared")
+
+    def __init__(
+        self, subject: str, payload: bytes, reply: str, answer: asyncio.Future[bytes] | None = None
+    ) -> None:
+        self._prepared = subject, payload, reply
+        self._answer = answer
+
+    def prepare(self) -> tuple[str, bytes, str] | None:
+        """Return it, unless it is a request that nobody waits for any more."""
+        return None if self._answer is not None and self._answer.done() else self._prepared
+
+    def failed(self, error: Exception) -> None:
+        """Do nothing: who waits for an answer has a timeout."""

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from liftbridge_aio.wire.stan_codec import ReceivedMessage
-
-if TYPE_CHECKING:
-    from .subscription import Subscription
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Message:
-    """A message of a channel."""
+    """A message of a channel.
+
+    Attributes:
+        channel: the channel.
+        sequence: its number in the channel, from 1 up.
+        data: what was published.
+        reply: the reply subject given by the publisher, or empty.
+        timestamp: when the server received it, in Unix nanoseconds.
+        redelivered: True if the server has delivered it before, to this or another subscriber.
+        redelivery_count: how often it was delivered again; servers forget it when they restart.
+    """
 
     __slots__ = (
-        "_subscription",
+        "_acker",
         "channel",
         "data",
         "redelivered",
@@ -27,7 +35,7 @@ class Message:
         "timestamp",
     )
 
-    def __init__(self, received: ReceivedMessage, subscription: Subscription) -> None:
+    def __init__(self, received: ReceivedMessage, acker: Callable[[Message], None]) -> None:
         (
             self.sequence,
             self.channel,
@@ -37,28 +45,27 @@ class Message:
             self.redelivered,
             self.redelivery_count,
         ) = received
-        self._subscription = subscription
+        self._acker = acker
 
     def __repr__(self) -> str:
         """Return channel, sequence and size."""
-        again = f" redelivered {self.redelivery_count}x" if self.redelivered else ""
-        return f"<Message {self.channel}:{self.sequence}{again} {len(self.data)} bytes>"
+        again = f" redelivered={self.redelivery_count}" if self.redelivered else ""
+        return f"<Message {self.channel!r} sequence={self.sequence}{again} {len(self.data)} bytes>"
 
     @property
     def time(self) -> datetime:
-        """When the server received it."""
+        """When the server received it, to the microsecond."""
         return _EPOCH + timedelta(microseconds=self.timestamp // 1000)
 
     async def ack(self) -> None:
-        """Tell the server that the message is processed; needs `manual_ack`.
+        """Tell the server that the message is processed; for subscriptions with `manual_ack`.
 
-        The ack is put in the queue of what is sent, and this does not wait for more: servers do not
-        answer acks. One that is lost on the way lets the server deliver the message again. A second
-        ack does nothing. Cancelling does nothing, as nothing is awaited.
+        Returns once the ack is in the queue of what is sent: servers do not answer acks. One that
+        is lost on the way makes the server deliver the message again. A second ack does nothing.
+        Nothing is awaited, so cancelling does nothing.
 
         Raises:
-            AckedAutomatically: the subscription acks messages itself.
+            AckedAutomatically: the subscription acks its messages automatically.
             SubscriptionClosed: it is closed.
-            ClientClosed: the client is closed.
         """
-        self._subscription.ack(self)
+        self._acker(self)

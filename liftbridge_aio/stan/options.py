@@ -15,6 +15,7 @@ from liftbridge_aio._core.arguments import (
 )
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.options import Duration, seconds
+from liftbridge_aio.retry import DEFAULT_BACKOFF, Backoff
 
 from .core.names import channel_problem, durable_problem
 from .core.start import StartAt
@@ -46,6 +47,10 @@ class ClientOptions:
     """Seconds between pings, a whole number."""
     ping_max_out: int = 88
     """Pings without an answer after which the session is lost."""
+    recover: bool = True
+    """Open a new session when one is lost, and create the subscriptions again, durables first."""
+    backoff: Backoff = DEFAULT_BACKOFF
+    """Waits between attempts to open a new session."""
     discover_prefix: str = "_STAN.discover"
     """Subject of the request to connect, without the cluster id."""
 
@@ -68,6 +73,8 @@ class ClientOptions:
             ("ping_max_out", _LEAST_MAX_OUT, INT32_MAX),
         ):
             check_whole_number(getattr(self, name), name, least, most)
+        check_flags(recover=self.recover)
+        check_type(self.backoff, Backoff, "backoff is a Backoff")
         check_text(self.discover_prefix, "discover_prefix")
         if channel_problem(self.discover_prefix):
             text = (
@@ -86,6 +93,7 @@ class SubscriptionPlan:
     start: StartAt = field(default_factory=StartAt.new_only)
     manual_ack: bool = False
     ack_wait: int = 30
+    """Seconds; the wire carries no parts of them."""
     max_in_flight: int = 1024
 
     def __post_init__(self) -> None:
@@ -104,7 +112,7 @@ class SubscriptionPlan:
             raise InvalidRequest(text)
         check_type(self.start, StartAt, "start is made by StartAt")
         check_flags(manual_ack=self.manual_ack)
-        check_whole_number(self.ack_wait, "ack_wait, in seconds,", 1, INT32_MAX)
+        check_whole_number(self.ack_wait, "ack_wait, in whole seconds,", 1, INT32_MAX)
         check_whole_number(self.max_in_flight, "max_in_flight", 1, INT32_MAX)
 
 
@@ -120,3 +128,19 @@ def check_channel(channel: str) -> None:
     if problem:
         text = f"{problem}: {channel!r}"
         raise InvalidRequest(text)
+
+
+def whole_seconds(duration: Duration, name: str) -> int:
+    """Turn a duration into the whole seconds that the wire carries.
+
+    Raises:
+        InvalidRequest: it has parts of a second, or is negative.
+        WrongType: it is neither a number nor a timedelta.
+    """
+    value = seconds(duration, name)
+    if not value.is_integer():
+        text = (
+            f"{name} is a whole number of seconds, as the wire carries no parts, not {duration!r}"
+        )
+        raise InvalidRequest(text)
+    return int(value)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple, Self
 
 from liftbridge_aio._publish.window import Window
 from liftbridge_aio.errors import (
@@ -23,7 +24,7 @@ from liftbridge_aio.nats.library import Msg, errors
 from liftbridge_aio.wire.stan_codec import decode_publish_ack, encode_publish, publish_head
 
 from .errors import PublishNotPermitted
-from .link import StreamingLink
+from .link import StreamingLink, forbidden_subject
 from .session import Session
 
 logger = logging.getLogger("liftbridge_aio.stan")
@@ -34,10 +35,42 @@ _SLOWEST_SWEEP: Final = 0.25
 _QUICKEST_SWEEP: Final = 0.01
 _MAX_HEADS: Final = 1024
 """Channels whose encoding is kept."""
+_HINT_FOR_UNKNOWN: Final = "make repeats harmless; servers do not recognise them"
+_HINT_FOR_INVALID: Final = (
+    "the server does not know the session; it is safe to publish again once there is another"
+)
+_INVALID: Final = "stan: invalid publish request"
+"""What servers say to a session that they do not know."""
+
+
+class PublisherStatistics(NamedTuple):
+    """Figures of the publishes of a client."""
+
+    in_flight: int
+    """Publishes that are not settled."""
+    in_flight_bytes: int
+    waiting: int
+    """Publishes that wait for room."""
+    sent: int
+    acked: int
+    refused: int
+    """Acks that said no."""
+    timed_out: int
+    """Publishes whose ack did not come in time."""
+    unmatched: int
+    """Acks of publishes that had been given up, or of nobody's."""
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return the figures of a client that was never connected."""
+        return cls(*[0] * len(cls._fields))
 
 
 class Publish(asyncio.Future[str]):
-    """The future of a publish: its result is `guid`, once the server has stored the message."""
+    """The future of a publish: its result is `guid`, once the server has stored the message.
+
+    Cancelling takes the message back if it is not sent yet.
+    """
 
     __slots__ = (
         "_publisher",
@@ -47,15 +80,18 @@ class Publish(asyncio.Future[str]):
         "deadline",
         "guid",
         "reply",
+        "sent",
         "size",
     )
 
     guid: str
-    """The id of the message, which the ack names."""
+    """The id of the message, which its ack names."""
     channel: str
     data: bytes
+    """Empty once it is sent."""
     reply: str
     size: int
+    sent: bool
     deadline: float
     """Loop time until which it must be sent, and then acked."""
     ack_timeout: float
@@ -64,7 +100,10 @@ class Publish(asyncio.Future[str]):
 
     def prepare(self) -> tuple[str, bytes, str] | None:
         """Encode it for the session of now."""
-        return None if self.done() else self._publisher.encode(self)
+        if self.done():
+            self._publisher.forget(self)  # cancelled
+            return None
+        return self._publisher.encode(self)
 
     def failed(self, error: Exception) -> None:
         """Fail, as nats-py did not send it."""
@@ -77,26 +116,40 @@ class Publisher:
     Args:
         link: sends them.
         client_id: the id of the client.
-        max_messages: publishes that may be unsettled at once.
-        max_bytes: the same limit in bytes.
+        window: limits them.
+        doubt: called when a publish shows that the server may not know the session.
     """
 
     def __init__(
-        self, link: StreamingLink, client_id: str, max_messages: int, max_bytes: int
+        self,
+        link: StreamingLink,
+        client_id: str,
+        window: Window,
+        doubt: Callable[[], None],
     ) -> None:
         self.unsettled: dict[str, Publish] = {}
         """By guid, oldest first."""
-        self._sent: set[str] = set()
         self._link = link
         self._client_id = client_id
-        self._window = Window(max_messages, max_bytes)
+        self._window = window
+        self._doubt = doubt
         self._session: Session | None = None
-        self._heads: dict[tuple[str, str], bytes] = {}
+        self._heads: dict[tuple[str, str], tuple[str, bytes]] = {}
+        """Subject and encoded fields by channel and reply subject, for the session of now."""
         self._prefix = secrets.token_hex(8)
         self._number = 0
+        self._over: str | None = None
         self._loop = asyncio.get_running_loop()
         self._needed = asyncio.Event()
         self._shortest_wait = _SLOWEST_SWEEP * _SWEEPS_A_WAIT
+        self._counts = dict.fromkeys(("sent", "acked", "refused", "timed_out", "unmatched"), 0)
+
+    def statistics(self) -> PublisherStatistics:
+        """Return a snapshot of the statistics."""
+        window = self._window
+        return PublisherStatistics(window.messages, window.bytes, window.waiting, **self._counts)
+
+    # Sending
 
     async def submit(
         self, channel: str, data: bytes, reply: str, publish_timeout: float, ack_timeout: float
@@ -107,21 +160,17 @@ class Publisher:
 
         Raises:
             PublishTimeout: no room in time.
+            PublishNotSent: the client was closed, or lost its session, before there was room.
         """
         deadline = self._loop.time() + publish_timeout
         size = len(data)
         if not self._window.try_enter(size):
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._window.enter(size)
-            except TimeoutError:
-                text = f"no room in the window ({self._window.messages} messages in flight)"
-                raise PublishTimeout(text) from None
+            await self._enter_window(size, deadline)
         self._number += 1
         publish = Publish(loop=self._loop)
         publish.guid = f"{self._prefix}{self._number:x}"
         publish.channel, publish.data, publish.reply, publish.size = channel, data, reply, size
-        publish.deadline, publish.ack_timeout = deadline, ack_timeout
+        publish.sent, publish.deadline, publish.ack_timeout = False, deadline, ack_timeout
         publish._publisher = self  # noqa: SLF001 - its own
         self.unsettled[publish.guid] = publish
         self._shortest_wait = min(self._shortest_wait, ack_timeout, publish_timeout)
@@ -129,23 +178,36 @@ class Publisher:
         self._link.send(publish)
         return publish
 
+    async def _enter_window(self, size: int, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._window.enter(size)
+        except TimeoutError:
+            text = f"no room in the window ({self._window.messages} messages in flight)"
+            raise PublishTimeout(text) from None
+        if self._over is not None:
+            self._window.leave(size)
+            text = f"{self._over} before there was room"
+            raise PublishNotSent(text)
+
     def encode(self, publish: Publish) -> tuple[str, bytes, str] | None:
         """Make the message for the session of now, and expect its ack from now on."""
         session = self._session
         if session is None:
             return None
         key = publish.channel, publish.reply
-        head = self._heads.get(key)
-        if head is None:
+        known = self._heads.get(key)
+        if known is None:
             if len(self._heads) >= _MAX_HEADS:
                 self._heads.clear()
             head = publish_head(self._client_id, session.connection_id, *key)
-            self._heads[key] = head
-        publish.deadline = self._loop.time() + publish.ack_timeout
-        self._sent.add(publish.guid)
+            known = self._heads[key] = f"{session.subjects.pub_prefix}.{publish.channel}", head
+        subject, head = known
         payload = encode_publish(head, publish.guid, publish.data)
-        publish.data = b""
-        return f"{session.subjects.pub_prefix}.{publish.channel}", payload, session.ack_subject
+        publish.data, publish.sent = b"", True
+        publish.deadline = self._loop.time() + publish.ack_timeout
+        self._counts["sent"] += 1
+        return subject, payload, session.ack_subject
 
     def use(self, session: Session) -> None:
         """Publish over this session from now on."""
@@ -155,7 +217,10 @@ class Publisher:
     # Settling
 
     def take_ack(self, message: Msg) -> None:
-        """Settle what an ack is for."""
+        """Settle what an ack is for; NATS says in one that no server listens."""
+        if not message.data:
+            self._doubt()
+            return
         try:
             guid, error = decode_publish_ack(message.data)
         except MalformedData as malformed:
@@ -163,43 +228,78 @@ class Publisher:
             return
         publish = self.unsettled.get(guid)
         if publish is None:
-            return
-        if error:
-            refused = PublishRefused(f"the server says: {error}")
-            refused.code = error
-            self.fail(publish, refused)
+            self._counts["unmatched"] += 1
+        elif error:
+            self._counts["refused"] += 1
+            refusal = PublishRefused(f"the server says: {error}")
+            refusal.code = error
+            if error == _INVALID:
+                refusal.hint = _HINT_FOR_INVALID
+                self._doubt()
+            self.fail(publish, refusal)
         else:
-            self._forget(publish)
+            self._counts["acked"] += 1
+            self.forget(publish)
             if not publish.done():
                 publish.set_result(guid)
 
     def fail(self, publish: Publish, error: LiftbridgeError) -> None:
         """Settle a publish with an error; does nothing to one that was given up."""
-        self._forget(publish)
+        self.forget(publish)
         if not publish.done():
             publish.set_exception(error)
 
-    def _forget(self, publish: Publish) -> None:
+    def forget(self, publish: Publish) -> None:
+        """Give back the room of a publish, once."""
         if self.unsettled.pop(publish.guid, None) is not None:
-            self._sent.discard(publish.guid)
             publish.data = b""
             self._window.leave(publish.size)
 
     def not_permitted(self, subject: str) -> None:
-        """Fail the oldest publish to a subject, in lower case, that NATS refused."""
-        prefix = self._session.subjects.pub_prefix if self._session else ""
-        for guid in self._sent:
-            publish = self.unsettled[guid]
-            if f"{prefix}.{publish.channel}".lower() == subject:
-                self.fail(publish, PublishNotPermitted(f"NATS forbids publishing to {subject}"))
+        """Fail the oldest publish to a subject, in lower case, that NATS did not let through."""
+        if self._session is None:
+            return
+        prefix = self._session.subjects.pub_prefix
+        for publish in self.unsettled.values():
+            if publish.sent and f"{prefix}.{publish.channel}".lower() == subject:
+                self.fail(publish, _forbidden(subject))
                 return
 
-    def fail_all(self, reason: str) -> None:
-        """Settle everything: what was sent is unknown, the rest is not sent."""
+    def lost(self, reason: LiftbridgeError) -> None:
+        """Settle what was sent over a session that is lost; the rest waits for another."""
+        self._session = None
         for publish in list(self.unsettled.values()):
-            sent = publish.guid in self._sent
-            kind = PublishOutcomeUnknown if sent else PublishNotSent
-            self.fail(publish, kind(f"{reason} before {'the ack came' if sent else 'it was sent'}"))
+            if publish.sent:
+                self.fail(publish, _unknown("the session was lost before the ack came", reason))
+
+    def end(self, what: str, reason: LiftbridgeError | None = None) -> None:
+        """Settle everything, and take nothing more.
+
+        Args:
+            what: what has ended the publisher.
+            reason: the cause of the errors.
+        """
+        self._over = what
+        for publish in list(self.unsettled.values()):
+            error: LiftbridgeError
+            if publish.sent:
+                error = _unknown(f"{what} before the ack came", reason)
+            else:
+                error = PublishNotSent(f"{what} before the message was sent")
+                error.__cause__ = reason
+            self.fail(publish, error)
+            publish.exception()  # whoever closes is not told of each that nobody looks at
+
+    async def settled(self) -> None:
+        """Wait until every publish so far is settled. Cancelling abandons the wait."""
+        waiting = self._window.queue()
+        if waiting:
+            await asyncio.wait(waiting)
+            await asyncio.sleep(0)  # those that were let in are registered now
+        if self.unsettled:
+            await asyncio.wait(tuple(self.unsettled.values()))
+
+    # Deadlines
 
     async def run(self) -> None:
         """Enforce deadlines until cancelled."""
@@ -216,14 +316,32 @@ class Publisher:
         now = self._loop.time()
         for publish in list(self.unsettled.values()):
             if publish.done():
-                self._forget(publish)
-            elif publish.deadline > now:
-                continue
-            elif publish.guid in self._sent:
-                self.fail(publish, AckTimeout(f"no ack within {publish.ack_timeout:g} s"))
-            else:
-                reason = "" if self._link.is_up else f": {self._link.outage}"
-                self.fail(publish, PublishTimeout(f"it could not be sent in time{reason}"))
+                self.forget(publish)  # cancelled
+            elif publish.deadline <= now:
+                self._counts["timed_out"] += publish.sent
+                self.fail(publish, self._overdue(publish))
+
+    def _overdue(self, publish: Publish) -> LiftbridgeError:
+        if not publish.sent:
+            reason = "" if self._link.is_confirmed else f": {self._link.outage}"
+            return PublishTimeout(f"the message could not be sent in time{reason}")
+        forbidden = forbidden_subject(self._link.last_error)
+        prefix = self._session.subjects.pub_prefix if self._session else ""
+        if forbidden == f"{prefix}.{publish.channel}".lower():
+            return _forbidden(forbidden)  # a connection that was given does not tell at once
+        error = AckTimeout(f"no ack within {publish.ack_timeout:g} s")
+        error.hint = _HINT_FOR_UNKNOWN
+        return error
+
+
+def _forbidden(subject: str) -> PublishNotPermitted:
+    return PublishNotPermitted(f"NATS forbids publishing to {subject}")
+
+
+def _unknown(text: str, reason: LiftbridgeError | None) -> PublishOutcomeUnknown:
+    error = PublishOutcomeUnknown(text)
+    error.hint, error.__cause__ = _HINT_FOR_UNKNOWN, reason
+    return error
 
 
 def _refusal(error: Exception) -> LiftbridgeError:
@@ -235,6 +353,6 @@ def _refusal(error: Exception) -> LiftbridgeError:
         kind = InvalidRequest
     elif isinstance(error, errors.Error):
         kind = PublishNotSent
-    refusal = kind(f"nats-py refused the message: {error!r}")
+    refusal = kind(f"nats-py did not send the message: {error!r}")
     refusal.__cause__ = error
     return refusal

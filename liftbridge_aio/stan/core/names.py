@@ -36,3 +36,12 @@ def durable_problem(durable: str, queue: str) -> str | None:
     if queue and ":" in durable:
         return "the durable name of a queue group has no ':'"
     return None
+
+
+def reply_problem(subject: str) -> str | None:
+    """Return what is wrong with a reply subject; None if it is valid."""
+    if not all(subject.split(".")):
+        return "a reply subject has no empty parts before, between or after its dots"
+    if not subject.isprintable() or " " in subject:
+        return "a reply subject has no blanks and no control characters"
+    return None

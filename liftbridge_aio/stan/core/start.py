@@ -99,7 +99,22 @@ class StartAt:
         if not 0 <= span <= INT64_MAX / 10**9:
             text = f"ago() takes a time span into the past, not {delta!r}"
             raise InvalidRequest(text)
-        return cls(StartPosition.TIME_DELTA_START, round(span * 10**9), is_age=True)
+        return cls.age(round(span * 10**9))
+
+    @classmethod
+    def age(cls, nanoseconds: int) -> Self:
+        """The first message not older than so many nanoseconds at the time of the subscribe."""
+        return cls(StartPosition.TIME_DELTA_START, max(nanoseconds, 0), is_age=True)
+
+    def after(self, elapsed: int) -> StartAt:
+        """Return the start of a subscription that was opened some time ago and received nothing.
+
+        Args:
+            elapsed: nanoseconds since it was opened.
+        """
+        if self.position in {StartPosition.NEW_ONLY, StartPosition.LAST_RECEIVED}:
+            return StartAt.age(elapsed)
+        return StartAt.age(self.value + elapsed) if self.is_age else self
 
     def request_fields(self, now: int) -> dict[str, Any]:
         """Return the fields of a SubscriptionRequest that is sent now.

@@ -29,6 +29,7 @@ class StreamingServer:
         store: MEMORY or FILE.
         arguments: Further arguments on its command line.
         nats_url: The NATS server that it sits on; empty if it has its own.
+        cluster: The id of its cluster.
     """
 
     binary: Path
@@ -36,6 +37,7 @@ class StreamingServer:
     store: str = "MEMORY"
     arguments: tuple[str, ...] = ()
     nats_url: str = ""
+    cluster: str = CLUSTER
     host: str = "127.0.0.1"
     port: int = 0
     process: ServerProcess | None = None
@@ -61,7 +63,7 @@ class StreamingServer:
             self.store,
             *(("--dir", str(self.folder / "store")) if self.on_disk else ()),
         )
-        command = (self.binary, *where, "-cid", CLUSTER, *store, *self.arguments)
+        command = (self.binary, *where, "-cid", self.cluster, *store, *self.arguments)
         self.process = self.process or ServerProcess(command, self.folder, "streaming")
         seen = self.process.log.count(_READY)
         self.process.start()
