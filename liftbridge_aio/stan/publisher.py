@@ -79,6 +79,7 @@ class Publish(asyncio.Future[str]):
         "data",
         "deadline",
         "guid",
+        "reconnects",
         "reply",
         "sent",
         "size",
@@ -92,6 +93,8 @@ class Publish(asyncio.Future[str]):
     reply: str
     size: int
     sent: bool
+    reconnects: int
+    """Reconnects of the NATS connection when it was sent."""
     deadline: float
     """Loop time until which it must be sent, and then acked."""
     ack_timeout: float
@@ -204,7 +207,7 @@ class Publisher:
             known = self._heads[key] = f"{session.subjects.pub_prefix}.{publish.channel}", head
         subject, head = known
         payload = encode_publish(head, publish.guid, publish.data)
-        publish.data, publish.sent = b"", True
+        publish.data, publish.sent, publish.reconnects = b"", True, self._link.reconnects
         publish.deadline = self._loop.time() + publish.ack_timeout
         self._counts["sent"] += 1
         return subject, payload, session.ack_subject
@@ -329,7 +332,9 @@ class Publisher:
         prefix = self._session.subjects.pub_prefix if self._session else ""
         if forbidden == f"{prefix}.{publish.channel}".lower():
             return _forbidden(forbidden)  # a connection that was given does not tell at once
-        error = AckTimeout(f"no ack within {publish.ack_timeout:g} s")
+        lost = not self._link.is_up or publish.reconnects != self._link.reconnects
+        reason = "; the connection to NATS was lost meanwhile" if lost else ""
+        error = AckTimeout(f"no ack within {publish.ack_timeout:g} s{reason}")
         error.hint = _HINT_FOR_UNKNOWN
         return error
 

@@ -221,13 +221,13 @@ class Session:
             reply = await self._ask(
                 self.subjects.sub_requests, bytes(request), timeout, SubscribeTimeout(text)
             )
+            response = parse_flat(stan.SubscriptionResponse, reply)
+            _check(response.error)
         except ServerError:
             raise
         except BaseException:
             self._forget(plan, inbox)  # the server may have created it after all
             raise
-        response = parse_flat(stan.SubscriptionResponse, reply)
-        _check(response.error)
         return response.ack_inbox
 
     def _forget(self, plan: SubscriptionPlan, inbox: str) -> None:

@@ -29,7 +29,7 @@ class Servers(dict[str, StreamingServer]):
 
     def __missing__(self, store: str) -> StreamingServer:
         folder = self._make_folder(store.lower())
-        server = self[store] = StreamingServer(self._binary, folder, store)
+        server = self[store] = StreamingServer(self._binary, folder, store, ("-mc", "0"))
         server.start()
         return server
 

@@ -33,6 +33,8 @@ REQUESTS: Final[dict[str, type[Any]]] = {
     "ack": stan.Ack,
 }
 
+GARBAGE: Final = b"\x12\xff\xff"
+
 
 @dataclass(slots=True)
 class ScriptedStan:
@@ -43,7 +45,7 @@ class ScriptedStan:
         cluster: Its id.
         silent: What it does not answer, of the keys of `REQUESTS`.
         errors: What it answers with an error, and which.
-        protocol: What the answer to a connect says.
+        rotten: What it answers with bytes that are no answer.
         without: Fields that the answer to a connect leaves out.
         requests: What came, in order: the key and the request.
     """
@@ -52,6 +54,7 @@ class ScriptedStan:
     cluster: str
     silent: set[str] = field(default_factory=set)
     errors: dict[str, str] = field(default_factory=dict)
+    rotten: set[str] = field(default_factory=set)
     without: set[str] = field(default_factory=set)
     requests: list[tuple[str, Any]] = field(default_factory=list)
     replies: list[str] = field(default_factory=list)
@@ -76,7 +79,8 @@ class ScriptedStan:
         self.replies.append(message.reply)
         self.arrived.set()
         if message.reply and key not in self.silent:
-            await self.connection.publish(message.reply, self.answer(key, request))
+            answer = GARBAGE if key in self.rotten else self.answer(key, request)
+            await self.connection.publish(message.reply, answer)
 
     def answer(self, key: str, request: Any) -> bytes:
         """What the request is answered with."""
