@@ -52,9 +52,15 @@ def server(request: pytest.FixtureRequest, servers: Servers) -> StreamingServer:
 
 
 @pytest.fixture
-def nats_url(servers: Servers) -> str:
+def memory_server(servers: Servers) -> StreamingServer:
+    """The server with a store in memory, where the store makes no difference."""
+    return servers["MEMORY"]
+
+
+@pytest.fixture
+def nats_url(memory_server: StreamingServer) -> str:
     """The address of a NATS server; on it a streaming server that no test breaks."""
-    return servers["MEMORY"].url
+    return memory_server.url
 
 
 @pytest.fixture

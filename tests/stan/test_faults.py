@@ -60,11 +60,11 @@ async def proxied(
 
 @pytest.mark.parametrize("fault", ["cut", "reset"])
 async def test_a_broken_connection(
-    server: StreamingServer, client_id: str, channel: str, fault: str
+    memory_server: StreamingServer, client_id: str, channel: str, fault: str
 ) -> None:
     """The session goes on; what was sent into the broken connection is unknown, nothing else."""
     async with (
-        proxied(server, client_id) as (client, proxy),
+        proxied(memory_server, client_id) as (client, proxy),
         client.subscribe(channel, ack_wait=1) as messages,
     ):
         before = client._runtime and client._runtime._session
@@ -82,10 +82,10 @@ async def test_a_broken_connection(
         assert client._runtime._session is before
 
 
-async def test_an_outage(server: StreamingServer, client_id: str, channel: str) -> None:
+async def test_an_outage(memory_server: StreamingServer, client_id: str, channel: str) -> None:
     """Publishes wait unsent; the session is checked before they go out."""
     async with (
-        proxied(server, client_id, publish_timeout=0.3) as (client, proxy),
+        proxied(memory_server, client_id, publish_timeout=0.3) as (client, proxy),
         client.subscribe(channel) as messages,
     ):
         await proxy.refuse()
@@ -105,11 +105,11 @@ async def test_an_outage(server: StreamingServer, client_id: str, channel: str) 
 
 @pytest.mark.parametrize("fault", ["freeze", "swallow"])
 async def test_a_half_open_connection(
-    server: StreamingServer, client_id: str, channel: str, fault: str
+    memory_server: StreamingServer, client_id: str, channel: str, fault: str
 ) -> None:
     """The pings of NATS find it; another connection takes its place."""
     async with (
-        proxied(server, client_id, ack_timeout=0.5) as (client, proxy),
+        proxied(memory_server, client_id, ack_timeout=0.5) as (client, proxy),
         client.subscribe(channel, durable="dur") as messages,
     ):
         await client.publish(channel, b"before")
@@ -129,9 +129,9 @@ async def test_a_half_open_connection(
 
 
 async def test_closing_over_a_half_open_connection_ends(
-    server: StreamingServer, client_id: str, channel: str
+    memory_server: StreamingServer, client_id: str, channel: str
 ) -> None:
-    async with FaultProxy(f"{server.host}:{server.port}") as proxy:
+    async with FaultProxy(f"{memory_server.host}:{memory_server.port}") as proxy:
         client = client_of(f"nats://{proxy.address}", client_id, **QUICK)
         await client.connect()
         subscription = client.subscribe(channel)
@@ -289,10 +289,10 @@ async def test_an_answer_without_subjects(nats_url: str, client_id: str) -> None
 
 
 async def test_garbage_on_the_connection(
-    server: StreamingServer, client_id: str, channel: str
+    memory_server: StreamingServer, client_id: str, channel: str
 ) -> None:
     """Flipped bits break the connection at most; what is published then has an outcome."""
-    async with proxied(server, client_id, ack_timeout=0.5) as (client, proxy):
+    async with proxied(memory_server, client_id, ack_timeout=0.5) as (client, proxy):
         proxy.flip(Direction.TO_CLIENTS, times=30, rate=0.05)
         async with asyncio.timeout(15):
             for _ in range(10):

@@ -9,8 +9,13 @@ from typing import Generic, Protocol, TypeVar
 class Sequenced(Protocol):
     """What a buffer has to know of a message."""
 
-    sequence: int
-    data: bytes
+    @property
+    def sequence(self) -> int:
+        """The number of the message."""
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes."""
 
 
 MessageT = TypeVar("MessageT", bound=Sequenced)

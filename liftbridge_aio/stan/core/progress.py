@@ -31,9 +31,9 @@ class Progress:
         self._start = start
         self._shared = shared
         self._last: tuple[int, int] | None = None
-        """Sequence and timestamp of the newest message."""
+        """Sequence and timestamp of the newest message of this session."""
         self._acked_before: tuple[int, int] | None = None
-        """Everything before this message of the session before was acked."""
+        """Everything before this message was acked in sessions before."""
         self._carried: dict[tuple[int, int], bool] = {}
         """Messages that users got in a session before: True once they are acked."""
 
@@ -72,16 +72,23 @@ class Progress:
             elapsed: nanoseconds since the subscription was opened.
         """
         unacked, self.unacked = self.unacked, {}
-        self._carried = {place: True for place, acked in self._carried.items() if acked} | {
-            place: False for place in unacked.items() if place[0] not in waiting
-        }
+        last, self._last = self._last, None
+        for place in unacked.items():
+            if place[0] not in waiting:
+                self._carried.setdefault(place, False)
+        reached = [] if self._acked_before is None else [self._acked_before]
+        if last is not None:
+            reached.append((last[0] + 1, last[1]))
         if unacked:
-            self._acked_before = min(unacked.items(), key=_by_time)
-        elif self._last is not None:
-            self._acked_before = self._last[0] + 1, self._last[1]
-        elif self._acked_before is None:
+            before = min(unacked.items(), key=_by_time)
+        elif reached:
+            before = max(reached, key=_by_time)
+        else:
             return self._start.after(elapsed)
-        return StartAt.age(now - self._acked_before[1] + _MARGIN)
+        self._acked_before = before
+        if not self._shared:
+            self._carried = {k: v for k, v in self._carried.items() if k[1] >= before[1]}
+        return StartAt.age(now - before[1] + _MARGIN)
 
 
 def _by_time(place: tuple[int, int]) -> tuple[int, int]:
