@@ -42,6 +42,8 @@
 - `net/`: The transport: connections, calls, metadata. The only client package that imports
   grpclib.
 - `spark/`: The data source `liftbridge` of Spark, through PySpark.
+- `stan/`: A client of NATS Streaming (STAN): publishes to channels, subscribes with durables and
+  queues.
 - `testing/`: Tools to test services with: a fault proxy and a history checker.
 - `wire/`: Bytes only: generated messages, the table of procedures, the codec of hot messages,
   envelopes.

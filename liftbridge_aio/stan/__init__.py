@@ -48,7 +48,6 @@ from .events import Event, GaveUp, HandlerFailed, Lost, Recovered, SubscriptionF
 from .message import Message
 from .options import ClientOptions
 from .publisher import Publish, PublisherStatistics
-from .runner import MessageHandler, OnError
 from .subscription import Subscription
 
 __all__ = [
@@ -64,9 +63,7 @@ __all__ = [
     "HandlerFailed",
     "Lost",
     "Message",
-    "MessageHandler",
     "NoStreamingServer",
-    "OnError",
     "Publish",
     "PublishNotPermitted",
     "PublisherStatistics",

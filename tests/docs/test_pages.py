@@ -31,7 +31,7 @@ COMMANDS: Final = sorted(
         if line.startswith("liftbridge-aio ")
     }
 )
-ELSEWHERE: Final = {"spark.md", "nats.md", "web.md", "security.md"}
+ELSEWHERE: Final = {"spark.md", "nats.md", "stan.md", "web.md", "security.md"}
 """Pages whose code runs in tests beside those of what they describe."""
 
 

@@ -21,6 +21,7 @@ from liftbridge_aio import (
     stan,
 )
 from liftbridge_aio.wire.stan import PubAck, PubMsg
+from liftbridge_aio.wire.stan_codec import encode_publish, publish_head
 from support.peers.scripted_stan import scripted_stan
 from support.servers.streaming import CLUSTER, StreamingServer
 from support.streaming_clients import (
@@ -222,8 +223,9 @@ async def test_pub_fails_on_client_replaced(make: MakeClient, client_id: str, ch
             await new.publish(channel, b"")
 
 
-async def test_max_channels(start_server: StartServer, client_id: str) -> None:
-    server = start_server("MEMORY", "-mc", "2")
+@pytest.mark.parametrize("store", ["MEMORY", "FILE"])
+async def test_max_channels(start_server: StartServer, client_id: str, store: str) -> None:
+    server = start_server(store, "-mc", "2")
     async with client_of(server.url, client_id) as client:
         for name in ("one", "two", "one"):
             await client.publish(name, b"")
@@ -240,6 +242,20 @@ async def test_channels_that_differ_in_case(make: MakeClient, channel: str) -> N
         with pytest.raises(PublishRefused, match="different cases not allowed"):
             await client.publish(channel.upper(), b"")
         await client.publish(channel, b"")
+
+
+async def test_servers_do_not_recognise_repeats(
+    make: MakeClient, client_id: str, channel: str
+) -> None:
+    async with make(client_id) as client:
+        assert client._runtime is not None
+        session = client._runtime._session
+        assert session is not None
+        twice = encode_publish(publish_head(client_id, session.connection_id, channel), "id", b"")
+        for _ in range(2):
+            client._link.send_now(f"{session.subjects.pub_prefix}.{channel}", twice)
+        async with client.subscribe(channel, start=stan.StartAt.earliest()) as messages:
+            assert sequences(await take(messages, 2)) == [1, 2]
 
 
 async def test_cancelling_takes_back_what_is_not_sent(make: MakeClient, channel: str) -> None:

@@ -64,6 +64,18 @@ async def test_basic_pub_queue_sub(make: MakeClient, channel: str) -> None:
         assert len(members) == 2
 
 
+async def test_members_and_others_on_one_channel(make: MakeClient, channel: str) -> None:
+    async with (
+        make() as client,
+        client.subscribe(channel) as alone,
+        client.subscribe(channel, queue="bar") as one,
+        client.subscribe(channel, queue="baz") as other,
+    ):
+        await publish_many(client, channel, 10)
+        for subscription in (alone, one, other):
+            assert sequences(await take(subscription, 10)) == [*range(1, 11)]
+
+
 async def test_a_later_member_ignores_its_start(make: MakeClient, channel: str) -> None:
     async with make() as client:
         await publish_many(client, channel, 10)
