@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from liftbridge_aio.errors import LiftbridgeError, MalformedData
-from liftbridge_aio.nats.library import Msg
 from liftbridge_aio.wire.stan_codec import ack_head, decode_message, encode_ack
 
 from .core.buffer import Buffer
@@ -117,22 +116,26 @@ class Deliveries:
 
     # Receiving
 
-    def receive(self, arrived: Msg) -> None:
-        """Take in what came to the inbox."""
-        try:
-            received = decode_message(arrived.data)
-        except MalformedData as error:
-            self._malformed += 1
-            logger.warning("%s", error)
-            return
-        self._received += 1
-        if self._over:
-            return
-        if not self._progress.received(received.sequence, received.timestamp):
-            self._send(_AckOut(self, received.sequence))
-            return
-        self._buffer.put(Message(received, self._acker))
-        self._wake_one()
+    def receive(self, arrived: list[bytes]) -> None:
+        """Take in what came to the inbox, in this order."""
+        progress, put, acker = self._progress, self._buffer.put, self._acker
+        self._received += len(arrived)
+        for data in arrived:
+            try:
+                received = decode_message(data)
+            except MalformedData as error:
+                self._received -= 1
+                self._malformed += 1
+                logger.warning("%s", error)
+                continue
+            if self._over:
+                return
+            if progress.received(received.sequence, received.timestamp):
+                put(Message(received, acker))
+                if self._readers:
+                    self._wake_one()
+            else:
+                self._send(_AckOut(self, received.sequence))
 
     def take_waiting(self) -> Message | None:
         """Return the next message that waits; None if none does."""

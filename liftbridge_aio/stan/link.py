@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from liftbridge_aio.errors import ConnectionFailed
+from liftbridge_aio.nats.core.message_lane import MessageLane, publish_command
 from liftbridge_aio.nats.library import Msg, NatsConnection, Subscription, errors
 from liftbridge_aio.nats.link import LinkState, NatsLink
+from liftbridge_aio.nats.transport import CheckedTransport
+
+logger = logging.getLogger("liftbridge_aio.stan")
 
 _DEFAULTS: Final[Mapping[str, Any]] = {"ping_interval": 5, "max_outstanding_pings": 2}
 """A half-open connection is noticed within fifteen seconds."""
@@ -18,6 +23,8 @@ _LOOK_INTERVAL: Final = 0.05
 """Seconds between looks whether a lost connection is back: whoever owns it has the callbacks."""
 _MOST_AT_ONCE: Final = 512
 """After so many messages others have their turn."""
+_MOST_BYTES_AT_ONCE: Final = 2**17
+"""The same in bytes, where they are written at once."""
 _NO_RESPONDERS: Final = "503"
 _NOT_PERMITTED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
 
@@ -65,7 +72,8 @@ class StreamingLink:
             not_permitted: called with the subject, in lower case, of each message that NATS did
                 not let through; only for a connection that was not given.
         """
-        self._nats = NatsLink(connection, {**_DEFAULTS, **arguments}, self._on_error)
+        self._lane = MessageLane()
+        self._nats = NatsLink(connection, {**_DEFAULTS, **arguments}, self._on_error, self._lane)
         self._not_permitted = not_permitted
         self._urgent: deque[Outgoing] = deque()
         self._queue: deque[Outgoing] = deque()
@@ -162,25 +170,58 @@ class StreamingLink:
         while True:
             await self._filled.wait()
             for _ in range(_MOST_AT_ONCE):
-                if self._urgent and self.is_up:
-                    await self._send(self._urgent.popleft())
-                elif self._queue and self.is_confirmed:
-                    await self._send(self._queue.popleft())
-                else:
+                if not self._urgent or not self.is_up:
+                    break
+                await self._give_to_nats_py(self._urgent.popleft())
+            while self._queue and self.is_confirmed:
+                if not await self._write(self._nats.transport):
+                    await self._give_to_nats_py(self._queue.popleft())
+                if self._urgent:
                     break
             if not self._urgent and not self._queue:
                 self._filled.clear()
             else:
                 await asyncio.sleep(0 if self.is_confirmed else _LOOK_INTERVAL)
 
-    async def _send(self, outgoing: Outgoing) -> None:
+    async def _write(self, transport: CheckedTransport | None) -> bool:
+        """Write what begins the queue at once, past nats-py, which has nothing to add to it.
+
+        nats-py writes later what it is given. So this is not for requests, as the subscription to
+        their replies must come first; and what is written here overtakes nothing that matters.
+
+        Returns:
+            False if there was nothing, or there is no way past nats-py.
+        """
+        if transport is None:
+            return False
+        written: list[bytes] = []
+        size, limit, queue = 0, self._nats.connection.max_payload, self._queue
+        while queue and size < _MOST_BYTES_AT_ONCE and not isinstance(queue[0], _Note):
+            outgoing = queue.popleft()
+            prepared = outgoing.prepare()
+            if prepared is None:
+                continue
+            if len(prepared[1]) > limit:
+                outgoing.failed(errors.MaxPayloadError())
+                continue
+            command = publish_command(*prepared)
+            written.append(command)
+            size += len(command)
+        if written:
+            try:
+                transport.write(b"".join(written))
+                await transport.drain()
+            except (OSError, errors.Error) as error:
+                logger.debug("the connection to NATS broke while it was written to: %r", error)
+        return bool(written) or not queue
+
+    async def _give_to_nats_py(self, outgoing: Outgoing) -> None:
         prepared = outgoing.prepare()
         if prepared is None:
             return
-        subject, payload, reply = prepared
         try:
             # Whatever it refuses, it refuses before it waits.
-            await self._nats.connection.publish(subject, payload, reply)
+            await self._nats.connection.publish(*prepared)
         except Exception as error:  # noqa: BLE001 - whoever waits for it hears of it
             outgoing.failed(error)
 
@@ -189,6 +230,36 @@ class StreamingLink:
     def new_inbox(self) -> str:
         """Return a subject that nobody else uses."""
         return self._nats.connection.new_inbox()
+
+    async def listen_for_many(
+        self, subject: str, take: Callable[[list[bytes]], None], nobody: Callable[[], None]
+    ) -> Subscription:
+        """Subscribe to a subject to which much comes.
+
+        Args:
+            subject: the subject, without wildcards.
+            take: called with the payloads of messages that came together.
+            nobody: called when NATS says that nobody listens to what had this reply subject.
+
+        Raises:
+            ConnectionFailed: the connection is closed.
+        """
+
+        def take_all(payloads: list[bytes]) -> None:
+            try:
+                take(payloads)
+            except Exception:
+                # It is a bug, which must not end the task of nats-py that reads.
+                logger.exception("what came to %s could not be read", subject)
+
+        def receive(message: Msg) -> None:
+            if is_no_responders(message):
+                nobody()
+            else:
+                take_all([message.data])
+
+        self._lane.takers[subject.encode()] = take_all
+        return await self.listen(subject, receive)
 
     async def listen(self, subject: str, callback: Callable[[Msg], None]) -> Subscription:
         """Subscribe to a subject. What comes is never dropped, so somebody else must bound it.
@@ -211,6 +282,7 @@ class StreamingLink:
     async def forget(self, *subscriptions: Subscription) -> None:
         """End subscriptions; does nothing to those that have ended."""
         for each in subscriptions:
+            self._lane.takers.pop(each.subject.encode(), None)
             try:
                 await each.unsubscribe()
             except errors.Error:
@@ -218,10 +290,19 @@ class StreamingLink:
 
     # Requests
 
-    async def request(self, subject: str, payload: bytes, timeout: float) -> bytes:
+    async def request(
+        self, subject: str, payload: bytes, timeout: float, *, in_turn: bool = False
+    ) -> bytes:
         """Send a request, once NATS is there, and return the payload of the reply.
 
         Cancelling abandons the wait.
+
+        Args:
+            subject: where to.
+            payload: the request.
+            timeout: seconds for all.
+            in_turn: True to send it after what is queued, such as acks, and like that only in a
+                session that the server knows.
 
         Raises:
             NoResponders: nobody listens on the subject.
@@ -234,7 +315,8 @@ class StreamingLink:
         token = str(self._tokens)
         reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[token] = subject.lower(), reply
-        self._urgent.append(_Note(subject, payload, f"{self._inbox}.{token}", reply))
+        queue = self._queue if in_turn else self._urgent
+        queue.append(_Note(subject, payload, f"{self._inbox}.{token}", reply))
         self._filled.set()
         try:
             async with asyncio.timeout(timeout):

@@ -20,7 +20,7 @@ from liftbridge_aio.errors import (
     PublishRefused,
     PublishTimeout,
 )
-from liftbridge_aio.nats.library import Msg, errors
+from liftbridge_aio.nats.library import errors
 from liftbridge_aio.wire.stan_codec import decode_publish_ack, encode_publish, publish_head
 
 from .errors import PublishNotPermitted
@@ -219,32 +219,39 @@ class Publisher:
 
     # Settling
 
-    def take_ack(self, message: Msg) -> None:
-        """Settle what an ack is for; NATS says in one that no server listens."""
-        if not message.data:
+    def take_acks(self, arrived: list[bytes]) -> None:
+        """Settle what acks are for."""
+        unsettled = self.unsettled
+        room = count = 0
+        for data in arrived:
+            try:
+                guid, error = decode_publish_ack(data)
+            except MalformedData as malformed:
+                logger.warning("%s", malformed)
+                continue
+            publish = unsettled.get(guid)
+            if publish is None:
+                self._counts["unmatched"] += 1
+            elif error:
+                self._refuse(publish, error)
+            else:  # as `forget`, but the room of all is given back at once
+                del unsettled[guid]
+                room += publish.size
+                count += 1
+                if not publish.done():
+                    publish.set_result(guid)
+        if count:
+            self._counts["acked"] += count
+            self._window.leave(room, count)
+
+    def _refuse(self, publish: Publish, text: str) -> None:
+        self._counts["refused"] += 1
+        refusal = PublishRefused(f"the server says: {text}")
+        refusal.code = text
+        if text == _INVALID:
+            refusal.hint = _HINT_FOR_INVALID
             self._doubt()
-            return
-        try:
-            guid, error = decode_publish_ack(message.data)
-        except MalformedData as malformed:
-            logger.warning("%s", malformed)
-            return
-        publish = self.unsettled.get(guid)
-        if publish is None:
-            self._counts["unmatched"] += 1
-        elif error:
-            self._counts["refused"] += 1
-            refusal = PublishRefused(f"the server says: {error}")
-            refusal.code = error
-            if error == _INVALID:
-                refusal.hint = _HINT_FOR_INVALID
-                self._doubt()
-            self.fail(publish, refusal)
-        else:
-            self._counts["acked"] += 1
-            self.forget(publish)
-            if not publish.done():
-                publish.set_result(guid)
+        self.fail(publish, refusal)
 
     def fail(self, publish: Publish, error: LiftbridgeError) -> None:
         """Settle a publish with an error; does nothing to one that was given up."""

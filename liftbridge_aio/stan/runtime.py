@@ -112,7 +112,8 @@ class ClientRuntime:
             self.link,
             self._client_id,
             self._options,
-            take_ack=self.publisher.take_ack,
+            take_acks=self.publisher.take_acks,
+            nobody=self._doubt,
             answered=self._answered,
             lost=self._lost,
         )

@@ -46,7 +46,8 @@ class Session:
         link: the connection to NATS.
         client_id: the id of the client.
         options: the options of the client.
-        take_ack: called with each message on the subject of publish acks.
+        take_acks: called with what came to the subject of publish acks.
+        nobody: called when NATS says that no server listens to publishes.
         answered: called when the server has answered a ping.
         lost: called with the session when the server does not know it any more.
     """
@@ -57,7 +58,8 @@ class Session:
         client_id: str,
         options: ClientOptions,
         *,
-        take_ack: Callable[[Msg], None],
+        take_acks: Callable[[list[bytes]], None],
+        nobody: Callable[[], None],
         answered: Callable[[Session], None],
         lost: Callable[[Session, SessionLost], None],
     ) -> None:
@@ -67,7 +69,8 @@ class Session:
         self._link = link
         self._client_id = client_id
         self._options = options
-        self._take_ack = take_ack
+        self._take_acks = take_acks
+        self._nobody = nobody
         self._answered = answered
         self._lost = lost
         self._pings = PingMonitor(options.ping_max_out)
@@ -93,9 +96,10 @@ class Session:
             for subject, callback in (
                 (heartbeats, self._answer_heartbeat),
                 (self._ping_inbox, self._take_ping_answer),
-                (self.ack_subject, self._take_ack),
             ):
                 self._inboxes.append(await link.listen(subject, callback))
+            acks = await link.listen_for_many(self.ack_subject, self._take_acks, self._nobody)
+            self._inboxes.append(acks)
             request = stan.ConnectRequest(
                 client_id=self._client_id,
                 heartbeat_inbox=heartbeats,
@@ -129,7 +133,8 @@ class Session:
         """
         request = stan.CloseRequest(client_id=self._client_id)
         missing = CloseTimeout(f"no answer to the request to close the session in {timeout:g} s")
-        reply = await self._ask(self.subjects.close_requests, bytes(request), timeout, missing)
+        subject = self.subjects.close_requests
+        reply = await self._ask(subject, bytes(request), timeout, missing, in_turn=True)
         _check(parse_flat(stan.CloseResponse, reply).error)
 
     async def release(self) -> None:
@@ -138,11 +143,17 @@ class Session:
         await self._link.forget(*inboxes)
 
     async def _ask(
-        self, subject: str, request: bytes, timeout: float, missing: LiftbridgeError
+        self,
+        subject: str,
+        request: bytes,
+        timeout: float,
+        missing: LiftbridgeError,
+        *,
+        in_turn: bool = False,
     ) -> bytes:
         """Send a request; raise `missing` if no answer comes."""
         try:
-            return await self._link.request(subject, request, timeout)
+            return await self._link.request(subject, request, timeout, in_turn=in_turn)
         except NoResponders:
             missing.message += ": nobody listens to such requests"
             raise missing from None
@@ -262,7 +273,7 @@ class Session:
         )
         text = f"no answer to the request to end the subscription to {plan.channel!r}"
         missing: RequestTimeout = UnsubscribeTimeout(text)
-        reply = await self._ask(subject, bytes(request), timeout, missing)
+        reply = await self._ask(subject, bytes(request), timeout, missing, in_turn=True)
         _check(parse_flat(stan.SubscriptionResponse, reply).error)
 
 

@@ -141,7 +141,7 @@ class Subscription:
         runtime, deliveries = self._runtime, self._deliveries
         start = deliveries.next_session(self.plan.start)
         subject = runtime.link.new_inbox()
-        self._inbox = await runtime.link.listen(subject, deliveries.receive)
+        self._inbox = await runtime.link.listen_for_many(subject, deliveries.receive, _nobody)
         deliveries.opened(
             await session.subscribe(self.plan, start, subject, runtime.request_timeout)
         )
@@ -366,3 +366,7 @@ class Subscription:
 
 def _never() -> bool:
     return False
+
+
+def _nobody() -> None:
+    """Do nothing: an inbox is no reply subject of anything that is sent."""
