@@ -40,11 +40,16 @@ ON_OLDEST: Final = (
     *("-k", "not v1.9.0 and not plain"),
 )
 """The tests that `oldest` runs: the client on embedded brokers and the usual path of messages."""
-CONTRACT: Final = ("tests/contract", "tests/nsq_client")
+CONTRACT: Final = ("tests/contract", "tests/nsq_client", "tests/stan")
 """What users rely on, on real servers: with the unit tests it is what coverage is measured over."""
 TOOLS: Final = ("go", "gofmt", "java", "javac", "node", "npm", "npx")
 """The tools that `bare` runs without."""
-GENERATED: Final = ("proto/__init__.py", "health/__init__.py", "message_pool.py")
+GENERATED: Final = (
+    "proto/__init__.py",
+    "health/__init__.py",
+    "stan/__init__.py",
+    "message_pool.py",
+)
 
 
 def group(name: str) -> list[str]:
@@ -324,6 +329,7 @@ def protos(session: nox.Session) -> None:
         )
     if "--write" in session.posargs:
         for name in GENERATED:
+            (WIRE / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(output / name, WIRE / name)
         return
     stale = [name for name in GENERATED if _differs(WIRE / name, output / name)]

@@ -44,6 +44,8 @@
 - `nsq/`: A client for NSQ: a producer and a consumer for asyncio.
 - `queue/`: Queues: what consumers of messages with acks have in common.
 - `spark/`: The data source `liftbridge` of Spark, through PySpark.
+- `stan/`: A client of NATS Streaming (STAN): publishes to channels, subscribes with durables and
+  queues.
 - `testing/`: Tools to test services with: a fault proxy and a history checker.
 - `wire/`: Bytes only: generated messages, the table of procedures, the codec of hot messages,
   envelopes.

@@ -19,9 +19,11 @@ from support.servers.build import (
     ServerUnavailable,
     build_nats,
     build_server,
+    build_streaming,
     nats_path,
     pinned_version,
     server_path,
+    streaming_path,
 )
 from support.servers.cluster import LiftbridgeCluster
 from support.servers.go_liftbridge import build_go_client, go_client_path
@@ -67,6 +69,7 @@ WHY_NO_OTHER: Final = pytest.StashKey[dict[str, str]]()
 OTHER_BUILDS: Final[dict[str, Callable[[], object]]] = {
     "go_client_program": build_go_client,
     "nsq_programs": build_nsq_daemons,
+    "streaming_binary": build_streaming,
 }
 
 StartRealServer = Callable[..., LiftbridgeNode]
@@ -183,6 +186,13 @@ def _check_built(request: pytest.FixtureRequest, fixture: str) -> None:
     reason = request.config.stash[WHY_NO_OTHER].get(fixture)
     if reason is not None:
         _unavailable(reason)
+
+
+@pytest.fixture(scope="session")
+def streaming_binary(request: pytest.FixtureRequest) -> Path:
+    """The executable of the pinned NATS Streaming server."""
+    _check_built(request, "streaming_binary")
+    return streaming_path()
 
 
 @pytest.fixture(scope="session")

@@ -41,8 +41,9 @@ from liftbridge_aio.errors import (
 from liftbridge_aio.net.core.tls_failures import meaning_of
 from liftbridge_aio.net.supervisor import wait_despite_cancellation
 
+from .core.message_lane import MessageLane
 from .library import Msg, NatsConnection, Subscription
-from .transport import CheckedConnection, NoTLS, asks_for_tls, is_encrypted
+from .transport import CheckedConnection, CheckedTransport, NoTLS, asks_for_tls, is_encrypted
 
 logger = logging.getLogger("liftbridge_aio.nats")
 
@@ -77,12 +78,26 @@ class NatsLink:
     """A connection, and the one subscription that all acks come to."""
 
     def __init__(
-        self, connection: NatsConnection | Sequence[str], arguments: Mapping[str, Any]
+        self,
+        connection: NatsConnection | Sequence[str],
+        arguments: Mapping[str, Any],
+        on_error: Callable[[Exception], None] | None = None,
+        lane: MessageLane | None = None,
     ) -> None:
-        """Keep what to use: a connection, or the addresses to connect to and how."""
+        """Keep what to use: a connection, or the addresses to connect to and how.
+
+        Args:
+            connection: a connection, or addresses.
+            arguments: further arguments of nats-py's `connect`.
+            on_error: called with each error of an open connection, unless it was given.
+            lane: takes its messages before nats-py does; not on a connection that was given, nor
+                over websockets.
+        """
         self._given = isinstance(connection, NatsConnection)
         self._servers = [] if isinstance(connection, NatsConnection) else _addresses(connection)
         self._arguments = arguments
+        self._on_error = on_error
+        self._lane = lane
         self._connection = connection if isinstance(connection, NatsConnection) else None
         self._opening: CheckedConnection | None = None
         self._asks_for_tls = asks_for_tls(
@@ -142,6 +157,14 @@ class NatsLink:
         return self._given and self._asks_for_tls and not is_encrypted(self.connection)
 
     @property
+    def transport(self) -> CheckedTransport | None:
+        """The transport of a connection of our own over TCP; None for any other."""
+        connection = self._connection
+        if isinstance(connection, CheckedConnection) and not self._given:
+            return connection.checked_transport
+        return None
+
+    @property
     def reconnects(self) -> int:
         """Number of reconnects."""
         return int(self.connection.stats["reconnects"])
@@ -172,7 +195,9 @@ class NatsLink:
             self._asks_for_tls = asks_for_tls((uri.scheme for uri in given.servers), given.options)
             self.check()
             return
-        self._opening = connection = CheckedConnection(tls_required=self._asks_for_tls)
+        self._opening = connection = CheckedConnection(
+            tls_required=self._asks_for_tls, lane=self._lane
+        )
         try:
             await self._connect(connection, timeout)
         except BaseException:
@@ -227,6 +252,8 @@ class NatsLink:
             level = logging.DEBUG if self._complained else logging.WARNING
             logger.log(level, "the connection to NATS: %s", _without_secrets(str(error)))
             self._complained = self.state is LinkState.AWAY
+            if self._on_error is not None:
+                self._on_error(error)
 
     # Using
 

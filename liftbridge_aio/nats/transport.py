@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from .core.message_lane import MessageLane
 from .library import NatsConnection, TcpTransport, errors
 
 if TYPE_CHECKING:
@@ -53,10 +54,16 @@ def is_encrypted(connection: NatsConnection) -> bool:
 class CheckedTransport(TcpTransport):
     """A TCP connection to NATS that refuses strangers, and plaintext where TLS is asked for."""
 
-    def __init__(self, *, tls_required: bool) -> None:
-        """Keep whether TLS is required; `connect` may be called any number of times."""
+    def __init__(self, *, tls_required: bool, lane: MessageLane | None = None) -> None:
+        """Keep whether TLS is required; `connect` may be called any number of times.
+
+        Args:
+            tls_required: True to write nothing before TLS stands.
+            lane: takes its messages out of what is read.
+        """
         super().__init__()  # type: ignore[no-untyped-call]
         self._tls_required = tls_required
+        self._lane = lane
         self._may_write = False
         self._greeted = False
         self._address = "NATS"
@@ -68,6 +75,8 @@ class CheckedTransport(TcpTransport):
         if self._io_writer is not None:  # nats-py leaves one open that failed halfway
             self._io_writer.close()
         self._may_write = self._greeted = False
+        if self._lane is not None:
+            self._lane.reset()
         self._address = f"{uri.hostname}:{uri.port}"
         self.awaited = f"{self._address} did not accept the connection"
         await super().connect(uri, buffer_size, connect_timeout)
@@ -114,6 +123,21 @@ class CheckedTransport(TcpTransport):
         self.awaited = f"{self._address} did not finish its greeting"
         return start + await reader.readline()
 
+    async def read(self, buffer_size: int) -> bytes:
+        """Read what is not the lane's; nothing means the end of the stream."""
+        lane = self._lane
+        while True:
+            data: bytes = await super().read(buffer_size)
+            if lane is None or not data:
+                return data
+            data = lane.feed(data)
+            if data:
+                return data
+
+    async def drain(self) -> None:
+        """Wait until there is room to write."""
+        await super().drain()  # type: ignore[no-untyped-call]
+
     def write(self, payload: bytes) -> None:
         """Write, once that is allowed.
 
@@ -143,13 +167,18 @@ class CheckedTransport(TcpTransport):
 class CheckedConnection(NatsConnection):
     """nats-py's client, which uses a `CheckedTransport` wherever it would use plain TCP."""
 
-    def __init__(self, *, tls_required: bool) -> None:
+    def __init__(self, *, tls_required: bool, lane: MessageLane | None = None) -> None:
         """Make an unconnected client.
+
+        Args:
+            tls_required: True to write nothing before TLS stands.
+            lane: takes its messages out of what is read over TCP; websockets have no lane.
 
         Raises:
             AttributeError: nats-py keeps its transport elsewhere, so nothing could be checked.
         """
         self._tls_required = tls_required
+        self._lane = lane
         super().__init__()
         self._checked  # noqa: B018 - set by nats-py's __init__, through the property below
 
@@ -160,8 +189,14 @@ class CheckedConnection(NatsConnection):
     @_transport.setter
     def _transport(self, transport: Any) -> None:
         if type(transport) is TcpTransport:
-            transport = CheckedTransport(tls_required=self._tls_required)
+            transport = CheckedTransport(tls_required=self._tls_required, lane=self._lane)
         self._checked = transport
+
+    @property
+    def checked_transport(self) -> CheckedTransport | None:
+        """The transport, if it is TCP; it may be written to while the connection is up."""
+        transport = self._checked
+        return transport if isinstance(transport, CheckedTransport) else None
 
     @property
     def awaited(self) -> str:

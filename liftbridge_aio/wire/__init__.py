@@ -23,7 +23,9 @@ The only package that imports betterproto2. Nothing here knows asyncio.
 - `metadata_codec`: FetchMetadataResponse read and written by protobuf's C runtime.
 - `raw_message`: Messages for those who want the bytes and no more.
 - `rpc`: The table of remote procedures: written once, read by the client and the embedded broker.
+- `stan_codec`: The hot messages of NATS Streaming: publishes and their acks, messages and theirs.
 - `strict`: Parsing of flat protobuf messages that trusts nothing.
 - `health/`:
 - `proto/`:
+- `stan/`:
 """

@@ -10,6 +10,7 @@ Enums are plain numbers in them, since a newer server may have more of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from google.protobuf.descriptor_pb2 import (
@@ -34,6 +35,7 @@ _SCALARS: Final = {
     "int32": FieldDescriptorProto.TYPE_INT32,
     "int64": FieldDescriptorProto.TYPE_INT64,
     "string": FieldDescriptorProto.TYPE_STRING,
+    "uint32": FieldDescriptorProto.TYPE_UINT32,
     "uint64": FieldDescriptorProto.TYPE_UINT64,
 }
 
@@ -153,23 +155,28 @@ _MESSAGES: Final = {
 }
 
 
-def _build() -> dict[str, Any]:
+def build_classes(package: str, messages: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Make a class of protobuf's own runtime for each message, in a pool of their own.
+
+    Args:
+        package: the name of their package.
+        messages: the fields of each, declared as in a .proto file.
+    """
     file = FileDescriptorProto(
-        name="liftbridge_aio/wire/hot.proto", package=_PACKAGE, syntax="proto3"
+        name=f"{package.replace('.', '/')}.proto", package=package, syntax="proto3"
     )
-    for name, fields in _MESSAGES.items():
+    for name, fields in messages.items():
         message = file.message_type.add(name=name)
         for declaration in fields:
-            _declare(message, declaration)
+            _declare(message, declaration, package)
     pool = DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return {
-        name: GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-        for name in _MESSAGES
+        name: GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages
     }
 
 
-def _declare(message: DescriptorProto, declaration: str) -> None:
+def _declare(message: DescriptorProto, declaration: str, package: str) -> None:
     """Add a field that is declared as in a .proto file."""
     declared, number = declaration.split(" = ")
     *label, kind, name = declared.split()
@@ -181,10 +188,10 @@ def _declare(message: DescriptorProto, declaration: str) -> None:
     if kind in _SCALARS:
         field.type = _SCALARS[kind]
     else:
-        field.type, field.type_name = field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
+        field.type, field.type_name = field.TYPE_MESSAGE, f".{package}.{kind}"
 
 
-_CLASSES: Final = _build()
+_CLASSES: Final = build_classes(_PACKAGE, _MESSAGES)
 
 WireMessage: Final[Any] = _CLASSES["Message"]
 

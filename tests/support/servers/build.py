@@ -16,7 +16,10 @@ from typing import Final
 
 MODULE: Final = "github.com/liftbridge-io/liftbridge"
 NATS: Final = "github.com/nats-io/nats-server/v2"
+STREAMING: Final = "github.com/nats-io/nats-streaming-server"
 HERE: Final = Path(__file__).resolve().parent
+STREAMING_MODULE: Final = HERE / "go_stan"
+"""NATS Streaming has a go.mod of its own: it has another NATS server inside than Liftbridge."""
 BIN: Final = HERE / "bin"
 BUILD_TIMEOUT: Final = 900.0
 
@@ -33,13 +36,13 @@ class GoToolchain:
     environment: dict[str, str]
 
 
-def pinned_version(module: str = MODULE) -> str:
-    """The version of a server that go.mod asks for, such as ``v1.9.0``."""
+def pinned_version(module: str = MODULE, folder: Path = HERE) -> str:
+    """The version of a server that the go.mod in a folder asks for, such as ``v1.9.0``."""
     found = re.search(
-        rf"^require {re.escape(module)} (v\S+)$", (HERE / "go.mod").read_text(), re.MULTILINE
+        rf"^require {re.escape(module)} (v\S+)$", (folder / "go.mod").read_text(), re.MULTILINE
     )
     if found is None:
-        message = f"tests/support/servers/go.mod does not pin {module}"
+        message = f"{folder.relative_to(HERE.parents[2]) / 'go.mod'} does not pin {module}"
         raise ServerUnavailable(message)
     return found[1]
 
@@ -94,6 +97,20 @@ def build_nats() -> Path:
         ServerUnavailable: No Go, or the build failed.
     """
     return build(NATS, nats_path())
+
+
+def streaming_path() -> Path:
+    """Return the path of the NATS Streaming server, built or not."""
+    return BIN / f"nats-streaming-server-{pinned_version(STREAMING, STREAMING_MODULE)}"
+
+
+def build_streaming() -> Path:
+    """The path of the pinned NATS Streaming server, built now if this is the first time.
+
+    Raises:
+        ServerUnavailable: No Go, or the build failed.
+    """
+    return build(STREAMING, streaming_path(), STREAMING_MODULE)
 
 
 def build(package: str, target: Path, module: Path = HERE) -> Path:

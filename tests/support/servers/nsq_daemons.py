@@ -13,7 +13,7 @@ from support.servers.build import BIN, HERE, build
 from support.servers.ports import free_ports
 from support.servers.process import ServerProcess
 
-MODULE: Final = HERE / "nsq"
+MODULE: Final = HERE / "go_nsq"
 READY_TIMEOUT: Final = 10.0
 _PINNED: Final = re.compile(r"^require github\.com/nsqio/nsq (v\S+)$", re.MULTILINE)
 

@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package nsq pins the daemons of NSQ that the tests talk to.
-package nsq
+// Package go_nsq pins the daemons of NSQ that the tests talk to.
+package go_nsq
 
 import (
 	_ "github.com/nsqio/nsq/apps/nsqd"

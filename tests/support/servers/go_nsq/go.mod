@@ -1,4 +1,4 @@
-module liftbridge_aio/tests/servers/nsq
+module liftbridge_aio/tests/servers/go_nsq
 
 go 1.25.0
 

@@ -1,0 +1,219 @@
+"""Messages of a subscription between NATS and their readers, and the acks on the way back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from liftbridge_aio.errors import LiftbridgeError, MalformedData
+from liftbridge_aio.wire.stan_codec import ack_head, decode_message, encode_ack
+
+from .core.buffer import Buffer
+from .core.progress import Progress
+from .core.start import StartAt
+from .link import Outgoing
+from .message import Message
+from .options import SubscriptionPlan
+
+logger = logging.getLogger("liftbridge_aio.stan")
+
+
+class SubscriptionStatistics(NamedTuple):
+    """Figures of a subscription."""
+
+    pending: int
+    """Messages that were received and wait for a reader."""
+    pending_bytes: int
+    max_pending: int
+    max_pending_bytes: int
+    received: int
+    """Messages that came, redelivered ones included."""
+    delivered: int
+    """Messages that a reader has got."""
+    unacked: int
+    """Messages that were received and are not acked."""
+    malformed: int
+    """What came and was no message. Nothing else is dropped, however slow the readers are."""
+
+
+class Deliveries:
+    """Receives messages, hands them to readers in order, and sends their acks.
+
+    Args:
+        plan: of the subscription.
+        send: appends to the queue of what is sent.
+        acker: what messages are acked by.
+    """
+
+    # State, changed only by methods of this class in the event loop: `_buffer` and `_progress` by
+    # what comes and what is acked, `_readers` has the future of each task that waits, `_error` and
+    # `_over` by `stop`; `session_number` counts sessions, so that acks do not go to a wrong one.
+
+    def __init__(
+        self,
+        plan: SubscriptionPlan,
+        send: Callable[[Outgoing], None],
+        acker: Callable[[Message], None],
+    ) -> None:
+        self.ack_inbox = ""
+        """Where the acks of this session go; empty before the server has told."""
+        self.session_number = 0
+        self.ack_head = ack_head(plan.channel)
+        self._send = send
+        self._acker = acker
+        self._buffer: Buffer[Message] = Buffer()
+        self._progress = Progress(plan.start, shared=bool(plan.queue))
+        self._readers: deque[asyncio.Future[None]] = deque()
+        self._opened_at: int | None = None
+        self._over = False
+        self._error: LiftbridgeError | None = None
+        self._received = self._delivered = self._malformed = 0
+        self._loop = asyncio.get_running_loop()
+
+    def statistics(self) -> SubscriptionStatistics:
+        """Return a snapshot of the statistics."""
+        buffer = self._buffer
+        return SubscriptionStatistics(
+            len(buffer),
+            buffer.bytes,
+            buffer.max_messages,
+            buffer.max_bytes,
+            self._received,
+            self._delivered,
+            len(self._progress.unacked),
+            self._malformed,
+        )
+
+    # Sessions
+
+    def next_session(self, start: StartAt) -> StartAt:
+        """Prepare for another session and return where to start in it; `start` in the first."""
+        self.session_number += 1
+        self.ack_inbox = ""
+        if self._opened_at is None:
+            return start
+        now = time.time_ns()
+        start = self._progress.next_start(self._buffer, now, now - self._opened_at)
+        self._buffer.clear()
+        return start
+
+    def opened(self, ack_inbox: str) -> None:
+        """Send acks: the server has created the subscription."""
+        self.ack_inbox = ack_inbox
+        if self._opened_at is None:
+            self._opened_at = time.time_ns()
+
+    def stop(self, error: LiftbridgeError | None = None) -> None:
+        """Hand out nothing more; readers get the error, or the end."""
+        if not self._over:
+            self._over, self._error = True, error
+            self._buffer.clear()
+            self.wake_all()
+
+    # Receiving
+
+    def receive(self, arrived: list[bytes]) -> None:
+        """Take in what came to the inbox, in this order."""
+        progress, put, acker = self._progress, self._buffer.put, self._acker
+        self._received += len(arrived)
+        for data in arrived:
+            try:
+                received = decode_message(data)
+            except MalformedData as error:
+                self._received -= 1
+                self._malformed += 1
+                logger.warning("%s", error)
+                continue
+            if self._over:
+                return
+            if progress.received(received.sequence, received.timestamp):
+                put(Message(received, acker))
+                if self._readers:
+                    self._wake_one()
+            else:
+                self._send(_AckOut(self, received.sequence))
+
+    def take_waiting(self) -> Message | None:
+        """Return the next message that waits; None if none does."""
+        message = self._buffer.pop()
+        if message is not None:
+            self._delivered += 1
+        return message
+
+    async def take(self, stopped: Callable[[], bool]) -> Message | None:
+        """Return the next message, or None at the end or when `stopped` is true.
+
+        Several tasks may wait; each message goes to one of them. Cancelling loses no message.
+
+        Raises:
+            LiftbridgeError: the subscription has failed; one reader gets it, others the end.
+        """
+        while not stopped():
+            message = self.take_waiting()
+            if message is not None:
+                return message
+            if self._over:
+                error, self._error = self._error, None
+                if error is not None:
+                    raise error
+                return None
+            reader = self._loop.create_future()
+            self._readers.append(reader)
+            try:
+                await reader
+            except asyncio.CancelledError:
+                if reader.done() and not reader.cancelled() and len(self._buffer):
+                    self._wake_one()  # what this one was woken for is somebody else's now
+                raise
+            finally:
+                if reader in self._readers:
+                    self._readers.remove(reader)
+        return None
+
+    def _wake_one(self) -> None:
+        while self._readers:
+            reader = self._readers.popleft()
+            if not reader.done():
+                reader.set_result(None)
+                return
+
+    def wake_all(self) -> None:
+        """Have all readers look whether they are to stop."""
+        for reader in self._readers:
+            if not reader.done():
+                reader.set_result(None)
+        self._readers.clear()
+
+    # Acks
+
+    def ack(self, message: Message) -> None:
+        """Ack a message, once; does nothing when the subscription is over."""
+        sequence = message.sequence
+        if not self._over and self._progress.acked(sequence, message.timestamp):
+            self._buffer.discard(sequence)  # delivered again meanwhile
+            self._send(_AckOut(self, sequence))
+
+
+class _AckOut:
+    """An ack that waits to be sent in the session in which it was made."""
+
+    __slots__ = ("_deliveries", "_sequence", "_session_number")
+
+    def __init__(self, deliveries: Deliveries, sequence: int) -> None:
+        self._deliveries = deliveries
+        self._sequence = sequence
+        self._session_number = deliveries.session_number
+
+    def prepare(self) -> tuple[str, bytes, str] | None:
+        """Encode it; None if the session is another one by now."""
+        deliveries = self._deliveries
+        if self._session_number != deliveries.session_number or not deliveries.ack_inbox:
+            return None
+        return deliveries.ack_inbox, encode_ack(deliveries.ack_head, self._sequence), ""
+
+    def failed(self, error: Exception) -> None:
+        """Do nothing: the server delivers the message again."""

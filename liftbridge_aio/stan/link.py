@@ -1,0 +1,378 @@
+"""The connection to NATS that a client uses: one queue of all that it sends, and its requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from liftbridge_aio.errors import ConnectionFailed
+from liftbridge_aio.nats.core.message_lane import MessageLane, publish_command
+from liftbridge_aio.nats.library import Msg, NatsConnection, Subscription, errors
+from liftbridge_aio.nats.link import LinkState, NatsLink
+from liftbridge_aio.nats.transport import CheckedTransport
+
+logger = logging.getLogger("liftbridge_aio.stan")
+
+_DEFAULTS: Final[Mapping[str, Any]] = {"ping_interval": 5, "max_outstanding_pings": 2}
+"""A half-open connection is noticed within fifteen seconds."""
+_LOOK_INTERVAL: Final = 0.05
+"""Seconds between looks whether a lost connection is back: whoever owns it has the callbacks."""
+_MOST_AT_ONCE: Final = 512
+"""After so many messages others have their turn."""
+_MOST_BYTES_AT_ONCE: Final = 2**17
+"""The same in bytes, where they are written at once."""
+_NO_RESPONDERS: Final = "503"
+_NOT_PERMITTED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
+
+
+class Outgoing(Protocol):
+    """What waits to be sent, and is made into bytes when its turn comes."""
+
+    def prepare(self) -> tuple[str, bytes, str] | None:
+        """Return subject, payload and reply subject; None if it is not to be sent any more."""
+
+    def failed(self, error: Exception) -> None:
+        """Take the error of nats-py, which did not send it."""
+
+
+class NoResponders(Exception):
+    """Nobody listens on the subject of a request."""
+
+
+class NotPermitted(Exception):
+    """NATS does not let this user publish to the subject of a request."""
+
+
+class StreamingLink:
+    """A connection to NATS that sends in order and never makes users wait inside nats-py.
+
+    While NATS is away nothing is given to it. What belongs to a session is not sent, either, until
+    the session is confirmed after an outage; requests are.
+    """
+
+    # State, changed only by methods of this class in the event loop: `_urgent` and `_queue` are
+    # sent in this order, `_confirmed` is the number of reconnects at which the session was known
+    # (None: it is not), `_waiting` has the future of each request by its token.
+
+    def __init__(
+        self,
+        connection: NatsConnection | Sequence[str],
+        arguments: Mapping[str, Any],
+        not_permitted: Callable[[str], None],
+    ) -> None:
+        """Keep what to use.
+
+        Args:
+            connection: a connection, or the addresses to connect to.
+            arguments: further arguments of nats-py's connect.
+            not_permitted: called with the subject, in lower case, of each message that NATS did
+                not let through; only for a connection that was not given.
+        """
+        self._lane = MessageLane()
+        self._nats = NatsLink(connection, {**_DEFAULTS, **arguments}, self._on_error, self._lane)
+        self._not_permitted = not_permitted
+        self._urgent: deque[Outgoing] = deque()
+        self._queue: deque[Outgoing] = deque()
+        self._filled = asyncio.Event()
+        self._confirmed: int | None = None
+        self._waiting: dict[str, tuple[str, asyncio.Future[bytes]]] = {}
+        self._tokens = 0
+        self._inbox = ""
+        self._replies: Subscription | None = None
+
+    # State
+
+    @property
+    def is_up(self) -> bool:
+        """True if NATS is there."""
+        return self._nats.state is LinkState.UP
+
+    @property
+    def is_over(self) -> bool:
+        """True if the connection is closed."""
+        return self._nats.state is LinkState.OVER
+
+    @property
+    def is_confirmed(self) -> bool:
+        """True if what belongs to the session is sent."""
+        return self.is_up and self._confirmed == self._nats.reconnects
+
+    @property
+    def reconnects(self) -> int:
+        """Number of reconnects."""
+        return self._nats.reconnects
+
+    @property
+    def last_error(self) -> Exception | None:
+        """The last error of NATS."""
+        return self._nats.last_error
+
+    @property
+    def outage(self) -> str:
+        """Return why nothing is sent, while `is_confirmed` is False."""
+        if not self.is_up:
+            return self._nats.outage
+        return "the streaming server has not confirmed that it knows the session"
+
+    def confirm(self, reconnects: int) -> None:
+        """Send what belongs to the session: the server knew it after so many reconnects."""
+        self._confirmed = reconnects
+        self._filled.set()
+
+    def hold(self) -> None:
+        """Send nothing that belongs to the session until `confirm`."""
+        self._confirmed = None
+
+    def check(self) -> None:
+        """Refuse to send over a connection that is closed; see `NatsLink.check`."""
+        self._nats.check()
+
+    # Opening and closing
+
+    async def open(self, timeout: float) -> None:
+        """Connect, unless the connection was given; see `NatsLink.open`."""
+        await self._nats.open(timeout)
+
+    async def start(self) -> None:
+        """Listen for replies to requests.
+
+        Raises:
+            ConnectionFailed: the connection is closed.
+        """
+        self._inbox = self.new_inbox()
+        self._replies = await self.listen(f"{self._inbox}.*", self._take_reply)
+
+    async def close(self, timeout: float) -> None:
+        """Release the connection; see `NatsLink.close`."""
+        if self._replies is not None:
+            await self.forget(self._replies)
+        await self._nats.close(timeout)
+
+    # Sending
+
+    def send(self, outgoing: Outgoing) -> None:
+        """Append what belongs to the session to the queue."""
+        self._queue.append(outgoing)
+        self._filled.set()
+
+    def send_now(self, subject: str, payload: bytes, reply: str = "") -> None:
+        """Send something whose loss does no harm before the queue; drop it while NATS is away."""
+        if self.is_up:
+            self._urgent.append(_Note(subject, payload, reply))
+            self._filled.set()
+
+    async def run(self) -> None:
+        """Send what is in the queues, until cancelled."""
+        while True:
+            await self._filled.wait()
+            for _ in range(_MOST_AT_ONCE):
+                if not self._urgent or not self.is_up:
+                    break
+                await self._give_to_nats_py(self._urgent.popleft())
+            while self._queue and self.is_confirmed:
+                if not await self._write(self._nats.transport):
+                    await self._give_to_nats_py(self._queue.popleft())
+                if self._urgent:
+                    break
+            if not self._urgent and not self._queue:
+                self._filled.clear()
+            else:
+                await asyncio.sleep(0 if self.is_confirmed else _LOOK_INTERVAL)
+
+    async def _write(self, transport: CheckedTransport | None) -> bool:
+        """Write what begins the queue at once, past nats-py, which has nothing to add to it.
+
+        nats-py writes later what it is given. So this is not for requests, as the subscription to
+        their replies must come first; and what is written here overtakes nothing that matters.
+
+        Returns:
+            False if there was nothing, or there is no way past nats-py.
+        """
+        if transport is None:
+            return False
+        written: list[bytes] = []
+        size, limit, queue = 0, self._nats.connection.max_payload, self._queue
+        while queue and size < _MOST_BYTES_AT_ONCE and not isinstance(queue[0], _Note):
+            outgoing = queue.popleft()
+            prepared = outgoing.prepare()
+            if prepared is None:
+                continue
+            if len(prepared[1]) > limit:
+                outgoing.failed(errors.MaxPayloadError())
+                continue
+            command = publish_command(*prepared)
+            written.append(command)
+            size += len(command)
+        if written:
+            try:
+                transport.write(b"".join(written))
+                await transport.drain()
+            except (OSError, errors.Error) as error:
+                logger.debug("the connection to NATS broke while it was written to: %r", error)
+        return bool(written) or not queue
+
+    async def _give_to_nats_py(self, outgoing: Outgoing) -> None:
+        prepared = outgoing.prepare()
+        if prepared is None:
+            return
+        try:
+            # Whatever it refuses, it refuses before it waits.
+            await self._nats.connection.publish(*prepared)
+        except Exception as error:  # noqa: BLE001 - whoever waits for it hears of it
+            outgoing.failed(error)
+
+    # Receiving
+
+    def new_inbox(self) -> str:
+        """Return a subject that nobody else uses."""
+        return self._nats.connection.new_inbox()
+
+    async def listen_for_many(
+        self, subject: str, take: Callable[[list[bytes]], None], nobody: Callable[[], None]
+    ) -> Subscription:
+        """Subscribe to a subject to which much comes.
+
+        Args:
+            subject: the subject, without wildcards.
+            take: called with the payloads of messages that came together.
+            nobody: called when NATS says that nobody listens to what had this reply subject.
+
+        Raises:
+            ConnectionFailed: the connection is closed.
+        """
+
+        def take_all(payloads: list[bytes]) -> None:
+            try:
+                take(payloads)
+            except Exception:
+                # It is a bug, which must not end the task of nats-py that reads.
+                logger.exception("what came to %s could not be read", subject)
+
+        def receive(message: Msg) -> None:
+            if is_no_responders(message):
+                nobody()
+            else:
+                take_all([message.data])
+
+        self._lane.takers[subject.encode()] = take_all
+        return await self.listen(subject, receive)
+
+    async def listen(self, subject: str, callback: Callable[[Msg], None]) -> Subscription:
+        """Subscribe to a subject. What comes is never dropped, so somebody else must bound it.
+
+        Raises:
+            ConnectionFailed: the connection is closed.
+        """
+
+        async def receive(message: Msg) -> None:
+            callback(message)
+
+        try:
+            return await self._nats.connection.subscribe(
+                subject, cb=receive, pending_msgs_limit=-1, pending_bytes_limit=-1
+            )
+        except errors.Error as error:
+            text = f"{subject} cannot be subscribed to: {error!r}"
+            raise ConnectionFailed(text) from error
+
+    async def forget(self, *subscriptions: Subscription) -> None:
+        """End subscriptions; does nothing to those that have ended."""
+        for each in subscriptions:
+            self._lane.takers.pop(each.subject.encode(), None)
+            try:
+                await each.unsubscribe()
+            except errors.Error:
+                continue  # it, or the connection, is closed
+
+    # Requests
+
+    async def request(
+        self, subject: str, payload: bytes, timeout: float, *, in_turn: bool = False
+    ) -> bytes:
+        """Send a request, once NATS is there, and return the payload of the reply.
+
+        Cancelling abandons the wait.
+
+        Args:
+            subject: where to.
+            payload: the request.
+            timeout: seconds for all.
+            in_turn: True to send it after what is queued, such as acks, and like that only in a
+                session that the server knows.
+
+        Raises:
+            NoResponders: nobody listens on the subject.
+            NotPermitted: NATS does not let this user publish to it.
+            TimeoutError: no reply in time.
+            ConnectionFailed: the connection is closed.
+        """
+        self.check()
+        self._tokens += 1
+        token = str(self._tokens)
+        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = subject.lower(), reply
+        queue = self._queue if in_turn else self._urgent
+        queue.append(_Note(subject, payload, f"{self._inbox}.{token}", reply))
+        self._filled.set()
+        try:
+            async with asyncio.timeout(timeout):
+                return await reply
+        finally:
+            del self._waiting[token]
+
+    def _take_reply(self, message: Msg) -> None:
+        _, reply = self._waiting.get(message.subject.rpartition(".")[2], ("", None))
+        if reply is None or reply.done():
+            return
+        if is_no_responders(message):
+            reply.set_exception(NoResponders())
+        else:
+            reply.set_result(message.data)
+
+    def _on_error(self, error: Exception) -> None:
+        """Tell those whom it concerns that NATS does not permit what they sent."""
+        subject = forbidden_subject(error)
+        if not subject:
+            return
+        for requested, reply in self._waiting.values():
+            if requested == subject and not reply.done():
+                reply.set_exception(NotPermitted(subject))
+                return
+        self._not_permitted(subject)
+
+
+def is_no_responders(message: Msg) -> bool:
+    """Return True if NATS says by this message that nobody listens on the subject of a request."""
+    return message.headers is not None and message.headers.get("Status") == _NO_RESPONDERS
+
+
+def forbidden_subject(error: Exception | None) -> str:
+    """Return the subject, in lower case, that NATS forbids to publish or subscribe to.
+
+    It is empty for other errors.
+    """
+    found = _NOT_PERMITTED.search(str(error).lower())
+    return found[2] if found else ""
+
+
+class _Note:
+    """Something small to be sent once, whose loss does no harm."""
+
+    __slots__ = ("_answer", "_prepared")
+
+    def __init__(
+        self, subject: str, payload: bytes, reply: str, answer: asyncio.Future[bytes] | None = None
+    ) -> None:
+        self._prepared = subject, payload, reply
+        self._answer = answer
+
+    def prepare(self) -> tuple[str, bytes, str] | None:
+        """Return it, unless it is a request that nobody waits for any more."""
+        return None if self._answer is not None and self._answer.done() else self._prepared
+
+    def failed(self, error: Exception) -> None:
+        """Do nothing: who waits for an answer has a timeout."""

@@ -1,0 +1,370 @@
+"""Publishes between the call and their outcome: the window, the acks and the deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Final, NamedTuple, Self
+
+from liftbridge_aio._publish.window import Window
+from liftbridge_aio.errors import (
+    AckTimeout,
+    InvalidRequest,
+    LiftbridgeError,
+    MalformedData,
+    MessageTooLarge,
+    PublishNotSent,
+    PublishOutcomeUnknown,
+    PublishRefused,
+    PublishTimeout,
+)
+from liftbridge_aio.nats.library import errors
+from liftbridge_aio.wire.stan_codec import decode_publish_ack, encode_publish, publish_head
+
+from .errors import PublishNotPermitted
+from .link import StreamingLink, forbidden_subject
+from .session import Session
+
+logger = logging.getLogger("liftbridge_aio.stan")
+
+_SWEEPS_A_WAIT: Final = 5
+"""Checks of deadlines within the shortest timeout of a message."""
+_SLOWEST_SWEEP: Final = 0.25
+_QUICKEST_SWEEP: Final = 0.01
+_MAX_HEADS: Final = 1024
+"""Channels whose encoding is kept."""
+_HINT_FOR_UNKNOWN: Final = "make repeats harmless; servers do not recognise them"
+_HINT_FOR_INVALID: Final = (
+    "the server does not know the session; it is safe to publish again once there is another"
+)
+_INVALID: Final = "stan: invalid publish request"
+"""What servers say to a session that they do not know."""
+
+
+class PublisherStatistics(NamedTuple):
+    """Figures of the publishes of a client."""
+
+    in_flight: int
+    """Publishes that are not settled."""
+    in_flight_bytes: int
+    waiting: int
+    """Publishes that wait for room."""
+    sent: int
+    acked: int
+    refused: int
+    """Acks that said no."""
+    timed_out: int
+    """Publishes whose ack did not come in time."""
+    unmatched: int
+    """Acks of publishes that had been given up, or of nobody's."""
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return the figures of a client that was never connected."""
+        return cls(*[0] * len(cls._fields))
+
+
+class Publish(asyncio.Future[str]):
+    """The future of a publish: its result is `guid`, once the server has stored the message.
+
+    Cancelling takes the message back if it is not sent yet.
+    """
+
+    __slots__ = (
+        "_publisher",
+        "ack_timeout",
+        "channel",
+        "data",
+        "deadline",
+        "guid",
+        "reconnects",
+        "reply",
+        "sent",
+        "size",
+    )
+
+    guid: str
+    """The id of the message, which its ack names."""
+    channel: str
+    data: bytes
+    """Empty once it is sent."""
+    reply: str
+    size: int
+    sent: bool
+    reconnects: int
+    """Reconnects of the NATS connection when it was sent."""
+    deadline: float
+    """Loop time until which it must be sent, and then acked."""
+    ack_timeout: float
+    """Seconds from sending to the ack."""
+    _publisher: Publisher
+
+    def prepare(self) -> tuple[str, bytes, str] | None:
+        """Encode it for the session of now."""
+        if self.done():
+            self._publisher.forget(self)  # cancelled
+            return None
+        return self._publisher.encode(self)
+
+    def failed(self, error: Exception) -> None:
+        """Fail, as nats-py did not send it."""
+        self._publisher.fail(self, _refusal(error))
+
+
+class Publisher:
+    """The publishes in flight; settles each of them once.
+
+    Args:
+        link: sends them.
+        client_id: the id of the client.
+        window: limits them.
+        doubt: called when a publish shows that the server may not know the session.
+    """
+
+    def __init__(
+        self,
+        link: StreamingLink,
+        client_id: str,
+        window: Window,
+        doubt: Callable[[], None],
+    ) -> None:
+        self.unsettled: dict[str, Publish] = {}
+        """By guid, oldest first."""
+        self._link = link
+        self._client_id = client_id
+        self._window = window
+        self._doubt = doubt
+        self._session: Session | None = None
+        self._heads: dict[tuple[str, str], tuple[str, bytes]] = {}
+        """Subject and encoded fields by channel and reply subject, for the session of now."""
+        self._prefix = secrets.token_hex(8)
+        self._number = 0
+        self._over: str | None = None
+        self._loop = asyncio.get_running_loop()
+        self._needed = asyncio.Event()
+        self._shortest_wait = _SLOWEST_SWEEP * _SWEEPS_A_WAIT
+        self._counts = dict.fromkeys(("sent", "acked", "refused", "timed_out", "unmatched"), 0)
+
+    def statistics(self) -> PublisherStatistics:
+        """Return a snapshot of the statistics."""
+        window = self._window
+        return PublisherStatistics(window.messages, window.bytes, window.waiting, **self._counts)
+
+    # Sending
+
+    async def submit(
+        self, channel: str, data: bytes, reply: str, publish_timeout: float, ack_timeout: float
+    ) -> Publish:
+        """Wait for room, and send a message on its way.
+
+        Cancelling leaves nothing behind.
+
+        Raises:
+            PublishTimeout: no room in time.
+            PublishNotSent: the client was closed, or lost its session, before there was room.
+        """
+        deadline = self._loop.time() + publish_timeout
+        size = len(data)
+        if not self._window.try_enter(size):
+            await self._enter_window(size, deadline)
+        self._number += 1
+        publish = Publish(loop=self._loop)
+        publish.guid = f"{self._prefix}{self._number:x}"
+        publish.channel, publish.data, publish.reply, publish.size = channel, data, reply, size
+        publish.sent, publish.deadline, publish.ack_timeout = False, deadline, ack_timeout
+        publish._publisher = self  # noqa: SLF001 - its own
+        self.unsettled[publish.guid] = publish
+        self._shortest_wait = min(self._shortest_wait, ack_timeout, publish_timeout)
+        self._needed.set()
+        self._link.send(publish)
+        return publish
+
+    async def _enter_window(self, size: int, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._window.enter(size)
+        except TimeoutError:
+            text = f"no room in the window ({self._window.messages} messages in flight)"
+            raise PublishTimeout(text) from None
+        if self._over is not None:
+            self._window.leave(size)
+            text = f"{self._over} before there was room"
+            raise PublishNotSent(text)
+
+    def encode(self, publish: Publish) -> tuple[str, bytes, str] | None:
+        """Make the message for the session of now, and expect its ack from now on."""
+        session = self._session
+        if session is None:
+            return None
+        key = publish.channel, publish.reply
+        known = self._heads.get(key)
+        if known is None:
+            if len(self._heads) >= _MAX_HEADS:
+                self._heads.clear()
+            head = publish_head(self._client_id, session.connection_id, *key)
+            known = self._heads[key] = f"{session.subjects.pub_prefix}.{publish.channel}", head
+        subject, head = known
+        payload = encode_publish(head, publish.guid, publish.data)
+        publish.data, publish.sent, publish.reconnects = b"", True, self._link.reconnects
+        publish.deadline = self._loop.time() + publish.ack_timeout
+        self._counts["sent"] += 1
+        return subject, payload, session.ack_subject
+
+    def use(self, session: Session) -> None:
+        """Publish over this session from now on."""
+        self._session = session
+        self._heads.clear()
+
+    # Settling
+
+    def take_acks(self, arrived: list[bytes]) -> None:
+        """Settle what acks are for."""
+        unsettled = self.unsettled
+        room = count = 0
+        for data in arrived:
+            try:
+                guid, error = decode_publish_ack(data)
+            except MalformedData as malformed:
+                logger.warning("%s", malformed)
+                continue
+            publish = unsettled.get(guid)
+            if publish is None:
+                self._counts["unmatched"] += 1
+            elif error:
+                self._refuse(publish, error)
+            else:  # as `forget`, but the room of all is given back at once
+                del unsettled[guid]
+                room += publish.size
+                count += 1
+                if not publish.done():
+                    publish.set_result(guid)
+        if count:
+            self._counts["acked"] += count
+            self._window.leave(room, count)
+
+    def _refuse(self, publish: Publish, text: str) -> None:
+        self._counts["refused"] += 1
+        refusal = PublishRefused(f"the server says: {text}")
+        refusal.code = text
+        if text == _INVALID:
+            refusal.hint = _HINT_FOR_INVALID
+            self._doubt()
+        self.fail(publish, refusal)
+
+    def fail(self, publish: Publish, error: LiftbridgeError) -> None:
+        """Settle a publish with an error; does nothing to one that was given up."""
+        self.forget(publish)
+        if not publish.done():
+            publish.set_exception(error)
+
+    def forget(self, publish: Publish) -> None:
+        """Give back the room of a publish, once."""
+        if self.unsettled.pop(publish.guid, None) is not None:
+            publish.data = b""
+            self._window.leave(publish.size)
+
+    def not_permitted(self, subject: str) -> None:
+        """Fail the oldest publish to a subject, in lower case, that NATS did not let through."""
+        if self._session is None:
+            return
+        prefix = self._session.subjects.pub_prefix
+        for publish in self.unsettled.values():
+            if publish.sent and f"{prefix}.{publish.channel}".lower() == subject:
+                self.fail(publish, _forbidden(subject))
+                return
+
+    def lost(self, reason: LiftbridgeError) -> None:
+        """Settle what was sent over a session that is lost; the rest waits for another."""
+        self._session = None
+        for publish in list(self.unsettled.values()):
+            if publish.sent:
+                self.fail(publish, _unknown("the session was lost before the ack came", reason))
+
+    def end(self, what: str, reason: LiftbridgeError | None = None) -> None:
+        """Settle everything, and take nothing more.
+
+        Args:
+            what: what has ended the publisher.
+            reason: the cause of the errors.
+        """
+        self._over = what
+        for publish in list(self.unsettled.values()):
+            error: LiftbridgeError
+            if publish.sent:
+                error = _unknown(f"{what} before the ack came", reason)
+            else:
+                error = PublishNotSent(f"{what} before the message was sent")
+                error.__cause__ = reason
+            self.fail(publish, error)
+            publish.exception()  # whoever closes is not told of each that nobody looks at
+
+    async def settled(self) -> None:
+        """Wait until every publish so far is settled. Cancelling abandons the wait."""
+        waiting = self._window.queue()
+        if waiting:
+            await asyncio.wait(waiting)
+            await asyncio.sleep(0)  # those that were let in are registered now
+        if self.unsettled:
+            await asyncio.wait(tuple(self.unsettled.values()))
+
+    # Deadlines
+
+    async def run(self) -> None:
+        """Enforce deadlines until cancelled."""
+        while True:
+            await self._needed.wait()
+            wait = min(self._shortest_wait / _SWEEPS_A_WAIT, _SLOWEST_SWEEP)
+            await asyncio.sleep(max(wait, _QUICKEST_SWEEP))
+            self._expire()
+            if not self.unsettled:
+                self._shortest_wait = _SLOWEST_SWEEP * _SWEEPS_A_WAIT
+                self._needed.clear()
+
+    def _expire(self) -> None:
+        now = self._loop.time()
+        for publish in list(self.unsettled.values()):
+            if publish.done():
+                self.forget(publish)  # cancelled
+            elif publish.deadline <= now:
+                self._counts["timed_out"] += publish.sent
+                self.fail(publish, self._overdue(publish))
+
+    def _overdue(self, publish: Publish) -> LiftbridgeError:
+        if not publish.sent:
+            reason = "" if self._link.is_confirmed else f": {self._link.outage}"
+            return PublishTimeout(f"the message could not be sent in time{reason}")
+        forbidden = forbidden_subject(self._link.last_error)
+        prefix = self._session.subjects.pub_prefix if self._session else ""
+        if forbidden == f"{prefix}.{publish.channel}".lower():
+            return _forbidden(forbidden)  # a connection that was given does not tell at once
+        lost = not self._link.is_up or publish.reconnects != self._link.reconnects
+        reason = "; the connection to NATS was lost meanwhile" if lost else ""
+        error = AckTimeout(f"no ack within {publish.ack_timeout:g} s{reason}")
+        error.hint = _HINT_FOR_UNKNOWN
+        return error
+
+
+def _forbidden(subject: str) -> PublishNotPermitted:
+    return PublishNotPermitted(f"NATS forbids publishing to {subject}")
+
+
+def _unknown(text: str, reason: LiftbridgeError | None) -> PublishOutcomeUnknown:
+    error = PublishOutcomeUnknown(text)
+    error.hint, error.__cause__ = _HINT_FOR_UNKNOWN, reason
+    return error
+
+
+def _refusal(error: Exception) -> LiftbridgeError:
+    """Return the public exception for an error that nats-py raised on publish."""
+    kind: type[LiftbridgeError] = PublishOutcomeUnknown
+    if isinstance(error, errors.MaxPayloadError):
+        kind = MessageTooLarge
+    elif isinstance(error, errors.BadSubjectError):
+        kind = InvalidRequest
+    elif isinstance(error, errors.Error):
+        kind = PublishNotSent
+    refusal = kind(f"nats-py did not send the message: {error!r}")
+    refusal.__cause__ = error
+    return refusal
