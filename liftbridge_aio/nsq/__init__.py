@@ -27,20 +27,46 @@ from __future__ import annotations
 
 from .consumer import Consumer
 from .deliveries import ConsumerStatistics, NsqdStatistics
+from .errors import (
+    AlreadyAnswered,
+    BadName,
+    Closed,
+    CommandRefused,
+    HttpRefused,
+    LookupFailed,
+    NotConnected,
+    NotInFlight,
+    NsqError,
+    OutcomeUnknown,
+    ProtocolError,
+    Unauthorized,
+)
 from .http import FoundNsqd, LookupdHttp, NsqdHttp
 from .message import Message
 from .options import ConnectionOptions, ConsumerOptions
 from .producer import Producer
 
 __all__ = [
+    "AlreadyAnswered",
+    "BadName",
+    "Closed",
+    "CommandRefused",
     "ConnectionOptions",
     "Consumer",
     "ConsumerOptions",
     "ConsumerStatistics",
     "FoundNsqd",
+    "HttpRefused",
+    "LookupFailed",
     "LookupdHttp",
     "Message",
+    "NotConnected",
+    "NotInFlight",
+    "NsqError",
     "NsqdHttp",
     "NsqdStatistics",
+    "OutcomeUnknown",
     "Producer",
+    "ProtocolError",
+    "Unauthorized",
 ]

@@ -30,7 +30,7 @@ The guide is `docs/stan.md`.
 from .client import Client, ClientStatistics
 from .core.start import StartAt
 from .core.states import ClientState, SubscriptionState
-from .deliveries import SubscriptionStatistics
+from .deliveries import DeliveryCounts
 from .errors import (
     AckedAutomatically,
     ClientIdTaken,
@@ -47,7 +47,7 @@ from .errors import (
 from .events import Event, GaveUp, HandlerFailed, Lost, Recovered, SubscriptionFailed
 from .message import Message
 from .options import ClientOptions
-from .publisher import Publish, PublisherStatistics
+from .publisher import Publish, PublishCounts
 from .subscription import Subscription
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "ClientState",
     "ClientStatistics",
     "CloseTimeout",
+    "DeliveryCounts",
     "Event",
     "GaveUp",
     "HandlerFailed",
@@ -65,8 +66,8 @@ __all__ = [
     "Message",
     "NoStreamingServer",
     "Publish",
+    "PublishCounts",
     "PublishNotPermitted",
-    "PublisherStatistics",
     "Recovered",
     "RequestNotPermitted",
     "SessionLost",
@@ -77,6 +78,5 @@ __all__ = [
     "SubscriptionClosed",
     "SubscriptionFailed",
     "SubscriptionState",
-    "SubscriptionStatistics",
     "UnsubscribeTimeout",
 ]

@@ -28,7 +28,7 @@ from .core.states import ClientState
 from .events import Event
 from .link import StreamingLink
 from .options import ClientOptions, SubscriptionPlan, check_channel, whole_seconds
-from .publisher import Publish, PublisherStatistics
+from .publisher import Publish, PublishCounts
 from .runtime import ClientRuntime
 from .subscription import Subscription
 
@@ -41,7 +41,7 @@ class ClientStatistics(NamedTuple):
     state: ClientState
     subscriptions: int
     """Open subscriptions; each has statistics of its own."""
-    publishes: PublisherStatistics
+    publishes: PublishCounts
 
 
 class Client:
@@ -136,7 +136,7 @@ class Client:
         """Return a snapshot of the statistics."""
         runtime = self._runtime
         if runtime is None:
-            return ClientStatistics(self.state, 0, PublisherStatistics.empty())
+            return ClientStatistics(self.state, 0, PublishCounts.empty())
         publishes = runtime.publisher.statistics()
         return ClientStatistics(runtime.state, len(runtime.subscriptions), publishes)
 

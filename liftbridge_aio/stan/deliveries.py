@@ -22,7 +22,7 @@ from .options import SubscriptionPlan
 logger = logging.getLogger("liftbridge_aio.stan")
 
 
-class SubscriptionStatistics(NamedTuple):
+class DeliveryCounts(NamedTuple):
     """Figures of a subscription."""
 
     pending: int
@@ -74,10 +74,10 @@ class Deliveries:
         self._received = self._delivered = self._malformed = 0
         self._loop = asyncio.get_running_loop()
 
-    def statistics(self) -> SubscriptionStatistics:
+    def statistics(self) -> DeliveryCounts:
         """Return a snapshot of the statistics."""
         buffer = self._buffer
-        return SubscriptionStatistics(
+        return DeliveryCounts(
             len(buffer),
             buffer.bytes,
             buffer.max_messages,

@@ -43,7 +43,7 @@ _INVALID: Final = "stan: invalid publish request"
 """What servers say to a session that they do not know."""
 
 
-class PublisherStatistics(NamedTuple):
+class PublishCounts(NamedTuple):
     """Figures of the publishes of a client."""
 
     in_flight: int
@@ -147,10 +147,10 @@ class Publisher:
         self._shortest_wait = _SLOWEST_SWEEP * _SWEEPS_A_WAIT
         self._counts = dict.fromkeys(("sent", "acked", "refused", "timed_out", "unmatched"), 0)
 
-    def statistics(self) -> PublisherStatistics:
+    def statistics(self) -> PublishCounts:
         """Return a snapshot of the statistics."""
         window = self._window
-        return PublisherStatistics(window.messages, window.bytes, window.waiting, **self._counts)
+        return PublishCounts(window.messages, window.bytes, window.waiting, **self._counts)
 
     # Sending
 

@@ -19,7 +19,7 @@ from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
 from liftbridge_aio.nats.library import Subscription as NatsSubscription
 
 from .core.states import SUBSCRIPTION_STEPS, SubscriptionEvent, SubscriptionState
-from .deliveries import Deliveries, SubscriptionStatistics
+from .deliveries import Deliveries, DeliveryCounts
 from .errors import AckedAutomatically, SubscriptionClosed
 from .message import Message
 from .options import SubscriptionPlan
@@ -72,7 +72,7 @@ class Subscription:
         """True if messages are delivered, be it after an outage."""
         return self._is(*_OPEN)
 
-    def statistics(self) -> SubscriptionStatistics:
+    def statistics(self) -> DeliveryCounts:
         """Return a snapshot of the statistics."""
         return self._deliveries.statistics()
 
