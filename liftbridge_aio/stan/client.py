@@ -7,7 +7,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from liftbridge_aio._core.arguments import (
     check_bytes,
@@ -33,6 +33,9 @@ from .runtime import ClientRuntime
 from .subscription import Subscription
 
 logger = logging.getLogger("liftbridge_aio.stan")
+
+_MOST_CHANNELS: Final = 1024
+"""Names of channels that are remembered as checked."""
 
 
 class ClientStatistics(NamedTuple):
@@ -118,6 +121,8 @@ class Client:
         arguments = {"name": client_id, **(connect or {})}
         self._link = StreamingLink(target, arguments, self._not_permitted)
         self._runtime: ClientRuntime | None = None
+        self._channels: set[str] = set()
+        """Channels that were checked."""
         self._connecting = False
         self._closed = False
 
@@ -299,20 +304,20 @@ class Client:
         it is not sent yet.
         """
         runtime = self._living
-        check_channel(channel)
+        if type(channel) is not str or channel not in self._channels:
+            self._check_new_channel(channel)
         check_bytes(data, "data")
         if reply:
-            check_text(reply, "reply")
-            problem = reply_problem(reply)
-            if problem:
-                text = f"{problem}: {reply!r}"
-                raise InvalidRequest(text)
-        options = self.options
-        timeout = timer_seconds(options.ack_timeout if ack_timeout is None else ack_timeout)
+            _check_reply(reply)
+        timeout = None if ack_timeout is None else timer_seconds(ack_timeout)
         runtime.check()
-        return await runtime.publisher.submit(
-            channel, data, reply, timer_seconds(options.publish_timeout), timeout
-        )
+        return await runtime.publisher.submit(channel, data, reply, timeout)
+
+    def _check_new_channel(self, channel: str) -> None:
+        check_channel(channel)
+        if len(self._channels) >= _MOST_CHANNELS:
+            self._channels.clear()
+        self._channels.add(channel)
 
     # Subscribing
 
@@ -357,6 +362,14 @@ class Client:
             max_in_flight=max_in_flight,
         )
         return Subscription(plan, self._living)
+
+
+def _check_reply(reply: str) -> None:
+    check_text(reply, "reply")
+    problem = reply_problem(reply)
+    if problem:
+        text = f"{problem}: {reply!r}"
+        raise InvalidRequest(text)
 
 
 def _closed(text: str) -> ClientClosed:

@@ -94,7 +94,8 @@ class StreamingLink:
     @property
     def is_over(self) -> bool:
         """True if the connection is closed."""
-        return self._nats.state is LinkState.OVER
+        connection = self._nats.connection
+        return bool(connection.is_closed or connection.is_draining)
 
     @property
     def is_confirmed(self) -> bool:

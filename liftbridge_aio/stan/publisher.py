@@ -21,10 +21,12 @@ from liftbridge_aio.errors import (
     PublishTimeout,
 )
 from liftbridge_aio.nats.library import errors
+from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.wire.stan_codec import decode_publish_ack, encode_publish, publish_head
 
 from .errors import PublishNotPermitted
 from .link import StreamingLink, forbidden_subject
+from .options import ClientOptions
 from .session import Session
 
 logger = logging.getLogger("liftbridge_aio.stan")
@@ -119,7 +121,7 @@ class Publisher:
     Args:
         link: sends them.
         client_id: the id of the client.
-        window: limits them.
+        options: the options of the client: limits and timeouts.
         doubt: called when a publish shows that the server may not know the session.
     """
 
@@ -127,14 +129,16 @@ class Publisher:
         self,
         link: StreamingLink,
         client_id: str,
-        window: Window,
+        options: ClientOptions,
         doubt: Callable[[], None],
     ) -> None:
         self.unsettled: dict[str, Publish] = {}
         """By guid, oldest first."""
         self._link = link
         self._client_id = client_id
-        self._window = window
+        self._window = Window(options.max_in_flight, options.max_in_flight_bytes)
+        self._publish_timeout = timer_seconds(options.publish_timeout)
+        self._ack_timeout = timer_seconds(options.ack_timeout)
         self._doubt = doubt
         self._session: Session | None = None
         self._heads: dict[tuple[str, str], tuple[str, bytes]] = {}
@@ -144,7 +148,8 @@ class Publisher:
         self._over: str | None = None
         self._loop = asyncio.get_running_loop()
         self._needed = asyncio.Event()
-        self._shortest_wait = _SLOWEST_SWEEP * _SWEEPS_A_WAIT
+        self._usual_wait = min(_SLOWEST_SWEEP * _SWEEPS_A_WAIT, self._publish_timeout)
+        self._shortest_wait = self._usual_wait
         self._counts = dict.fromkeys(("sent", "acked", "refused", "timed_out", "unmatched"), 0)
 
     def statistics(self) -> PublishCounts:
@@ -155,17 +160,25 @@ class Publisher:
     # Sending
 
     async def submit(
-        self, channel: str, data: bytes, reply: str, publish_timeout: float, ack_timeout: float
+        self, channel: str, data: bytes, reply: str, ack_timeout: float | None
     ) -> Publish:
         """Wait for room, and send a message on its way.
 
         Cancelling leaves nothing behind.
 
+        Args:
+            channel: the channel.
+            data: the message.
+            reply: the reply subject, or empty.
+            ack_timeout: seconds from sending to the ack; None is that of the options.
+
         Raises:
             PublishTimeout: no room in time.
             PublishNotSent: the client was closed, or lost its session, before there was room.
         """
-        deadline = self._loop.time() + publish_timeout
+        deadline = self._loop.time() + self._publish_timeout
+        if ack_timeout is None:
+            ack_timeout = self._ack_timeout
         size = len(data)
         if not self._window.try_enter(size):
             await self._enter_window(size, deadline)
@@ -176,7 +189,7 @@ class Publisher:
         publish.sent, publish.deadline, publish.ack_timeout = False, deadline, ack_timeout
         publish._publisher = self  # noqa: SLF001 - its own
         self.unsettled[publish.guid] = publish
-        self._shortest_wait = min(self._shortest_wait, ack_timeout, publish_timeout)
+        self._shortest_wait = min(self._shortest_wait, ack_timeout)
         self._needed.set()
         self._link.send(publish)
         return publish
@@ -319,7 +332,7 @@ class Publisher:
             await asyncio.sleep(max(wait, _QUICKEST_SWEEP))
             self._expire()
             if not self.unsettled:
-                self._shortest_wait = _SLOWEST_SWEEP * _SWEEPS_A_WAIT
+                self._shortest_wait = self._usual_wait
                 self._needed.clear()
 
     def _expire(self) -> None:

@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from liftbridge_aio._publish.window import Window
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed, LiftbridgeError, ServerError
 from liftbridge_aio.net.supervisor import Child, Supervisor, wait_despite_cancellation
 from liftbridge_aio.options import timer_seconds
@@ -64,8 +63,7 @@ class ClientRuntime:
         self._cluster = cluster
         self._client_id = client_id
         self._supervisor = Supervisor("stan", "the client")
-        window = Window(options.max_in_flight, options.max_in_flight_bytes)
-        self.publisher = Publisher(link, client_id, window, self._doubt)
+        self.publisher = Publisher(link, client_id, options, self._doubt)
         self._session: Session | None = None
         self._subscriptions: dict[Subscription, None] = {}
         self._loss: SessionLost | None = None
@@ -156,7 +154,8 @@ class ClientRuntime:
             raise ClientClosed("the client is closed")
         if self._failure is not None:
             raise _copy(self._failure)
-        self.link.check()
+        if self.link.is_over:
+            self.link.check()
 
     def add(self, subscription: Subscription, session: Session) -> None:
         """Keep a subscription that the server has accepted in a session.

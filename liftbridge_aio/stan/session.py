@@ -47,7 +47,7 @@ class Session:
         client_id: the id of the client.
         options: the options of the client.
         take_acks: called with what came to the subject of publish acks.
-        nobody: called when NATS says that no server listens to publishes.
+        nobody: called when NATS says that no server listens.
         answered: called when the server has answered a ping.
         lost: called with the session when the server does not know it any more.
     """
@@ -191,7 +191,8 @@ class Session:
 
     def _take_ping_answer(self, message: Msg) -> None:
         if is_no_responders(message):
-            return  # NATS says that no server is there, which is no answer of one
+            self._nobody()  # which is no answer of a server
+            return
         try:
             error = parse_flat(stan.PingResponse, message.data).error
         except MalformedData:
