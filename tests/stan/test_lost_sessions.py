@@ -320,6 +320,7 @@ async def test_a_server_that_kept_its_files(
         await publish_many(client, channel, 20)
         await take(messages, 10)
         await asyncio.to_thread(server.kill)
+        await until(lambda: not client._link.is_up)
         waiting = [await client.publish_async(channel, b"%d" % n) for n in range(20, 30)]
         await asyncio.to_thread(server.start)
         await asyncio.gather(*waiting)
