@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from liftbridge_aio import Client, ClientOptions, StartAt, StopAt, WrongType
+from liftbridge_aio import Client, ClientOptions, StartAt, StopAt, WrongType, stan
 from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
 from liftbridge_aio.compression import Gzip, Zlib
 from liftbridge_aio.integrations.event_stream import EventStream
@@ -22,6 +22,10 @@ MAKERS: dict[Callable[..., Any], tuple[object, ...]] = {
     ClientOptions: (),
     StreamOptions: (),
     NatsPublisherOptions: (),
+    stan.ClientOptions: (),
+    stan.StartAt.sequence: (1,),
+    stan.StartAt.time: (0,),
+    stan.StartAt.ago: (0.0,),
     Backoff: (),
     Retry: (),
     StartAt.offset: (0,),
