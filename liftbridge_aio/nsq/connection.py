@@ -110,6 +110,8 @@ class NsqConnection(asyncio.Protocol):
                 await self._negotiate(transport, host)
                 if subscribe:
                     await self.request(subscribe, timeout)
+                if self.error is not None:  # it ended just after the last answer
+                    raise self.error
         except (OSError, TimeoutError) as error:
             reason = str(error) or f"no answer within {timeout:g} s"
             text = f"cannot connect to nsqd at {self.address}: {reason}"
