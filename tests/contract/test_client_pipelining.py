@@ -225,19 +225,22 @@ async def test_publish_many_without_ack_policy_returns_nothing_for_each(
 async def test_publish_many_tells_the_outcome_of_each(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name, partitions=2)
     await client.set_stream_readonly(stream_name, [1])
+    # v1.9.0 sends errors and acks from two goroutines without a lock: as its first responses on a
+    # connection they may be garbled.
+    await client.publish(stream_name, b"first")
     records = [Record(b"0"), Record(b"1", partition=1), Record(b"2"), Record(b"3", partition=9)]
 
     with pytest.raises(PublishManyFailed, match="2 of 4") as failed:
         await client.publish_many(stream_name, records)
     first, second, third, fourth = failed.value.outcomes
-    assert [getattr(ack, "offset", None) for ack in (first, third)] == [0, 1]
+    assert [getattr(ack, "offset", None) for ack in (first, third)] == [1, 2]
     assert isinstance(second, PartitionReadonly)
     assert isinstance(fourth, PartitionNotFound)
     assert failed.value.__cause__ is second
     assert failed.value.stream == stream_name
     assert str(failed.value).count("[stream=") == 1
     assert second.message in str(failed.value)
-    assert values(await read_out(client, stream_name)) == [b"0", b"2"]
+    assert values(await read_out(client, stream_name)) == [b"first", b"0", b"2"]
     await client.flush()  # whoever looked at the outcomes need not hear of them again
 
 
