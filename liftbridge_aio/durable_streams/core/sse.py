@@ -1,0 +1,163 @@
+"""Server-Sent Events as the protocol uses them: encoder and incremental parser. Pure.
+
+Section 5.8 of the protocol, and section 9.2 of the HTML standard.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from liftbridge_aio.errors import MalformedData
+
+DATA: Final = "data"
+CONTROL: Final = "control"
+
+_BOM: Final = b"\xef\xbb\xbf"
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+_BASE64_LINE: Final = 57 * 256
+"""Bytes that one line of base64 holds; a multiple of three."""
+
+
+class Event(NamedTuple):
+    """An event: `data` has its lines joined with line feeds."""
+
+    kind: str
+    data: bytes
+
+
+class Control(NamedTuple):
+    """What a control event says: where the data before it ends."""
+
+    next_offset: str
+    cursor: str | None
+    up_to_date: bool
+    closed: bool
+
+
+class Parser:
+    """Cuts a byte stream into events.
+
+    Lines end with CR LF, LF or CR, and with nothing else: text may contain other separators. Data
+    that is still incomplete is kept as it came, so the cost per byte does not depend on the size
+    of chunks and events.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        """The incomplete event; all line ends in it are LF."""
+        self._ends_line = True
+        """The last byte was a line end, so that another one ends the event."""
+        self._skip_lf = False
+        """The last byte was CR: an LF that follows belongs to it."""
+        self._at_start = True
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Take the next bytes and return the events that they complete."""
+        if self._skip_lf and chunk:
+            self._skip_lf = False
+            if chunk[:1] == b"\n":
+                chunk = chunk[1:]
+        if b"\r" in chunk:
+            self._skip_lf = chunk[-1:] == b"\r"
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if not chunk:
+            return []
+        is_complete = b"\n\n" in chunk or (self._ends_line and chunk[:1] == b"\n")
+        self._ends_line = chunk[-1:] == b"\n"
+        if not is_complete:
+            self._parts.append(chunk)
+            return []
+        blocks = b"".join([*self._parts, chunk]).split(b"\n\n")
+        rest = blocks.pop()
+        self._parts = [rest] if rest else []
+        events = []
+        for block in blocks:
+            event = self._event(block)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _event(self, block: bytes) -> Event | None:
+        """Return the event of a block of lines; None if it has no data."""
+        if self._at_start:
+            self._at_start = False
+            block = block.removeprefix(_BOM)
+        kind, lines = "message", []
+        for line in block.split(b"\n"):
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                lines.append(value[1:] if value[:1] == b" " else value)
+            elif name == b"event":
+                kind = value.removeprefix(b" ").decode(errors="replace")
+        if not lines:
+            return None
+        return Event(kind, lines[0] if len(lines) == 1 else b"\n".join(lines))
+
+
+def parse_control(data: bytes) -> Control:
+    """Return what the data of a control event says.
+
+    Raises:
+        MalformedData: it is no JSON object with an offset.
+    """
+    try:
+        fields = json.loads(data)
+        offset, cursor = fields["streamNextOffset"], fields.get("streamCursor")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        text = f"the server sent a control event without an offset: {data[:64]!r}"
+        raise MalformedData(text) from error
+    if not isinstance(offset, str) or not (cursor is None or isinstance(cursor, str)):
+        text = f"the server sent a control event whose offset is no text: {data[:64]!r}"
+        raise MalformedData(text)
+    closed = fields.get("streamClosed") is True
+    return Control(offset, cursor, closed or fields.get("upToDate") is True, closed)
+
+
+def decode_base64(data: bytes) -> bytes:
+    """Return the bytes of a data event in base64, which may be split over lines.
+
+    Raises:
+        MalformedData: it is no base64.
+    """
+    try:
+        return binascii.a2b_base64(data.replace(b"\n", b""), strict_mode=True) if data else b""
+    except binascii.Error as error:
+        text = f"the server sent what is no base64: {data[:64]!r}"
+        raise MalformedData(text) from error
+
+
+def encode_event(kind: str, data: bytes) -> bytes:
+    """Return the bytes of an event.
+
+    Every line end in the data, CR included, starts another `data:` line, so that data cannot
+    contain an event. No space follows the colon: one would be removed, and lines may begin with
+    spaces of their own.
+    """
+    lines = _LINE_END.split(data)
+    return b"event:%b\ndata:%b\n\n" % (kind.encode(), b"\ndata:".join(lines))
+
+
+def encode_base64(data: bytes) -> bytes:
+    """Return data as base64 in lines, as binary streams have it."""
+    return b"\n".join(_base64_lines(data))
+
+
+def _base64_lines(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), _BASE64_LINE):
+        yield binascii.b2a_base64(data[start : start + _BASE64_LINE], newline=False)
+
+
+def encode_control(control: Control) -> bytes:
+    """Return the bytes of a control event; a closed stream's has no cursor."""
+    fields: dict[str, str | bool] = {"streamNextOffset": control.next_offset}
+    if control.cursor is not None and not control.closed:
+        fields["streamCursor"] = control.cursor
+    if control.up_to_date:
+        fields["upToDate"] = True
+    if control.closed:
+        fields["streamClosed"] = True
+    return encode_event(CONTROL, json.dumps(fields, separators=(",", ":")).encode())
