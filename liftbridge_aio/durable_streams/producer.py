@@ -21,6 +21,7 @@ from liftbridge_aio.options import Duration, timer_seconds
 
 from .core import protocol
 from .core.producer_window import Batch, Phase, Window
+from .core.refusals import RETRIED
 from .errors import (
     Closed,
     DurableStreamError,
@@ -29,7 +30,6 @@ from .errors import (
     Refused,
     SequenceGap,
     StaleEpoch,
-    UnexpectedStatus,
 )
 from .stream import Appended, DurableStream, appended
 
@@ -140,6 +140,7 @@ class IdempotentProducer:
         self._changed = asyncio.Event()
         self._is_entered = False
         self._final_offset: str | None = None
+        self._warned_epoch = -1
 
     @property
     def epoch(self) -> int:
@@ -340,6 +341,33 @@ class IdempotentProducer:
             self._supervisor.spawn(self._send, batch, name=number)
 
     async def _send(self, batch: Batch) -> None:
+        """Send a batch, and note the answer."""
+        window = self._window
+        try:
+            result = await self._request(batch)
+        except SequenceGap as error:
+            batch.maybe_stored = False
+            done = window.refused_as_gap(batch, error)
+        except StaleEpoch as error:
+            done = window.refused_as_stale(batch, error.current_epoch, error)
+        except LiftbridgeError as error:
+            if isinstance(error, Refused) and error.status not in RETRIED:
+                batch.maybe_stored = False
+            done = window.failed(batch, error)
+        except BaseException:
+            batch.maybe_stored = True
+            self._settle(window.failed(batch, self._closed()), batch)
+            raise
+        else:
+            if result.duplicate and not batch.maybe_stored:
+                self._warn_of_duplicate(batch)
+            done = window.stored(batch, duplicate=result.duplicate)
+            if batch in done and batch.error is None:
+                self._results[batch].settle(result)
+        self._settle(done, batch)
+        self._pump()
+
+    async def _request(self, batch: Batch) -> Appended:
         headers = {
             protocol.PRODUCER_ID: self._id,
             protocol.PRODUCER_EPOCH: str(batch.epoch),
@@ -350,34 +378,26 @@ class IdempotentProducer:
         if batch.closes:
             headers[protocol.STREAM_CLOSED] = "true"
 
-        def lost(_: DurableStreamError) -> None:
+        def unsure(_: DurableStreamError) -> None:
             batch.maybe_stored = True
 
-        window = self._window
-        try:
-            response = await self._stream.transport.send(
-                "POST", headers=headers, content=batch.body or None, lost=lost
+        response = await self._stream.transport.send(
+            "POST", headers=headers, content=batch.body or None, unsure=unsure
+        )
+        # Closing without data is answered with the status of a duplicate.
+        is_duplicate = response.status_code == _DUPLICATE and bool(batch.body)
+        return appended(response.headers, self._stream.url, duplicate=is_duplicate)
+
+    def _warn_of_duplicate(self, batch: Batch) -> None:
+        """Log, once an epoch, that the server has a batch that is sent for the first time."""
+        if self._warned_epoch != batch.epoch:
+            self._warned_epoch = batch.epoch
+            logger.warning(
+                "%r: the server has batch %d of this epoch already, so this one is not stored; "
+                "unless it repeats an earlier process's on purpose, start with a higher epoch",
+                self,
+                batch.seq,
             )
-            is_duplicate = response.status_code == _DUPLICATE and bool(batch.body)
-            result = appended(response.headers, self._stream.url, duplicate=is_duplicate)
-        except SequenceGap as error:
-            batch.maybe_stored = False
-            done = window.refused_as_gap(batch, error)
-        except StaleEpoch as error:
-            done = window.refused_as_stale(batch, error.current_epoch, error)
-        except LiftbridgeError as error:
-            if isinstance(error, Refused) and not isinstance(error, UnexpectedStatus):
-                batch.maybe_stored = False
-            done = window.failed(batch, error)
-        except BaseException:
-            batch.maybe_stored = True
-            self._settle(window.failed(batch, self._closed()), batch)
-            raise
-        else:
-            self._results[batch].settle(result)
-            done = window.stored(batch)
-        self._settle(done, batch)
-        self._pump()
 
     def _settle(self, done: list[Batch], answered: Batch) -> None:
         """Tell the results of batches; `answered` is the one that the server spoke of."""

@@ -266,7 +266,8 @@ class Reader:
         while not self._controls:
             if self._has_ended():
                 return None
-            for event in self._parser.feed(await self._chunk()):
+            chunk = await self._chunk()  # may replace the parser
+            for event in self._parser.feed(chunk):
                 self._take(event)
         self._idle = 0
         return self._controls.popleft()

@@ -19,7 +19,7 @@ from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.options import Duration, seconds
 
 from .core import protocol
-from .errors import DurableStreamError, NoStream, OutcomeUnknown, ProtocolError
+from .errors import DurableStreamError, NoStream, OutcomeUnknown, ProtocolError, Refused
 from .options import StreamOptions
 from .reader import Live, Reader
 from .transport import Dynamic, Transport
@@ -255,7 +255,7 @@ class DurableStream:
         """
         attempts: list[DurableStreamError] = []
         try:
-            await self._transport.send("DELETE", lost=attempts.append)
+            await self._transport.send("DELETE", unsure=attempts.append)
         except NoStream:
             if not attempts:  # otherwise an attempt deleted it, whose answer was lost
                 raise
@@ -311,7 +311,7 @@ class DurableStream:
             headers[protocol.STREAM_CLOSED] = "true"
         body = protocol.join_values([protocol.encode_value(each, kind) for each in items], kind)
         response = await self._transport.send(
-            "POST", headers=headers, content=body, lost=_raise_unknown
+            "POST", headers=headers, content=body, unsure=_raise_unless_answered
         )
         return appended(response.headers, self.url, duplicate=False)
 
@@ -388,7 +388,9 @@ def appended(headers: Mapping[str, str], url: str, *, duplicate: bool) -> Append
     return Appended(offset or "", closed, duplicate)
 
 
-def _raise_unknown(failure: DurableStreamError) -> None:
+def _raise_unless_answered(failure: DurableStreamError) -> None:
+    if isinstance(failure, Refused):
+        return  # the server says that it failed
     text = f"{failure.message}; the data may be stored or not"
     raise OutcomeUnknown(text) from failure
 

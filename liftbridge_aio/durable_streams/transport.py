@@ -36,6 +36,7 @@ Dynamic = str | Callable[[], str | Awaitable[str]]
 """A header or parameter: text, or a function that is called for each request, as for tokens."""
 
 _OK_BELOW: Final = 300
+_PORT_MAX: Final = 65_535
 _KEPT_CONNECTIONS: Final = 32
 _NONE: Final[Mapping[str, str]] = {}
 
@@ -58,7 +59,7 @@ def _system_tls() -> ssl.SSLContext:
 
 
 def send_again(_: DurableStreamError) -> None:
-    """Let a request be sent again that was sent and not answered."""
+    """Let a request be sent again that may have taken effect."""
 
 
 class Transport:
@@ -91,7 +92,8 @@ class Transport:
         except library.InvalidURL as error:
             text = f"{url!r} is no URL: {error}"
             raise InvalidRequest(text) from error
-        if given.scheme not in {"http", "https"} or not given.host:
+        is_possible = given.host and (given.port or 1) <= _PORT_MAX
+        if given.scheme not in {"http", "https"} or not is_possible:
             text = f"{url!r} is no URL of a stream; write http://host:port/path"
             raise InvalidRequest(text)
         self.url = url
@@ -151,7 +153,7 @@ class Transport:
         content: bytes | None = None,
         live: bool = False,
         stream: bool = False,
-        lost: Callable[[DurableStreamError], None] = send_again,
+        unsure: Callable[[DurableStreamError], None] = send_again,
     ) -> httpx2.Response:
         """Send a request, again where that may help, and return the response.
 
@@ -164,8 +166,8 @@ class Transport:
             content: the body.
             live: True if the server waits for data before it answers.
             stream: True to return the response before its body is read.
-            lost: called when an attempt was sent and not answered; raises if the request is not to
-                be sent again.
+            unsure: called when an attempt may have taken effect: it was sent and not answered, or
+                answered with 500 or 503. Raises if the request is not to be sent again.
 
         Raises:
             DurableStreamError: what is in the tree below it, but `NotStored`.
@@ -183,7 +185,7 @@ class Transport:
                         raise
                     except NotConnected as error:
                         if error.reached_server:
-                            lost(error)
+                            unsure(error)
                         failure = error
                     else:
                         if response.status_code < _OK_BELOW:
@@ -191,6 +193,7 @@ class Transport:
                         failure = await self._refusal(response, method, headers)
                         if response.status_code not in RETRIED:
                             raise failure
+                        unsure(failure)
                         wait = _retry_after(response.headers.get("Retry-After"))
                     await retries.wait(failure, wait)
         except TimeoutError as error:
@@ -198,7 +201,7 @@ class Transport:
                 raise
             text = f"{method} {self.url} took longer than {self._timeout:g} s"
             late = TimedOut(text)
-            lost(late)
+            unsure(late)
             raise late from error
 
     async def _once(

@@ -198,7 +198,7 @@ class Adapter:
         except TimeoutError:
             up_to_date = True  # as everything that came in time was taken
         return {
-            "status": 200,
+            "status": 204 if live == "long-poll" and not chunks else 200,
             "chunks": chunks,
             "offset": reader.offset,
             "upToDate": up_to_date or reader.up_to_date,

@@ -23,6 +23,9 @@ class Phase(Enum):
     FAILED = "nothing until it is restarted"
 
 
+_SENDING: Final = frozenset({Phase.CLAIMING, Phase.OPEN})
+
+
 class BatchState(Enum):
     """Where a batch is."""
 
@@ -35,7 +38,7 @@ class BatchState(Enum):
 class Batch:
     """Messages that are appended in one request."""
 
-    __slots__ = ("body", "closes", "epoch", "error", "maybe_stored", "seq", "state")
+    __slots__ = ("body", "closes", "epoch", "error", "maybe_stored", "seq", "state", "was_first")
 
     def __init__(self, body: bytes, *, closes: bool = False) -> None:
         self.body: Final = body
@@ -44,8 +47,10 @@ class Batch:
         self.state = BatchState.QUEUED
         self.epoch = 0
         self.seq = 0
+        self.was_first = False
+        """All batches before it were stored when it was sent."""
         self.maybe_stored = False
-        """An attempt was sent and lost, so that the server may have stored it."""
+        """An attempt was sent whose outcome is unknown, so that the server may have stored it."""
         self.error: LiftbridgeError | None = None
         """Why it failed, when it is done; None: it is stored."""
 
@@ -61,6 +66,8 @@ class Window:
 
     def __init__(self, epoch: int, max_in_flight: int, *, auto_claim: bool) -> None:
         self.epoch = epoch
+        self._known_epoch = epoch
+        """The highest that the server is known to have."""
         self.next_seq = 0
         self.failure: LiftbridgeError | None = None
         """What ended the phase before FAILED."""
@@ -98,14 +105,23 @@ class Window:
                 all_sent_now = False
                 continue
             batch.state = BatchState.IN_FLIGHT
+            batch.was_first = batch is self._batches[0]
             self._in_flight += 1
             found.append(batch)
         return found
 
     # Answers to batches in flight. Each returns the batches that are done now.
 
-    def stored(self, batch: Batch) -> list[Batch]:
-        """Note that the server has a batch."""
+    def stored(self, batch: Batch, *, duplicate: bool = False) -> list[Batch]:
+        """Note that the server has a batch.
+
+        A duplicate of a batch that was sent once is another producer's batch: it uses the same
+        epoch, as one of an earlier process does, and this batch is not stored. Then the next epoch
+        is claimed if that is allowed.
+        """
+        if duplicate and self._auto_claim and not batch.maybe_stored and self._phase in _SENDING:
+            text = f"another producer uses epoch {batch.epoch}, too"
+            return self.refused_as_stale(batch, batch.epoch, LiftbridgeError(text))
         self._answered(batch, BatchState.DONE)
         self._batches.remove(batch)
         if self._phase is Phase.CLAIMING:
@@ -113,9 +129,8 @@ class Window:
         return [batch, *self._claim()]
 
     def refused_as_gap(self, batch: Batch, error: LiftbridgeError) -> list[Batch]:
-        """Note that the server lacks batches before this one."""
-        if self._phase is Phase.FAILED or batch is self._batches[0]:
-            # All before it were stored, as the server said, or never will be.
+        """Note that the server lacked batches before this one when it answered."""
+        if self._phase is Phase.FAILED or batch.was_first:
             return self.failed(batch, error)
         self._answered(batch, BatchState.EARLY)
         return self._claim()
@@ -124,10 +139,11 @@ class Window:
         self, batch: Batch, current: int | None, error: LiftbridgeError
     ) -> list[Batch]:
         """Note that the server knows a higher epoch than the batch's."""
+        if current is not None:
+            self._known_epoch = max(self._known_epoch, current)
         if not self._auto_claim or self._phase is Phase.FAILED or current is None:
             return self.failed(batch, error)
         self._answered(batch, BatchState.EARLY)
-        self.epoch = max(self.epoch, current + 1)
         self.failure = error
         self._phase = Phase.FENCED
         return self._claim()
@@ -143,7 +159,7 @@ class Window:
 
     def restart(self) -> None:
         """Begin the next epoch. Only when no batch is unfinished."""
-        self.epoch += 1
+        self.epoch = self._known_epoch = self._known_epoch + 1
         self.next_seq, self.failure = 0, None
         self._phase = Phase.CLAIMING if self._auto_claim else Phase.OPEN
 
@@ -164,6 +180,7 @@ class Window:
             return self._give_up()
         for batch in self._batches:
             batch.state = BatchState.QUEUED
+        self.epoch = self._known_epoch = self._known_epoch + 1
         self.next_seq, self.failure, self._phase = 0, None, Phase.CLAIMING
         return []
 

@@ -134,11 +134,11 @@ def encode_event(kind: str, data: bytes) -> bytes:
     """Return the bytes of an event.
 
     Every line end in the data, CR included, starts another `data:` line, so that data cannot
-    contain an event. No space follows the colon: one would be removed, and lines may begin with
-    spaces of their own.
+    contain an event. A space follows the colon, which parsers remove: without it they would remove
+    a space with which a line begins.
     """
     lines = _LINE_END.split(data)
-    return b"event:%b\ndata:%b\n\n" % (kind.encode(), b"\ndata:".join(lines))
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), b"\ndata: ".join(lines))
 
 
 def encode_base64(data: bytes) -> bytes:
