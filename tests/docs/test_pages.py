@@ -32,7 +32,7 @@ COMMANDS: Final = sorted(
         if line.startswith("liftbridge-aio ")
     }
 )
-ELSEWHERE: Final = {"spark.md", "nats.md", "nsq.md", "stan.md", "web.md", "security.md"}
+ELSEWHERE: Final = {"spark.md", "nats.md", "nsq.md", "stan.md", "durable-streams.md", "web.md", "security.md"}
 """Pages whose code runs in tests beside those of what they describe."""
 
 

@@ -18,6 +18,13 @@ CONTROL: Final = "control"
 
 _BOM: Final = b"\xef\xbb\xbf"
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+_KINDS: Final = {
+    b"event: data": DATA,
+    b"event:data": DATA,
+    b"event: control": CONTROL,
+    b"event:control": CONTROL,
+}
+"""First lines of events."""
 _BASE64_LINE: Final = 57 * 256
 """Bytes that one line of base64 holds; a multiple of three."""
 
@@ -66,16 +73,18 @@ class Parser:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if not chunk:
             return []
-        is_complete = b"\n\n" in chunk or (self._ends_line and chunk[:1] == b"\n")
+        if self._ends_line and chunk[:1] == b"\n":  # the first half of an end is in the last part
+            chunk = b"".join([*self._parts, chunk])
+            self._parts = []
+        head, end, rest = chunk.rpartition(b"\n\n")
         self._ends_line = chunk[-1:] == b"\n"
-        if not is_complete:
+        if not end:
             self._parts.append(chunk)
             return []
-        blocks = b"".join([*self._parts, chunk]).split(b"\n\n")
-        rest = blocks.pop()
+        blocks = b"".join([*self._parts, head]) if self._parts else head
         self._parts = [rest] if rest else []
         events = []
-        for block in blocks:
+        for block in blocks.split(b"\n\n"):
             event = self._event(block)
             if event is not None:
                 events.append(event)
@@ -86,16 +95,38 @@ class Parser:
         if self._at_start:
             self._at_start = False
             block = block.removeprefix(_BOM)
-        kind, lines = "message", []
-        for line in block.split(b"\n"):
-            name, _, value = line.partition(b":")
-            if name == b"data":
-                lines.append(value[1:] if value[:1] == b" " else value)
-            elif name == b"event":
-                kind = value.removeprefix(b" ").decode(errors="replace")
-        if not lines:
-            return None
-        return Event(kind, lines[0] if len(lines) == 1 else b"\n".join(lines))
+        return _uniform_event(block) or _any_event(block)
+
+
+def _uniform_event(block: bytes) -> Event | None:
+    """Return the event of an `event:` line and data lines that all begin alike; else None.
+
+    Servers send nothing else, and this is several times as fast as `_any_event`.
+    """
+    lines = block.count(b"\n")
+    spaced = block.count(b"\ndata: ")
+    if spaced == lines:
+        start = b"\ndata: "
+    elif not spaced and block.count(b"\ndata:") == lines:
+        start = b"\ndata:"
+    else:
+        return None
+    head, _, data = block.partition(start)
+    kind = _KINDS.get(head)
+    if kind is None or not lines:
+        return None
+    return Event(kind, data.replace(start, b"\n") if lines > 1 else data)
+
+
+def _any_event(block: bytes) -> Event | None:
+    kind, lines = "message", []
+    for line in block.split(b"\n"):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            lines.append(value.removeprefix(b" "))
+        elif name == b"event":
+            kind = value.removeprefix(b" ").decode(errors="replace")
+    return Event(kind, b"\n".join(lines)) if lines else None
 
 
 def parse_control(data: bytes) -> Control:

@@ -50,6 +50,37 @@ def test_any_bytes_are_taken_alike_however_they_are_cut(stream: bytes, data: st.
     assert parsed(stream, cuts) == parsed(stream, [])
 
 
+LINES = st.sampled_from(
+    [
+        "event: data",
+        "event:data",
+        "event:x",
+        "data: a",
+        "data:a",
+        "data:  a",
+        "data:",
+        "data",
+        "id: 1",
+        ":",
+        "dataa: 1",
+    ]
+)
+
+
+@given(st.lists(LINES, min_size=1, max_size=6))
+def test_lines_mean_the_same_in_any_mixture(lines: list[str]) -> None:
+    kind, data = "message", []
+    for line in lines:  # as the standard has it, step by step
+        name, colon, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            data.append(value)
+        elif name == "event" and colon:
+            kind = value
+    found = Parser().feed("\n".join([*lines, "", ""]).encode())
+    assert found == ([Event(kind, "\n".join(data).encode())] if data else [])
+
+
 def test_one_leading_space_is_removed() -> None:
     assert Parser().feed(b"event:data\ndata:  two\n\n") == [Event("data", b" two")]
 
