@@ -49,6 +49,8 @@ async def nothing_happens(stage: Stage, places: Sequence[Place]) -> None:
 
 DEFAULT_OPTIONS: Final = ClientOptions(ack_timeout=2, not_found_timeout=2)
 """Shorter than by default only where tests would wait for nothing."""
+ARISE_TIMEOUT: Final = 60.0
+"""For calls that bring a state about: operations run beside them, on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ add(State("read-only", readonly))
 async def deleted(stage: Stage, places: Sequence[Place]) -> None:
     """Delete all streams."""
     for place in places:
-        await stage.director.delete_stream(place.stream)
+        await stage.director.delete_stream(place.stream, timeout=ARISE_TIMEOUT)
         place.holds({})
 
 
@@ -241,7 +243,7 @@ def created_again(partitions: int) -> Arise:
 
     async def arise(stage: Stage, places: Sequence[Place]) -> None:
         for place in places:
-            await stage.director.delete_stream(place.stream)
+            await stage.director.delete_stream(place.stream, timeout=ARISE_TIMEOUT)
             await create(stage, place, partitions)
             records = numbered(3, "again")
             place.holds({partition: log_of(records) for partition in range(partitions)})
