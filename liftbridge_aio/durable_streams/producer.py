@@ -11,16 +11,15 @@ from typing import Any, Final, Self
 from liftbridge_aio._core.arguments import (
     INT32_MAX,
     check_flags,
-    check_text,
     check_type,
     check_whole_number,
 )
-from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
+from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.options import Duration, timer_seconds
 
 from .core import protocol
-from .core.producer_window import Batch, Phase, Window
+from .core.producer_window import Batch, BatchState, Phase, Window
 from .core.refusals import RETRIED
 from .errors import (
     Closed,
@@ -32,6 +31,7 @@ from .errors import (
     StaleEpoch,
 )
 from .stream import Appended, DurableStream, appended
+from .transport import check_header
 
 logger = logging.getLogger("liftbridge_aio.durable_streams")
 
@@ -62,11 +62,14 @@ class PendingAppend:
         """True if it is stored, or failed."""
         return self._result.done()
 
-    def settle(self, result: Appended | LiftbridgeError) -> None:
+    def settle(
+        self, result: Appended | LiftbridgeError, cause: LiftbridgeError | None = None
+    ) -> None:
         """Note the answer."""
         if isinstance(result, Appended):
             self._result.set_result(result)
         else:
+            result.__cause__ = cause or result.__cause__
             self._result.set_exception(result)
             self._result.exception()  # `flush` raises it as well, so nobody has to await this
 
@@ -112,10 +115,7 @@ class IdempotentProducer:
         max_in_flight: int = 5,
     ) -> None:
         check_type(stream, DurableStream, "stream is a DurableStream")
-        check_text(producer_id, "producer_id")
-        if not (producer_id and producer_id.isascii() and producer_id.isprintable()):
-            text = f"producer_id cannot be sent as a header: {producer_id!r}"
-            raise InvalidRequest(text)
+        check_header(producer_id, "producer_id")
         check_whole_number(epoch, "epoch", 0, protocol.INTEGER_MAX)
         check_flags(auto_claim=auto_claim)
         check_whole_number(max_batch_bytes, "max_batch_bytes", 1, INT32_MAX)
@@ -236,13 +236,12 @@ class IdempotentProducer:
             NotStored: one before it failed (`__cause__`), and `restart` was not called.
             Closed: the producer is closed.
         """
-        item = protocol.encode_value(data, self._content_type or protocol.DEFAULT_CONTENT_TYPE)
-        while True:
-            self._check_usable()
-            if len(self._window) < self._max_waiting:
-                break
+        self._check_usable()
+        item = protocol.encode_value(data, self._content_type)
+        while len(self._window) >= self._max_waiting:
             self._changed.clear()
             await self._changed.wait()
+            self._check_usable()
         pending = self._pending
         if pending is None:
             pending = self._pending = PendingAppend()
@@ -329,8 +328,8 @@ class IdempotentProducer:
         batch = Batch(protocol.join_values(items, self._content_type))
         self._results[batch] = pending
         if self._window.phase is Phase.FAILED:
-            batch.error = self._window.failure
-            self._settle([batch], batch)
+            batch.state, batch.error = BatchState.SKIPPED, self._window.failure
+            self._settle([batch])
         else:
             self._window.add(batch)
             self._pump()
@@ -356,15 +355,15 @@ class IdempotentProducer:
             done = window.failed(batch, error)
         except BaseException:
             batch.maybe_stored = True
-            self._settle(window.failed(batch, self._closed()), batch)
+            self._settle(window.failed(batch, self._closed()))
             raise
         else:
             if result.duplicate and not batch.maybe_stored:
                 self._warn_of_duplicate(batch)
             done = window.stored(batch, duplicate=result.duplicate)
-            if batch in done and batch.error is None:
+            if batch.state is BatchState.STORED:
                 self._results[batch].settle(result)
-        self._settle(done, batch)
+        self._settle(done)
         self._pump()
 
     async def _request(self, batch: Batch) -> Appended:
@@ -399,23 +398,18 @@ class IdempotentProducer:
                 batch.seq,
             )
 
-    def _settle(self, done: list[Batch], answered: Batch) -> None:
-        """Tell the results of batches; `answered` is the one that the server spoke of."""
+    def _settle(self, done: list[Batch]) -> None:
+        """Tell the results of batches that are not stored."""
         for batch in done:
-            pending = self._results.pop(batch)
-            error = batch.error
-            if error is None:
+            pending, error = self._results.pop(batch), batch.error
+            if batch.state is BatchState.STORED or error is None:
                 continue
             if batch.maybe_stored:
-                failure: LiftbridgeError = OutcomeUnknown(
-                    f"{error.message}; the data may be stored or not"
-                )
-                failure.__cause__ = error
-            elif batch is answered:
-                failure = error
+                text = f"{error.message}; the data may be stored or not"
+                pending.settle(OutcomeUnknown(text), error)
+            elif batch.state is BatchState.SKIPPED:
+                pending.settle(NotStored(f"{self!r} failed before"), error)
             else:
-                failure = NotStored(f"{self!r} failed before")
-                failure.__cause__ = error
-            pending.settle(failure)
+                pending.settle(error)
         if done:
             self._changed.set()

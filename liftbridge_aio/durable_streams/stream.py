@@ -22,7 +22,7 @@ from .core import protocol
 from .errors import DurableStreamError, NoStream, OutcomeUnknown, ProtocolError, Refused
 from .options import StreamOptions
 from .reader import Live, Reader
-from .transport import Dynamic, Transport
+from .transport import Dynamic, Transport, check_header
 
 if TYPE_CHECKING:
     import httpx2
@@ -304,7 +304,7 @@ class DurableStream:
         kind = await self.require_content_type()
         headers = {"Content-Type": kind}
         if seq is not None:
-            _check_header(seq, "seq")
+            check_header(seq, "seq")
             headers[protocol.STREAM_SEQ] = seq
         if close:
             check_flags(close=close)
@@ -415,15 +415,8 @@ def _lifetime(ttl: Duration | None, expires_at: datetime | None) -> dict[str, st
 
 
 def _check_content_type(content_type: str) -> str:
-    _check_header(content_type, "content_type")
+    check_header(content_type, "content_type")
     if "/" not in protocol.media_type(content_type):
         text = f"{content_type!r} is no content type; write one like text/plain"
         raise InvalidRequest(text)
     return content_type
-
-
-def _check_header(value: str, name: str) -> None:
-    check_text(value, name)
-    if not (value and value.isascii() and value.isprintable()):
-        text = f"{name} cannot be sent as a header: {value!r}"
-        raise InvalidRequest(text)

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio._core.arguments import check_text, check_type
-from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, WrongType
+from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 from liftbridge_aio.options import timer_seconds
 
 from .core import protocol
@@ -99,8 +99,8 @@ class Transport:
         self.url = url
         self.options = options
         self._base = given.copy_with(query=None, fragment=None)
-        self.headers = _dynamic(headers, "headers")
-        self._params = {**given.params, **_dynamic(params, "params")}
+        self.headers = _dynamic(headers, "headers", check_header)
+        self._params = {**given.params, **_dynamic(params, "params", check_text)}
         self._is_shared = http is not None
         self._http = http
         self._is_closed = False
@@ -217,8 +217,8 @@ class Transport:
         request = client.build_request(
             method,
             self._base,
-            params=await _values(self._params, query),
-            headers=await _values(self.headers, headers),
+            params=await _values(self._params, query, check_text),
+            headers=await _values(self.headers, headers, check_header),
             content=content,
             timeout=self._live_waits if live else self._waits,
         )
@@ -300,16 +300,34 @@ def _is_of_tls(error: BaseException | None) -> bool:
     return False
 
 
-def _dynamic(values: Mapping[str, Dynamic], name: str) -> dict[str, Dynamic]:
+def check_header(value: str, name: str) -> None:
+    """Refuse text that cannot be the value of a header.
+
+    Raises:
+        WrongType: it is no text.
+        InvalidRequest: it is empty, or has characters that are not printable ASCII.
+    """
+    check_text(value, name)
+    if not (value and value.isascii() and value.isprintable()):
+        text = f"{name} cannot be sent in a header: {value!r}"
+        raise InvalidRequest(text)
+
+
+Check = Callable[[str, str], None]
+
+
+def _dynamic(values: Mapping[str, Dynamic], name: str, check: Check) -> dict[str, Dynamic]:
     check_type(values, Mapping, f"{name} are given as a mapping of names to values")
     for each, value in values.items():
-        check_text(each, "a name")
+        check(each, f"a name in {name}")
         if not callable(value):
-            check_text(value, f"{each} in {name}")
+            check(value, f"{each} in {name}")
     return dict(values)
 
 
-async def _values(own: Mapping[str, Dynamic], given: Mapping[str, str]) -> Mapping[str, str] | None:
+async def _values(
+    own: Mapping[str, Dynamic], given: Mapping[str, str], check: Check
+) -> Mapping[str, str] | None:
     """Return the values for one request in the order of their names, as caches want them."""
     if not own:
         return given or None
@@ -318,9 +336,7 @@ async def _values(own: Mapping[str, Dynamic], given: Mapping[str, str]) -> Mappi
         if callable(value):
             result = value()
             found[name] = await result if inspect.isawaitable(result) else result
-            if not isinstance(found[name], str):
-                text = f"the function for {name} returned no string, but {found[name]!r}"
-                raise WrongType(text)
+            check(found[name], f"what the function for {name} returned")
         else:
             found[name] = value
     found.update(given)

@@ -66,7 +66,7 @@ class Adapter:
     def __init__(self) -> None:
         self._server = ""
         self._http = httpx2.AsyncClient()
-        self._options = StreamOptions(max_retries=6)
+        self._options = StreamOptions(max_retries=5)  # a command takes 30 s at most
         self._content_types: dict[str, str] = {}
         self._producers: dict[ProducerKey, IdempotentProducer] = {}
         self._exits = AsyncExitStack()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from support.servers.durable_streams import DurableStreamsServer
 
 StartDurableStreams = Callable[[], DurableStreamsServer]
+_streams = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +26,12 @@ def durable_streams(
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture
+def url(durable_streams: DurableStreamsServer) -> str:
+    """The URL of a stream that no other test uses, and that does not exist yet."""
+    return f"{durable_streams.url}/v1/stream/orders-{os.getpid()}-{next(_streams)}"
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +12,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
+from durable_streams.conftest import StartDurableStreams
 from liftbridge_aio.durable_streams import (
     DurableStream,
     HandshakeFailed,
@@ -29,8 +30,6 @@ from liftbridge_aio.testing import Direction, FaultProxy
 from support.certificates import Certificates
 from support.raw import eventually
 from support.servers.durable_streams import DurableStreamsServer
-
-Start = Callable[[], DurableStreamsServer]
 
 QUICK: Final = Backoff(initial=0.01, maximum=0.1)
 IMPATIENT: Final = StreamOptions(
@@ -52,8 +51,10 @@ async def numbers(stream: DurableStream) -> list[Any]:
 
 
 @LIVE
-async def test_a_killed_server_loses_nothing_that_was_acked(start: Start, live: Any) -> None:
-    server = start()
+async def test_a_killed_server_loses_nothing_that_was_acked(
+    start_durable_streams: StartDurableStreams, live: Any
+) -> None:
+    server = start_durable_streams()
     url = f"{server.url}/v1/stream/orders"
     async with DurableStream(url, options=PATIENT) as stream:
         await stream.create(content_type="application/json")
@@ -78,8 +79,10 @@ async def test_a_killed_server_loses_nothing_that_was_acked(start: Start, live: 
         assert found == list(range(300))
 
 
-async def test_plain_appends_to_a_killed_server_are_stored_or_told(start: Start) -> None:
-    server = start()
+async def test_plain_appends_to_a_killed_server_are_stored_or_told(
+    start_durable_streams: StartDurableStreams,
+) -> None:
+    server = start_durable_streams()
     async with DurableStream(f"{server.url}/v1/stream/orders", options=PATIENT) as stream:
         await stream.create(content_type="application/json")
         acked, unknown = [], []
@@ -110,8 +113,10 @@ async def test_plain_appends_to_a_killed_server_are_stored_or_told(start: Start)
         assert all(each in acked or each in unknown for each in found)
 
 
-async def test_a_server_that_is_gone_is_told_in_time(start: Start, url: str) -> None:
-    server = start()
+async def test_a_server_that_is_gone_is_told_in_time(
+    start_durable_streams: StartDurableStreams, url: str
+) -> None:
+    server = start_durable_streams()
     gone = f"{server.url}{path(url)}"
     server.stop()
     async with DurableStream(gone, content_type="text/plain", options=IMPATIENT) as stream:
@@ -126,10 +131,10 @@ async def test_a_server_that_is_gone_is_told_in_time(start: Start, url: str) -> 
 
 @LIVE
 async def test_a_cut_connection_is_made_again(
-    server: DurableStreamsServer, url: str, live: Any
+    durable_streams: DurableStreamsServer, url: str, live: Any
 ) -> None:
     async with (
-        FaultProxy(f"127.0.0.1:{server.port}") as proxy,
+        FaultProxy(f"127.0.0.1:{durable_streams.port}") as proxy,
         DurableStream(f"http://{proxy.address}{path(url)}", options=PATIENT) as stream,
         DurableStream(url) as direct,
     ):
@@ -149,10 +154,10 @@ async def test_a_cut_connection_is_made_again(
 
 @LIVE
 async def test_a_silent_connection_is_made_again(
-    server: DurableStreamsServer, url: str, live: Any
+    durable_streams: DurableStreamsServer, url: str, live: Any
 ) -> None:
     async with (
-        FaultProxy(f"127.0.0.1:{server.port}") as proxy,
+        FaultProxy(f"127.0.0.1:{durable_streams.port}") as proxy,
         DurableStream(f"http://{proxy.address}{path(url)}", options=IMPATIENT) as stream,
         DurableStream(url) as direct,
     ):
@@ -170,9 +175,11 @@ async def test_a_silent_connection_is_made_again(
         await reader.aclose()
 
 
-async def test_calls_over_a_silent_connection_end(server: DurableStreamsServer, url: str) -> None:
+async def test_calls_over_a_silent_connection_end(
+    durable_streams: DurableStreamsServer, url: str
+) -> None:
     async with (
-        FaultProxy(f"127.0.0.1:{server.port}") as proxy,
+        FaultProxy(f"127.0.0.1:{durable_streams.port}") as proxy,
         DurableStream(f"http://{proxy.address}{path(url)}", options=IMPATIENT) as stream,
     ):
         await stream.create(content_type="application/json")
@@ -193,10 +200,10 @@ async def test_calls_over_a_silent_connection_end(server: DurableStreamsServer, 
 
 
 async def test_a_producer_over_a_bad_network_stores_all_once(
-    server: DurableStreamsServer, url: str
+    durable_streams: DurableStreamsServer, url: str
 ) -> None:
     async with (
-        FaultProxy(f"127.0.0.1:{server.port}") as proxy,
+        FaultProxy(f"127.0.0.1:{durable_streams.port}") as proxy,
         DurableStream(f"http://{proxy.address}{path(url)}", options=PATIENT) as stream,
     ):
         await stream.create(content_type="application/json")
@@ -218,34 +225,36 @@ async def test_a_producer_over_a_bad_network_stores_all_once(
 # What a server may answer
 
 
-async def inject(server: DurableStreamsServer, url: str, **fault: Any) -> None:
+async def inject(durable_streams: DurableStreamsServer, url: str, **fault: Any) -> None:
     async with httpx2.AsyncClient() as http:
         answer = await http.post(
-            f"{server.url}/_test/inject-error", json={"path": path(url), **fault}
+            f"{durable_streams.url}/_test/inject-error", json={"path": path(url), **fault}
         )
         answer.raise_for_status()
 
 
 async def test_a_busy_server_is_asked_again_after_its_wait(
-    server: DurableStreamsServer, url: str
+    durable_streams: DurableStreamsServer, url: str
 ) -> None:
     async with DurableStream(url, options=PATIENT) as stream:
         await stream.create(content_type="application/json")
-        await inject(server, url, status=429, count=2, retryAfter=1, method="POST")
+        await inject(durable_streams, url, status=429, count=2, retryAfter=1, method="POST")
         began = asyncio.get_running_loop().time()
         await stream.append(1)
         assert asyncio.get_running_loop().time() - began >= 2
         assert await numbers(stream) == [1]
 
 
-async def test_a_server_that_stays_busy_is_told(server: DurableStreamsServer, url: str) -> None:
+async def test_a_server_that_stays_busy_is_told(
+    durable_streams: DurableStreamsServer, url: str
+) -> None:
     async with DurableStream(url, options=IMPATIENT) as stream:
         await stream.create()
-        await inject(server, url, status=429, count=1, retryAfter=3_600)
+        await inject(durable_streams, url, status=429, count=1, retryAfter=3_600)
         with pytest.raises(UnexpectedStatus) as refused:
             await stream.append(b"1")
         assert refused.value.status == 429
-        await inject(server, url, status=503, count=4)
+        await inject(durable_streams, url, status=503, count=4)
         with pytest.raises(UnexpectedStatus) as refused:
             await stream.head()
         assert refused.value.status == 503
@@ -387,7 +396,9 @@ async def test_a_deletion_whose_answer_was_lost_is_one() -> None:
 # TLS
 
 
-async def test_tls_that_does_not_fit_is_told(server: DurableStreamsServer, tmp_path: Path) -> None:
+async def test_tls_that_does_not_fit_is_told(
+    durable_streams: DurableStreamsServer, tmp_path: Path
+) -> None:
     certificates = Certificates(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.server.cert, certificates.server.key)
@@ -411,7 +422,9 @@ async def test_tls_that_does_not_fit_is_told(server: DurableStreamsServer, tmp_p
         async with DurableStream(f"http://127.0.0.1:{port}/s", options=IMPATIENT) as stream:
             with pytest.raises(NotConnected):
                 await stream.head()
-    async with DurableStream(f"https://127.0.0.1:{server.port}/s", options=IMPATIENT) as stream:
+    async with DurableStream(
+        f"https://127.0.0.1:{durable_streams.port}/s", options=IMPATIENT
+    ) as stream:
         with pytest.raises(HandshakeFailed):
             await stream.head()
 

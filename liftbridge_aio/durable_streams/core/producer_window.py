@@ -32,7 +32,9 @@ class BatchState(Enum):
     QUEUED = "not sent in this epoch"
     IN_FLIGHT = "sent, not answered"
     EARLY = "refused as a gap; to be sent again after those before it"
-    DONE = "answered for good"
+    STORED = "the server has it"
+    FAILED = "the server refused it, or gave no answer"
+    SKIPPED = "not stored, as one before it failed"
 
 
 class Batch:
@@ -52,7 +54,7 @@ class Batch:
         self.maybe_stored = False
         """An attempt was sent whose outcome is unknown, so that the server may have stored it."""
         self.error: LiftbridgeError | None = None
-        """Why it failed, when it is done; None: it is stored."""
+        """Why it failed, or the one before it."""
 
 
 class Window:
@@ -122,7 +124,7 @@ class Window:
         if duplicate and self._auto_claim and not batch.maybe_stored and self._phase in _SENDING:
             text = f"another producer uses epoch {batch.epoch}, too"
             return self.refused_as_stale(batch, batch.epoch, LiftbridgeError(text))
-        self._answered(batch, BatchState.DONE)
+        self._answered(batch, BatchState.STORED)
         self._batches.remove(batch)
         if self._phase is Phase.CLAIMING:
             self._phase = Phase.OPEN
@@ -130,10 +132,10 @@ class Window:
 
     def refused_as_gap(self, batch: Batch, error: LiftbridgeError) -> list[Batch]:
         """Note that the server lacked batches before this one when it answered."""
-        if self._phase is Phase.FAILED or batch.was_first:
+        if batch.was_first:
             return self.failed(batch, error)
         self._answered(batch, BatchState.EARLY)
-        return self._claim()
+        return self._give_up() if self._phase is Phase.FAILED else self._claim()
 
     def refused_as_stale(
         self, batch: Batch, current: int | None, error: LiftbridgeError
@@ -150,7 +152,7 @@ class Window:
 
     def failed(self, batch: Batch, error: LiftbridgeError) -> list[Batch]:
         """Note that a batch failed for good. What is not in flight fails with it."""
-        self._answered(batch, BatchState.DONE)
+        self._answered(batch, BatchState.FAILED)
         if self._phase is not Phase.FAILED:
             self._phase, self.failure = Phase.FAILED, error
         batch.error = error
@@ -188,6 +190,6 @@ class Window:
         """Return the batches that are not in flight; they fail with what ended the phase."""
         done = [each for each in self._batches if each.state is not BatchState.IN_FLIGHT]
         for each in done:
-            each.state, each.error = BatchState.DONE, self.failure
+            each.state, each.error = BatchState.SKIPPED, self.failure
         self._batches = deque(each for each in self._batches if each.state is BatchState.IN_FLIGHT)
         return done

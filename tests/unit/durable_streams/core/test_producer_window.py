@@ -16,6 +16,8 @@ from liftbridge_aio.durable_streams.core.producer_table import ProducerState, Ve
 from liftbridge_aio.durable_streams.core.producer_window import Batch, BatchState, Phase, Window
 from liftbridge_aio.errors import LiftbridgeError
 
+ENDS = {BatchState.STORED, BatchState.FAILED, BatchState.SKIPPED}
+
 
 class Request:
     """An attempt that the network has: it may arrive late, more than once is another attempt."""
@@ -108,7 +110,7 @@ class ProducerMachine(RuleBasedStateMachine):
             done = self.window.refused_as_gap(batch, error)
         else:
             done = self.window.failed(batch, error)
-        assert all(each.state is BatchState.DONE for each in done)
+        assert all(each.state in ENDS for each in done)
         self._send()
 
     @precondition(lambda self: self.state is not None)
@@ -131,7 +133,7 @@ class ProducerMachine(RuleBasedStateMachine):
     @invariant()
     def what_counts_as_stored_is(self) -> None:
         for batch in getattr(self, "batches", ()):
-            if batch.state is BatchState.DONE and batch.error is None:
+            if batch.state is BatchState.STORED:
                 # Two producers may take the same epoch. This is seen unless an answer was lost, and
                 # mended if the producer may claim epochs.
                 is_mistaken = batch.epoch in self.foreign and (
@@ -142,7 +144,7 @@ class ProducerMachine(RuleBasedStateMachine):
     @invariant()
     def what_failed_for_certain_is_not_stored(self) -> None:
         for batch in getattr(self, "batches", ()):
-            if batch.state is BatchState.DONE and batch.error and not batch.maybe_stored:
+            if batch.state in ENDS - {BatchState.STORED} and not batch.maybe_stored:
                 assert batch not in self.log
 
     @invariant()
