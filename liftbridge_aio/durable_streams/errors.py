@@ -18,6 +18,7 @@ DurableStreamError
 │   ├── TooLarge (MessageTooLarge)    413
 │   ├── NotSupported (UnsupportedByServer)  405 or 501
 │   └── UnexpectedStatus              any other, or still 429, 500 or 503 after all retries
+├── StreamReset (StreamReset)         the stream ends before the reader's offset
 ├── NotStored (PublishNotSent)        a batch after one that failed
 ├── ProtocolError (MalformedData)     the server sent what the protocol does not allow
 └── Closed (UsageError)               the stream or producer is closed, or was never entered
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from liftbridge_aio import errors
 from liftbridge_aio.errors import (
     ConnectionFailed,
     InvalidRequest,
@@ -169,6 +171,13 @@ class NotSupported(Refused, UnsupportedByServer):
 
 class UnexpectedStatus(Refused):
     """The server answered with a status that has no class of its own."""
+
+
+class StreamReset(DurableStreamError, errors.StreamReset):
+    """The stream ends before the offset of the reader: it lost data, or was created again."""
+
+    conformance_code = "INVALID_OFFSET"
+    hint = "find out which, and read from START if it is another stream"
 
 
 class NotStored(DurableStreamError, PublishNotSent):

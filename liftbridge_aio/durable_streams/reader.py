@@ -15,7 +15,7 @@ from liftbridge_aio.errors import ConcurrentRead, LiftbridgeError, MalformedData
 from liftbridge_aio.retry import Backoff
 
 from .core import protocol, sse
-from .errors import NotConnected, ProtocolError
+from .errors import NotConnected, ProtocolError, StreamReset
 from .transport import Transport
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Reader:
         self._max_failures = transport.options.max_retries
         self._is_reading = False
         self._idle = 0
-        """Live responses in a row that ended at once, with nothing."""
+        """Responses in a row that brought nothing, at once, or went back."""
 
     @property
     def state(self) -> ReaderState:
@@ -155,6 +155,7 @@ class Reader:
                 more.
             NoStream: there is no such stream, any more; `Gone`: or no data at this offset.
             InvalidOffset: the server does not accept the offset.
+            StreamReset: the stream ends before the offset.
             NotConnected: the server cannot be reached, with all retries.
             Refused: it refuses the request for another reason.
             ProtocolError: it sent what the protocol does not allow.
@@ -214,6 +215,7 @@ class Reader:
             self._is_reading = False
         if batch is None or self._has_ended():  # closed by another task
             return None
+        batch = self._checked(batch)
         self._position = batch.offset
         self._up_to_date, self._closed = batch.up_to_date, batch.closed
         if batch.closed:
@@ -222,6 +224,20 @@ class Reader:
         elif self.state is ReaderState.CATCHING_UP and batch.up_to_date:
             self._state = self._after
         return batch
+
+    def _checked(self, batch: Batch) -> Batch:
+        """Return a batch that does not go back.
+
+        A server may show an append before its own records have it, so that the end goes back for a
+        moment. What stays back is another stream, or one that lost data.
+        """
+        if self._position in {protocol.START, protocol.NOW} or batch.offset >= self._position:
+            return batch
+        self._idle += 1
+        if batch.items or self._idle > self._max_failures:
+            text = f"{self._transport.url} ends at {batch.offset}, before {self._position}"
+            raise StreamReset(text)
+        return Batch([], self._position, up_to_date=False, closed=False)
 
     def _has_ended(self) -> bool:
         return self._state is ReaderState.ENDED
@@ -237,7 +253,7 @@ class Reader:
     async def _get(self) -> Batch:
         """Read once, or wait in one long poll."""
         is_poll = self._state is ReaderState.POLLING
-        if is_poll and self._idle:
+        if self._idle:
             await self._pause()
         began = asyncio.get_running_loop().time()
         query = self._query("long-poll" if is_poll else None)
@@ -250,11 +266,12 @@ class Reader:
         if offset is None:
             text = f"GET {self._transport.url} brought no {protocol.STREAM_NEXT_OFFSET}"
             raise ProtocolError(text)
+        if offset >= self._position:
+            took = asyncio.get_running_loop().time() - began
+            is_idle = response.status_code == _NO_CONTENT and took < _AT_ONCE
+            self._idle = self._idle + 1 if is_idle else 0
         if response.status_code == _NO_CONTENT:
-            is_at_once = asyncio.get_running_loop().time() - began < _AT_ONCE
-            self._idle = self._idle + 1 if is_at_once else 0
             return Batch([], offset, up_to_date=True, closed=closed)
-        self._idle = 0
         self._is_json = protocol.is_json(headers.get("Content-Type"))
         body = response.content
         items = protocol.parse_items(body) if self._is_json else [body] if body else []
@@ -269,8 +286,10 @@ class Reader:
             chunk = await self._chunk()  # may replace the parser
             for event in self._parser.feed(chunk):
                 self._take(event)
-        self._idle = 0
-        return self._controls.popleft()
+        batch = self._controls.popleft()
+        if batch.offset >= self._position:
+            self._idle = 0
+        return batch
 
     async def _chunk(self) -> bytes:
         """Return the next bytes of the response, opening one if necessary; b"" if it ended."""

@@ -75,8 +75,11 @@ async def test_a_killed_server_loses_nothing_that_was_acked(
         await stream.close()
         async with asyncio.timeout(30):
             await following
-        assert await numbers(stream) == list(range(300))
-        assert found == list(range(300))
+        # A server that is killed may forget that it has the batches that it was storing.
+        stored = await numbers(stream)
+        assert list(dict.fromkeys(stored)) == list(range(300))
+        assert len(stored) <= 300 + 2 * 5 * 3
+        assert list(dict.fromkeys(found)) == list(range(300))
 
 
 async def test_plain_appends_to_a_killed_server_are_stored_or_told(

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from liftbridge_aio.durable_streams import NOW, START, Batch, DurableStream, InvalidOffset, Reader
+from durable_streams.conftest import StartDurableStreams
+from liftbridge_aio.durable_streams import (
+    NOW,
+    START,
+    Batch,
+    DurableStream,
+    IdempotentProducer,
+    InvalidOffset,
+    Reader,
+    StreamOptions,
+    StreamReset,
+)
 from liftbridge_aio.errors import ConcurrentRead
 from support.raw import eventually
 
@@ -139,6 +150,36 @@ async def test_an_offset_of_another_kind_is_refused(url: str) -> None:
         await stream.create()
         with pytest.raises(InvalidOffset, match=url):
             await anext(stream.read(offset="another-kind"))
+
+
+@pytest.mark.parametrize("live", [False, "long-poll", "sse"])
+async def test_a_stream_that_was_created_again_is_told(url: str, live: Any) -> None:
+    options = StreamOptions(max_retries=2)
+    async with DurableStream(url, options=options) as stream:
+        await stream.create(content_type="application/json")
+        end = (await stream.append("a long item")).offset
+        await stream.delete()
+        await stream.create(content_type="application/json")
+        with pytest.raises(StreamReset, match=end):
+            await anext(stream.read(offset=end, live=live))
+
+
+async def test_a_store_on_disk_is_followed_item_by_item(
+    start_durable_streams: StartDurableStreams,
+) -> None:
+    """The server shows appends before its records have them, and goes back."""
+    server = start_durable_streams()
+    async with DurableStream(f"{server.url}/v1/stream/orders") as stream:
+        await stream.create(content_type="application/json")
+        followers = [
+            asyncio.ensure_future(take(stream.read(live=live), 600))
+            for live in ("long-poll", "long-poll", "sse")
+        ]
+        async with IdempotentProducer(stream, "p", max_batch_items=3, linger=0.001) as producer:
+            for number in range(600):
+                await producer.append_async(number)
+        for found in await asyncio.gather(*followers):
+            assert found == list(range(600))
 
 
 async def test_one_task_reads_at_a_time(url: str) -> None:
