@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
-from durable_streams.conformance.cases import CASES, LEFT_OUT, PUBLISHED, TOPICS
+from durable_streams.conformance.cases import CASES, FEATURES, LEFT_OUT, PUBLISHED, TOPICS
 from durable_streams.conformance.runner import AdapterProcess, CaseFailed, run_case
 from support.servers.durable_streams import DurableStreamsServer
 
@@ -34,6 +34,12 @@ async def adapter(durable_streams: DurableStreamsServer) -> AsyncIterator[Adapte
 @pytest.mark.parametrize("case", CASES)
 async def test_a_client_behaves_as_published(case: str, adapter: AdapterProcess) -> None:
     await run_case(CASES[case], adapter)
+
+
+@ONE_LOOP
+async def test_the_adapter_claims_all_features(adapter: AdapterProcess) -> None:
+    await adapter.send({"type": "clear-dynamic"})
+    assert {name for name, claimed in adapter.features.items() if claimed} == FEATURES
 
 
 def test_every_published_case_stands_once() -> None:

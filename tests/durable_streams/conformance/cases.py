@@ -26,6 +26,18 @@ LEFT_OUT: Final = {
 }
 """Cases that do not run, and why."""
 
+FEATURES: Final = {
+    "auto",
+    "batchItems",
+    "batching",
+    "dynamicHeaders",
+    "longPoll",
+    "retryOptions",
+    "sse",
+    "streaming",
+    "strictZeroValidation",
+}
+"""What an adapter must claim, lest the published runner skip cases."""
 TOPICS: Final = (
     consumer_faults,
     consumer_live,

@@ -101,7 +101,6 @@ def text(*data: str) -> list[Step]:
 
 is_closed: Final = head(closed=True)
 complete = partial(catch_up, closed=True)
-incomplete = partial(catch_up, closed=False)
 
 CLOSURE: Final[Cases] = {
     "close-empty-stream": [*text(), close(), is_closed],
@@ -124,7 +123,7 @@ CLOSURE: Final[Cases] = {
     "read-closed-stream-catchup": [*text("one", "two"), close(), complete("onetwo")],
     "read-closed-stream-empty-eof": [
         *text("all"),
-        incomplete("all"),
+        catch_up("all"),
         close(),
         complete("", offset="${read1}"),
     ],
@@ -177,12 +176,12 @@ CLOSURE: Final[Cases] = {
         close_beside("last"),
         finish_read(),
     ],
-    "state-caught-up-open": [*text("all"), incomplete("all")],
+    "state-caught-up-open": [*text("all"), catch_up("all")],
     "state-complete": [*text("all"), close(), complete("all")],
     "state-open-stream-partial-read": [
         *text("one", "two"),
         read(containing("one"), live="long-poll", max_chunks=1, timeout_ms=5000, closed=False),
-        incomplete(containing(), offset="${read1}"),
+        catch_up(containing(), offset="${read1}"),
     ],
 }
 CLOSING_PRODUCERS: Final[Cases] = {
@@ -205,7 +204,7 @@ CLOSING_PRODUCERS: Final[Cases] = {
         detach(),
         head(closed=False),
         append("two"),
-        incomplete("onetwo"),
+        catch_up("onetwo"),
     ],
     "idempotent-producer-close-idempotent": [
         *text(),

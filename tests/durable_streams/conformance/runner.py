@@ -42,11 +42,13 @@ class AdapterProcess:
     Attributes:
         command: How it is started.
         url: The server that it is told to use.
+        features: What it claims to have, once it runs.
     """
 
     def __init__(self, command: Sequence[str | os.PathLike[str]], url: str) -> None:
         self.command = command
         self.url = url
+        self.features: dict[str, bool] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._busy = False
 
@@ -72,6 +74,7 @@ class AdapterProcess:
             if reply.get("success") is not True:
                 message = f"the adapter refused to start: {reply}"
                 raise CaseFailed(message)
+            self.features = reply.get("features", {})
         return await self._exchange(command)
 
     async def _exchange(self, command: Command) -> Reply:

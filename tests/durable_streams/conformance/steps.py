@@ -118,7 +118,8 @@ def read(
 ) -> Step:
     """Read a stream, and keep the offset behind what was read as `read1`, `read2` and so on.
 
-    A read that is not live, or that goes on until it is up to date, must say that it is.
+    A read that is not live, or that goes on until it is up to date, must say that it is; and one
+    that is not live must say that the stream is open, unless `closed` is given.
 
     Args:
         expected: All data, all values of JSON, or some texts in it; None expects an error.
@@ -139,6 +140,8 @@ def read(
     """
     if up_to_date is None and (not live or until_up_to_date):
         up_to_date = True
+    if closed is None and not live:
+        closed = False
 
     async def exchange(run: Run) -> None:
         reply = await _ask(
