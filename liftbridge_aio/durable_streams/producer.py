@@ -20,7 +20,7 @@ from liftbridge_aio.options import Duration, timer_seconds
 
 from .core import protocol
 from .core.producer_window import Batch, BatchState, Phase, Window
-from .core.refusals import RETRIED
+from .core.status_errors import RETRIED
 from .errors import (
     Closed,
     DurableStreamError,

@@ -17,7 +17,7 @@ from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 from liftbridge_aio.options import timer_seconds
 
 from .core import protocol
-from .core.refusals import RETRIED, refusal
+from .core.status_errors import RETRIED, refusal
 from .errors import (
     Closed,
     DurableStreamError,

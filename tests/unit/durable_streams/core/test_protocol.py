@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from liftbridge_aio.durable_streams import errors
 from liftbridge_aio.durable_streams.core import caching, protocol
-from liftbridge_aio.durable_streams.core.refusals import refusal
+from liftbridge_aio.durable_streams.core.status_errors import refusal
 from liftbridge_aio.errors import InvalidRequest, MalformedData, WrongType
 
 JSON = st.recursive(
