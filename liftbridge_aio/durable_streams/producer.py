@@ -62,14 +62,11 @@ class PendingAppend:
         """True if it is stored, or failed."""
         return self._result.done()
 
-    def settle(
-        self, result: Appended | LiftbridgeError, cause: LiftbridgeError | None = None
-    ) -> None:
+    def settle(self, result: Appended | LiftbridgeError) -> None:
         """Note the answer."""
         if isinstance(result, Appended):
             self._result.set_result(result)
         else:
-            result.__cause__ = cause or result.__cause__
             self._result.set_exception(result)
             self._result.exception()  # `flush` raises it as well, so nobody has to await this
 
@@ -139,7 +136,12 @@ class IdempotentProducer:
         self._content_type = ""
         self._changed = asyncio.Event()
         self._is_entered = False
-        self._final_offset: str | None = None
+        self._closing: PendingAppend | None = None
+        """Of the request that closes the stream."""
+        self._failure: LiftbridgeError | None = None
+        """What the first append that failed raised, since the last restart."""
+        self._unsure = 0
+        """Batches that were not stored for certain when it was closed."""
         self._warned_epoch = -1
 
     @property
@@ -211,10 +213,11 @@ class IdempotentProducer:
         if self._timer is not None:
             self._timer.cancel()
         await self._supervisor.stop(_STOP_TIMEOUT)
-        text = f"{self!r} was closed before this was sent"
-        for pending in (*self._results.values(), self._pending):
-            if pending is not None and not pending.done:
-                pending.settle(NotStored(text))
+        unsent = NotStored(f"{self!r} was closed before this was sent")
+        self._settle(self._window.abandon(unsent))
+        self._seal()
+        if self._unsure:
+            logger.warning("%r was closed before %d batches were stored", self, self._unsure)
 
     async def append(self, data: Any) -> Appended:
         """Append an item and wait until it is stored. Arguments and errors: as `append_async`.
@@ -263,8 +266,8 @@ class IdempotentProducer:
         while len(self._window):
             self._changed.clear()
             await self._changed.wait()
-        if self._window.failure is not None:
-            raise self._window.failure
+        if self._failure is not None:
+            raise self._failure
 
     async def restart(self) -> None:
         """Go on after a failure, in the next epoch, once all answers are there.
@@ -282,9 +285,12 @@ class IdempotentProducer:
         if not self._is_entered:
             raise self._closed()
         self._window.restart()
+        self._failure = None
 
     async def close(self, data: Any = None) -> str:
         """Send what is left, close the stream, and end. Return the offset of its end. Idempotent.
+
+        Cancelling abandons the wait; another call waits again.
 
         Args:
             data: a last item, appended in the step that closes the stream; None: none.
@@ -292,26 +298,25 @@ class IdempotentProducer:
         Raises:
             DurableStreamError: something is not stored, or the stream was not closed; as `flush`.
         """
-        if self._final_offset is not None:
-            return self._final_offset
-        item = None if data is None else protocol.encode_value(data, self._content_type)
-        await self.flush()
-        self._check_usable()
-        body = b"" if item is None else protocol.join_values([item], self._content_type)
-        batch = Batch(body, closes=True)
-        pending = self._results[batch] = PendingAppend()
-        self._window.add(batch)
-        self._pump()
-        self._final_offset = (await pending).offset
+        if self._closing is None:
+            item = None if data is None else protocol.encode_value(data, self._content_type)
+            await self.flush()
+            self._check_usable()
+            body = b"" if item is None else protocol.join_values([item], self._content_type)
+            batch = Batch(body, closes=True)
+            self._closing = self._results[batch] = PendingAppend()
+            self._window.add(batch)
+            self._pump()
+        offset = (await self._closing).offset
         await self._stop()
-        return self._final_offset
+        return offset
 
     def _check_usable(self) -> None:
         if not self._is_entered:
             raise self._closed()
         if self._window.phase is Phase.FAILED:
             text = f"{self!r} failed before"
-            raise NotStored(text) from self._window.failure
+            raise NotStored(text) from self._failure
 
     def _closed(self) -> Closed:
         return Closed(f"{self!r} is closed, or was not entered")
@@ -335,6 +340,8 @@ class IdempotentProducer:
             self._pump()
 
     def _pump(self) -> None:
+        if not self._supervisor.running:
+            return
         for batch in self._window.to_send():
             number = f"batch {batch.epoch}/{batch.seq}"
             self._supervisor.spawn(self._send, batch, name=number)
@@ -404,12 +411,18 @@ class IdempotentProducer:
             pending, error = self._results.pop(batch), batch.error
             if batch.state is BatchState.STORED or error is None:
                 continue
+            if not self._is_entered:
+                self._unsure += 1
             if batch.maybe_stored:
                 text = f"{error.message}; the data may be stored or not"
-                pending.settle(OutcomeUnknown(text), error)
-            elif batch.state is BatchState.SKIPPED:
-                pending.settle(NotStored(f"{self!r} failed before"), error)
+                failure: LiftbridgeError = OutcomeUnknown(text)
+            elif batch.state is BatchState.SKIPPED and not isinstance(error, NotStored):
+                failure = NotStored(f"{self!r} failed before")
             else:
-                pending.settle(error)
+                failure = error
+            if failure is not error:
+                failure.__cause__ = self._failure or error
+            self._failure = self._failure or failure
+            pending.settle(failure)
         if done:
             self._changed.set()

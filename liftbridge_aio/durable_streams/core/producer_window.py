@@ -159,6 +159,12 @@ class Window:
         self._batches.remove(batch)
         return [batch, *self._give_up()]
 
+    def abandon(self, error: LiftbridgeError) -> list[Batch]:
+        """Note that nothing will be sent any more, and return what is not in flight."""
+        if self._phase is not Phase.FAILED:
+            self._phase, self.failure = Phase.FAILED, error
+        return self._give_up()
+
     def restart(self) -> None:
         """Begin the next epoch. Only when no batch is unfinished."""
         self.epoch = self._known_epoch = self._known_epoch + 1
