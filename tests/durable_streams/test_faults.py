@@ -354,6 +354,20 @@ async def test_events_that_end_at_once_do_not_go_on_for_ever() -> None:
                     pass
 
 
+async def test_data_without_its_offset_is_read_again() -> None:
+    data = b"event: data\ndata: [1]\n\n"
+    end = b'event: control\ndata: {"streamNextOffset":"8","streamClosed":true}\n\n'
+    async with (
+        answering(
+            UP_TO_DATE,
+            response("200 OK", EVENTS, body=data),
+            response("200 OK", EVENTS, body=data + end),
+        ) as url,
+        DurableStream(url, options=IMPATIENT) as stream,
+    ):
+        assert [pair async for pair in stream.read(live="sse")] == [(1, "8")]
+
+
 async def test_polls_that_end_at_once_are_slowed_down() -> None:
     nothing = response("204 No Content", OFFSET, "Stream-Up-To-Date: true")
     count = 1_000

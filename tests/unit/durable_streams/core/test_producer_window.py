@@ -160,5 +160,14 @@ class ProducerMachine(RuleBasedStateMachine):
             assert any(batch.state is BatchState.IN_FLIGHT for batch in self.batches)
 
 
+def test_a_repeat_after_a_lost_answer_claims_no_epoch() -> None:
+    window = Window(0, 5, auto_claim=True)
+    window.add(Batch(b"1"))
+    [batch] = window.to_send()
+    batch.maybe_stored = True
+    assert window.stored(batch, duplicate=True) == [batch]
+    assert (window.phase, window.epoch, batch.state) == (Phase.OPEN, 0, BatchState.STORED)
+
+
 TestProducerMachine = ProducerMachine.TestCase
 TestProducerMachine.settings = settings(stateful_step_count=60, deadline=None)

@@ -44,6 +44,13 @@ def test_lines_end_in_three_ways(end: bytes, data: st.DataObject) -> None:
     assert parsed(stream, cuts) == [Event("data", b"one\ntwo"), Event("message", b"")]
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_lines_may_come_byte_by_byte(end: bytes) -> None:
+    stream = end.join([b"event: data", b"data: 1", b"data: 2", b"", b"data: 3", b"", b""])
+    found = parsed(stream, list(range(len(stream))))
+    assert found == [Event("data", b"1\n2"), Event("message", b"3")]
+
+
 @given(st.binary(max_size=60), st.data())
 def test_any_bytes_are_taken_alike_however_they_are_cut(stream: bytes, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
