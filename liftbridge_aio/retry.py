@@ -31,9 +31,14 @@ class Backoff:
         """
         for name in ("initial", "maximum", "factor"):
             check_number(getattr(self, name), name)
-        if not (0 < self.initial <= self.maximum < math.inf and self.factor >= 1):
-            text = f"need 0 < initial <= maximum < infinity and factor >= 1, not {self!r}"
-            raise InvalidRequest(text)
+        for name, holds, rule in (
+            ("initial", 0 < self.initial < math.inf, "above 0 seconds and finite"),
+            ("maximum", self.initial <= self.maximum < math.inf, "at least `initial` and finite"),
+            ("factor", self.factor >= 1, "at least 1"),
+        ):
+            if not holds:
+                text = f"{name} must be {rule}, not {getattr(self, name)}"
+                raise InvalidRequest(text)
 
     def delay(self, attempt: int, fraction: float) -> float:
         """Return the seconds to wait before attempt `attempt + 1`.

@@ -35,6 +35,7 @@ from support.servers.node import (
     ServerDidNotStart,
     Setting,
 )
+from support.servers.npm_packages import install_packages, packages_path
 from support.servers.nsq_daemons import build_nsq_daemons
 
 # In the background of a shell Ctrl-C is ignored, which the commands that tests start would inherit.
@@ -67,6 +68,7 @@ WHY_NO_SERVER: Final = pytest.StashKey[str]()
 WHY_NO_OTHER: Final = pytest.StashKey[dict[str, str]]()
 """Why other programs cannot be built, by the fixtures that need them."""
 OTHER_BUILDS: Final[dict[str, Callable[[], object]]] = {
+    "durable_streams_packages": install_packages,
     "go_client_program": build_go_client,
     "nsq_programs": build_nsq_daemons,
     "streaming_binary": build_streaming,
@@ -193,6 +195,13 @@ def streaming_binary(request: pytest.FixtureRequest) -> Path:
     """The executable of the pinned NATS Streaming server."""
     _check_built(request, "streaming_binary")
     return streaming_path()
+
+
+@pytest.fixture(scope="session")
+def durable_streams_packages(request: pytest.FixtureRequest) -> Path:
+    """The directory with the pinned reference server of Durable Streams."""
+    _check_built(request, "durable_streams_packages")
+    return packages_path()
 
 
 @pytest.fixture(scope="session")

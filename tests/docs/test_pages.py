@@ -32,7 +32,9 @@ COMMANDS: Final = sorted(
         if line.startswith("liftbridge-aio ")
     }
 )
-ELSEWHERE: Final = {"spark.md", "nats.md", "nsq.md", "stan.md", "web.md", "security.md"}
+ELSEWHERE: Final = {
+    *("durable-streams.md", "nats.md", "nsq.md", "security.md", "spark.md", "stan.md", "web.md"),
+}
 """Pages whose code runs in tests beside those of what they describe."""
 
 

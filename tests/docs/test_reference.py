@@ -87,7 +87,7 @@ def all_errors() -> list[type[errors.LiftbridgeError]]:
 
 
 def public_errors() -> list[type[BaseException]]:
-    others = {"liftbridge_aio.nsq"}  # its page has a table of its own
+    others = {"liftbridge_aio.durable_streams", "liftbridge_aio.nsq"}  # their pages have tables
     modules = [vars(importlib.import_module(module)) for module in sorted(MODULES - others)]
     return [
         value

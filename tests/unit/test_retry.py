@@ -54,23 +54,23 @@ def test_the_default_goes_from_50_ms_to_2_s() -> None:
 
 
 @pytest.mark.parametrize(
-    ("initial", "maximum", "factor"),
+    ("initial", "maximum", "factor", "named"),
     [
-        (0, 1, 2),
-        (-1, 1, 2),
-        (2, 1, 2),
-        (1, math.inf, 2),
-        (math.inf, math.inf, 2),
-        (math.nan, 1, 2),
-        (1, math.nan, 2),
-        (1, 2, 0.5),
-        (1, 2, math.nan),
+        (0, 1, 2, "initial"),
+        (-1, 1, 2, "initial"),
+        (2, 1, 2, "maximum"),
+        (1, math.inf, 2, "maximum"),
+        (math.inf, math.inf, 2, "initial"),
+        (math.nan, 1, 2, "initial"),
+        (1, math.nan, 2, "maximum"),
+        (1, 2, 0.5, "factor"),
+        (1, 2, math.nan, "factor"),
     ],
 )
 def test_backoffs_that_make_no_sense_are_refused(
-    initial: float, maximum: float, factor: float
+    initial: float, maximum: float, factor: float, named: str
 ) -> None:
-    with pytest.raises(InvalidRequest, match="initial <= maximum"):
+    with pytest.raises(InvalidRequest, match=f"^{named} must be"):
         Backoff(initial, maximum, factor)
 
 

@@ -1,0 +1,160 @@
+"""Names, offsets and content rules of the protocol. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from liftbridge_aio._core.arguments import check_text
+from liftbridge_aio.errors import InvalidRequest, MalformedData, WrongType
+
+START: Final = "-1"
+"""The offset before the first item of a stream."""
+NOW: Final = "now"
+"""The offset after the last item of a stream, whatever that is when the request arrives."""
+
+# Headers
+STREAM_NEXT_OFFSET: Final = "Stream-Next-Offset"
+STREAM_UP_TO_DATE: Final = "Stream-Up-To-Date"
+STREAM_CLOSED: Final = "Stream-Closed"
+STREAM_CURSOR: Final = "Stream-Cursor"
+STREAM_SEQ: Final = "Stream-Seq"
+STREAM_TTL: Final = "Stream-TTL"
+STREAM_EXPIRES_AT: Final = "Stream-Expires-At"
+STREAM_FORKED_FROM: Final = "Stream-Forked-From"
+STREAM_FORK_OFFSET: Final = "Stream-Fork-Offset"
+STREAM_FORK_SUB_OFFSET: Final = "Stream-Fork-Sub-Offset"
+SSE_DATA_ENCODING: Final = "Stream-SSE-Data-Encoding"
+PRODUCER_ID: Final = "Producer-Id"
+PRODUCER_EPOCH: Final = "Producer-Epoch"
+PRODUCER_SEQ: Final = "Producer-Seq"
+PRODUCER_EXPECTED_SEQ: Final = "Producer-Expected-Seq"
+PRODUCER_RECEIVED_SEQ: Final = "Producer-Received-Seq"
+
+OFFSET_MAX_CHARS: Final = 256
+"""Section 8: offsets are shorter, as each request's URL has one."""
+INTEGER_MAX: Final = 2**53 - 1
+"""Section 5.2.1: the largest epoch and sequence number, as JavaScript cannot count further."""
+
+DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
+JSON_CONTENT_TYPE: Final = "application/json"
+
+_DIGITS: Final = re.compile(r"0|[1-9][0-9]*")
+_NOT_IN_OFFSETS: Final = frozenset(",&=?/")
+
+
+def check_offset(offset: str) -> None:
+    """Refuse a value that cannot be an offset. Offsets are opaque, so little can be checked.
+
+    Raises:
+        WrongType: it is not a string.
+        InvalidRequest: it is empty, too long, or has characters that section 8 forbids.
+    """
+    check_text(offset, "an offset")
+    if (
+        not offset
+        or len(offset) > OFFSET_MAX_CHARS
+        or not offset.isprintable()
+        or not _NOT_IN_OFFSETS.isdisjoint(offset)
+    ):
+        text = f"{offset[:OFFSET_MAX_CHARS]!r} is no offset; pass one that a read returned"
+        raise InvalidRequest(text)
+
+
+def is_true(value: str | None) -> bool:
+    """Return True if the value of a header such as `Stream-Closed` is true (section 4.1)."""
+    return value is not None and value.strip().lower() == "true"
+
+
+def parse_integer(value: str | None) -> int | None:
+    """Return the number in a header; None if it is missing or not in decimal notation."""
+    if value is None or not _DIGITS.fullmatch(value):
+        return None
+    return int(value)
+
+
+def media_type(content_type: str | None) -> str:
+    """Return a content type without its parameters, in lower case."""
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+def is_json(content_type: str | None) -> bool:
+    """Return True if streams of this type keep the boundaries of JSON messages (section 9.1)."""
+    return media_type(content_type) == JSON_CONTENT_TYPE
+
+
+def is_text(content_type: str | None) -> bool:
+    """Return True if Server-Sent Events carry this type as text, not in base64 (section 5.8)."""
+    return is_json(content_type) or media_type(content_type).startswith("text/")
+
+
+def encode_value(value: Any, content_type: str) -> bytes:
+    """Return the bytes of one message.
+
+    Args:
+        value: for JSON anything that `json.dumps` takes, or bytes that hold one JSON value
+            already; for `text/*` a string or bytes; for other types bytes.
+        content_type: of the stream.
+
+    Raises:
+        WrongType: the type of stream cannot hold the value.
+        InvalidRequest: it is empty, or no JSON value.
+    """
+    if isinstance(value, bytearray | memoryview):
+        value = bytes(value)
+    if is_json(content_type):
+        encoded = _encode_json(value)
+    elif isinstance(value, str) and is_text(content_type):
+        check_text(value, "the data")
+        encoded = value.encode()
+    elif isinstance(value, bytes):
+        encoded = value
+    else:
+        text = f"streams of {content_type} hold bytes, not {type(value).__name__}; encode it first"
+        raise WrongType(text)
+    if not encoded.strip() if is_json(content_type) else not encoded:
+        text = "there is nothing to append"
+        raise InvalidRequest(text)
+    return encoded
+
+
+def _encode_json(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        kind = WrongType if isinstance(error, TypeError) else InvalidRequest
+        text = f"the value cannot be written as JSON: {error}"
+        raise kind(text) from error
+
+
+def join_values(values: list[bytes], content_type: str) -> bytes:
+    """Return the body that appends encoded values.
+
+    JSON values always go in an array, of which the server removes one level: a value that is an
+    array itself stays one (section 9.1.2).
+    """
+    if is_json(content_type):
+        return b"[" + b",".join(values) + b"]"
+    return values[0] if len(values) == 1 else b"".join(values)
+
+
+def parse_items(body: bytes) -> list[Any]:
+    """Return the messages in a body of JSON (section 9.1.5).
+
+    Raises:
+        MalformedData: it is no JSON, or no array.
+    """
+    if not body:
+        return []
+    try:
+        items = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        text = f"the server sent what is no JSON: {body[:64]!r}"
+        raise MalformedData(text) from error
+    if not isinstance(items, list):
+        text = f"the server sent JSON that is no array: {body[:64]!r}"
+        raise MalformedData(text)
+    return items

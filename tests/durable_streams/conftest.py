@@ -1,0 +1,55 @@
+"""The reference server of Durable Streams, one for each worker."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.servers.durable_streams import DurableStreamsServer
+
+StartDurableStreams = Callable[[], DurableStreamsServer]
+_streams = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def durable_streams(
+    durable_streams_packages: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DurableStreamsServer]:
+    """A server that no test breaks, with its streams in memory."""
+    server = DurableStreamsServer(durable_streams_packages, tmp_path_factory.mktemp("durable"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def url(durable_streams: DurableStreamsServer) -> str:
+    """The URL of a stream that no other test uses, and that does not exist yet."""
+    return f"{durable_streams.url}/v1/stream/orders-{os.getpid()}-{next(_streams)}"
+
+
+@pytest.fixture
+def start_durable_streams(
+    durable_streams_packages: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartDurableStreams]:
+    """Starts servers of the test's own on disk, to be killed and started again on the same port."""
+    started: list[DurableStreamsServer] = []
+
+    def start() -> DurableStreamsServer:
+        folder = tmp_path_factory.mktemp("own")
+        server = DurableStreamsServer(durable_streams_packages, folder, on_disk=True)
+        started.append(server)
+        server.start()
+        return server
+
+    try:
+        yield start
+    finally:
+        for server in started:
+            server.stop()
