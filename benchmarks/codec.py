@@ -12,7 +12,7 @@ from typing import Any, Final
 from .own_programs import environment, module
 from .summary import Spread
 
-_PROGRAM: Final = "benchmarks.codec_timings"
+CODEC: Final = "benchmarks.codec_timings"
 _TIMEOUT: Final = 600.0
 
 
@@ -49,11 +49,12 @@ def codec_row(timing: Timing) -> tuple[str, ...]:
     )
 
 
-def measure_codec(*, quick: bool) -> list[Timing]:
+def measure_codec(*, quick: bool, program: str = CODEC) -> list[Timing]:
     """Time every part.
 
     Args:
         quick: A single value each: shows that it works, and no more.
+        program: A module of ours that times something with pyperf.
 
     Raises:
         CodecProgramFailed: pyperf failed.
@@ -64,7 +65,7 @@ def measure_codec(*, quick: bool) -> list[Timing]:
         try:
             done = subprocess.run(  # noqa: S603 - no shell, and our own words
                 [
-                    *module(_PROGRAM),
+                    *module(program),
                     *(effort, "--quiet", "--inherit-environ", "PYTHONPATH"),
                     *("--output", str(results)),
                 ],

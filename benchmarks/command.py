@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -13,18 +14,26 @@ from typing import Any, Final
 from liftbridge_aio import LiftbridgeError
 from support.servers.build import ServerUnavailable
 from support.servers.cluster import ClusterNotHealthy
+from support.servers.durable_streams import DurableStreamsDidNotStart
 from support.servers.nats import NatsDidNotStart
 from support.servers.node import ServerDidNotStart
+from support.servers.nsq_daemons import NsqDidNotStart
+from support.servers.streaming import StreamingDidNotStart
 
-from . import codec, goals, memory, over_nats, over_nsq
+from . import codec, goals, memory, sse
 from .cases import Case, Kind, cases_of
 from .chart import draw
 from .clients import USUAL, UnknownClient, commands
 from .codec import CodecProgramFailed
+from .contest import Contest
 from .document import case_as_json, document
 from .flags import NAMES, Flags, parse_flags
 from .import_time import ImportFailed, measure_imports
 from .memory import MemoryProgramFailed
+from .over_durable_streams import APPENDING, READING
+from .over_nats import measure_over_nats
+from .over_nsq import NSQ
+from .over_stan import STAN
 from .panels import caption, panels
 from .peers.environments import EnvironmentUnavailable
 from .programs import Command, FillFailed
@@ -34,22 +43,25 @@ from .spark.command import FAILURES as SPARK_FAILURES
 from .spark.command import NAMES as SPARK_NAMES
 from .spark.command import SparkBenchmarks
 from .summary import OURS, REFERENCE, CaseSummary
-from .table import columns_beside, rows_beside, small, with_spread
+from .table import small, with_spread
 from .terminal import Terminal
 
 _FAILURES: Final = (
     ClusterNotHealthy,
     CodecProgramFailed,
+    DurableStreamsDidNotStart,
     EnvironmentUnavailable,
     FillFailed,
     ImportFailed,
     LiftbridgeError,
     MemoryProgramFailed,
     NatsDidNotStart,
+    NsqDidNotStart,
     OSError,
     ServerDidNotStart,
     ServerEnded,
     ServerUnavailable,
+    StreamingDidNotStart,
     *SPARK_FAILURES,
 )
 """Errors that prevent any measurement; the text of each says why."""
@@ -98,7 +110,8 @@ def _run(words: Sequence[str]) -> int:
         # What was measured before something failed, or before Ctrl-C, took its time.
         if results.cases or results.figures:
             _write(flags, origin, results)
-    failed = [client for case in results.cases for client in case.clients if client.failed]
+    cases = (*results.cases, *results.others)
+    failed = [client for case in cases for client in case.clients if client.failed]
     return 1 if failed else 0
 
 
@@ -107,6 +120,8 @@ class _Results:
     flags: Flags
     terminal: Terminal
     cases: list[CaseSummary] = field(default_factory=list)
+    others: list[CaseSummary] = field(default_factory=list)
+    """Cases on other servers than Liftbridge, or in other ways."""
     figures: dict[str, Any] = field(default_factory=dict)
     _commands: dict[str, Command] = field(default_factory=dict)
 
@@ -121,7 +136,9 @@ class _Results:
             "codec": self.codec,
             "import": self.imports,
             "nats": self.over_nats,
-            "nsq": self.over_nsq,
+            "nsq": lambda: self.contests("nsq", NSQ),
+            "stan": lambda: self.contests("stan", STAN),
+            "durable-streams": self.durable_streams,
         }
 
     def side_by_side(self, cases: Sequence[Case]) -> None:
@@ -166,26 +183,33 @@ class _Results:
         self.terminal.show_table("import", ("what", "ms of processor time"), rows)
 
     def over_nats(self) -> None:
-        found = []
-        for summary in over_nats.measure_over_nats(
-            self.flags.server, self.flags.choice, self.flags.rounds, self.terminal.tell
-        ):
-            found.append(case_as_json(summary))
-            self._show_beside(summary, over_nats.GRPC)
-        self.figures["nats"] = found
+        flags = self.flags
+        self._show_all(
+            "nats", measure_over_nats(flags.server, flags.choice, flags.rounds, self.terminal.tell)
+        )
 
-    def over_nsq(self) -> None:
-        found = []
-        for summary in over_nsq.measure_over_nsq(
-            self.flags.choice, self.flags.rounds, self.terminal.tell
-        ):
-            found.append(case_as_json(summary))
-            self._show_beside(summary, over_nsq.REFERENCE)
-        self.figures["nsq"] = found
+    def contests(self, name: str, *contests: Contest) -> None:
+        flags = self.flags
+        self._show_all(
+            name,
+            itertools.chain.from_iterable(
+                contest.measure(flags.choice, flags.rounds, self.terminal.tell)
+                for contest in contests
+            ),
+        )
 
-    def _show_beside(self, summary: CaseSummary, reference: str) -> None:
-        columns = columns_beside(reference)
-        self.terminal.show_table(summary.case.title, columns, rows_beside(summary, reference))
+    def durable_streams(self) -> None:
+        self.contests("durable_streams", APPENDING, READING)
+        speeds = sse.measure_sse(quick=self.flags.choice.quick)
+        self.figures["sse"] = [speed.as_json() for speed in speeds]
+        self.terminal.show_table("SSE", sse.COLUMNS, map(sse.sse_row, speeds))
+
+    def _show_all(self, name: str, summaries: Iterable[CaseSummary]) -> None:
+        found = self.figures[name] = []
+        for summary in summaries:
+            self.others.append(summary)
+            found.append({**case_as_json(summary), "reference": summary.reference})
+            self.terminal.show_case(summary)
 
     def _clients(self) -> dict[str, Command]:
         if not self._commands:

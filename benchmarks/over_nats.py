@@ -82,4 +82,4 @@ def _measure(
             done = run_program(words, pids, case.server_messages, _TIMEOUT)
             delete_stream((node.address,), stream)
             runs[name].append(done)
-    return summarize(case, runs)
+    return summarize(case, runs, GRPC)

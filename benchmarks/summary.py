@@ -13,7 +13,7 @@ from .outcome import Outcome, Unsupported
 OURS: Final = "ours"
 """Our client."""
 REFERENCE: Final = "go-liftbridge"
-"""The client that the others are compared with."""
+"""The client of Liftbridge that the others are compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +105,24 @@ class ClientSummary:
 
 @dataclass(frozen=True, slots=True)
 class CaseSummary:
-    """A case with all its clients."""
+    """A case with all its clients, and the name of the one that ratios are against."""
 
     case: Case
     clients: tuple[ClientSummary, ...]
+    reference: str = REFERENCE
 
     def of(self, client: str) -> ClientSummary | None:
         """Return the summary of a client; None if it took no part."""
         return next((each for each in self.clients if each.client == client), None)
 
 
-def summarize(case: Case, runs: Mapping[str, Sequence[Run]]) -> CaseSummary:
+def summarize(
+    case: Case, runs: Mapping[str, Sequence[Run]], reference: str = REFERENCE
+) -> CaseSummary:
     """Put the rounds of a case together, the clients in the order given."""
-    reference = runs.get(REFERENCE, ())
-    return CaseSummary(
-        case, tuple(_client(name, tuple(each), reference) for name, each in runs.items())
-    )
+    theirs = runs.get(reference, ())
+    clients = tuple(_client(name, tuple(each), theirs) for name, each in runs.items())
+    return CaseSummary(case, clients, reference)
 
 
 def failure(run: Run) -> str:

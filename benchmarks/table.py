@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from .cases import Case, Kind
-from .summary import REFERENCE, CaseSummary, ClientSummary, Spread, ratio_of
+from .cases import Kind
+from .summary import CaseSummary, ClientSummary, Spread
 
 Format = Callable[[float], str]
 
@@ -31,9 +31,10 @@ def times(value: float) -> str:
     return f"{value:.2f} {TIMES}" if value < 10 else f"{value:.1f} {TIMES}"
 
 
-def columns(case: Case) -> tuple[str, ...]:
+def columns(summary: CaseSummary) -> tuple[str, ...]:
     """The heads of the columns."""
-    rates = ("Client", "msg/s", f"against {REFERENCE}")
+    case = summary.case
+    rates = ("Client", "msg/s", f"against {summary.reference}")
     cpu = ("client CPU µs", "server CPU µs")
     if case.kind is Kind.LATENCY:
         return (
@@ -50,31 +51,6 @@ def columns(case: Case) -> tuple[str, ...]:
 def rows(summary: CaseSummary) -> list[tuple[str, ...]]:
     """A row for each client that was measured, in their order."""
     return [_row(summary, client) for client in summary.clients if client.figures]
-
-
-def columns_beside(reference: str) -> tuple[str, ...]:
-    """The heads of the columns of `rows_beside`."""
-    return ("client", "msg/s", f"against {reference}", "client CPU µs", "server CPU µs")
-
-
-def rows_beside(summary: CaseSummary, reference: str) -> list[tuple[str, ...]]:
-    """A row for each client that was measured, beside one of them."""
-    beside = summary.of(reference)
-    table = []
-    for client in summary.clients:
-        if not client.figures:
-            continue
-        ratio = None if beside is None else ratio_of(client.runs, beside.runs)
-        spent = (client.figures.get(f"{s}_cpu_seconds_per_million") for s in ("client", "server"))
-        table.append(
-            (
-                client.client,
-                with_spread(client.figures["messages_per_second"], rate),
-                "" if ratio is None else with_spread(ratio, times),
-                *("" if each is None else with_spread(each, small) for each in spent),
-            )
-        )
-    return table
 
 
 def remarks(summary: CaseSummary) -> list[str]:

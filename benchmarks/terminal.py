@@ -38,7 +38,7 @@ class Terminal:
 
     def show_case(self, summary: CaseSummary) -> None:
         """Show what the clients did in a case."""
-        self.show_table(summary.case.title, columns(summary.case), rows(summary))
+        self.show_table(summary.case.title, columns(summary), rows(summary))
         for remark in remarks(summary):
             self.say(f"  {remark}")
 

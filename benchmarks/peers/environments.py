@@ -202,6 +202,33 @@ NSQ_PEERS: Final[dict[str, GoProgram | PythonProgram]] = {
 }
 """Clients of NSQ that ours is compared with, by name."""
 
+STAN_PEERS: Final[dict[str, GoProgram | PythonProgram]] = {
+    "stan.go": GoProgram("stan.go", "./go_stan"),
+    "stan.py": PythonProgram(
+        PythonEnvironment(
+            "stan.py",
+            # Its messages were made by a protoc that later runtimes refuse.
+            ("asyncio-nats-streaming==0.4.0", "asyncio-nats-client==0.11.5", "protobuf==3.20.3"),
+        ),
+        "stan_py",
+    ),
+}
+"""Clients of NATS Streaming that ours is compared with, by name."""
+
+_DURABLE_STREAMS: Final = PythonEnvironment(
+    "durable-streams", ("durable-streams==0.1.0", "httpx==0.28.1")
+)
+DURABLE_STREAMS_PEERS: Final[dict[str, GoProgram | PythonProgram]] = {
+    "durable-streams": PythonProgram(_DURABLE_STREAMS, "durable_streams_official"),
+    "httpx2": PythonProgram(
+        PythonEnvironment("httpx2", ("httpx2==2.16.2",)), "durable_streams_httpx2"
+    ),
+    "aiohttp": PythonProgram(
+        PythonEnvironment("aiohttp", ("aiohttp==3.14.5",)), "durable_streams_aiohttp"
+    ),
+}
+"""Clients of Durable Streams that ours is compared with, by name; two are bare HTTP clients."""
+
 
 def prepare(peer: str) -> list[str]:
     """Make what a client needs, unless it is there, and tell the command that runs its program.

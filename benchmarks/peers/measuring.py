@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
+import platform
 import resource
 import sys
 import time
@@ -154,7 +155,7 @@ def percentiles(nanoseconds: Sequence[int]) -> dict[str, float]:
 
 def main(
     client: str,
-    distribution: str,
+    distribution: str | None,
     commands: Mapping[str, Callable[[Settings], Outcome]],
     arguments: Sequence[str] | None = None,
 ) -> None:
@@ -162,7 +163,7 @@ def main(
 
     Args:
         client: The name of the program.
-        distribution: The package whose version it tells.
+        distribution: The package whose version it tells; None is Python itself.
         commands: What it can do.
         arguments: Those of the command line by default.
     """
@@ -172,7 +173,9 @@ def main(
         if settings.command not in commands:
             message = f"{client} cannot {settings.command}"
             raise Unsupported(message)
-        line["version"] = importlib.metadata.version(distribution)
+        line["version"] = (
+            importlib.metadata.version(distribution) if distribution else platform.python_version()
+        )
         line |= commands[settings.command](settings).as_json()
     except Unsupported as reason:
         line["unsupported"] = str(reason)

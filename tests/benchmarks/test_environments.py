@@ -10,7 +10,10 @@ import pytest
 
 from benchmarks.peers import environments
 from benchmarks.peers.environments import (
+    DURABLE_STREAMS_PEERS,
+    NSQ_PEERS,
     PEERS,
+    STAN_PEERS,
     EnvironmentUnavailable,
     GoProgram,
     PythonEnvironment,
@@ -44,6 +47,17 @@ def test_every_go_program_exists() -> None:
     packages = [each.package for each in PEERS.values() if isinstance(each, GoProgram)]
     assert len(packages) == 2
     assert all((environments.GO_MODULE / package / "main.go").is_file() for package in packages)
+
+
+@pytest.mark.parametrize("peers", [NSQ_PEERS, STAN_PEERS, DURABLE_STREAMS_PEERS])
+def test_every_program_for_another_system_exists(
+    peers: dict[str, GoProgram | PythonProgram],
+) -> None:
+    for each in peers.values():
+        if isinstance(each, PythonProgram):
+            assert (environments.HERE / f"{each.module}.py").is_file()
+        else:
+            assert (environments.GO_MODULE / each.package / "main.go").is_file()
 
 
 def test_ours_runs_in_this_interpreter_and_needs_nothing(folder: Path) -> None:

@@ -7,16 +7,17 @@ from benchmarks.cases import Case, Choice, Kind
 from benchmarks.command import main
 from benchmarks.over_nats import CLIENTS, GRPC, measure_over_nats
 from benchmarks.summary import summarize
-from benchmarks.table import columns_beside, rows_beside
+from benchmarks.table import columns, rows
 from support.benchmark_runs import measured
 
 
 def test_each_way_is_held_against_grpc() -> None:
     runs = {name: [measured(1000.0 * number)] for number, name in enumerate(CLIENTS, 1)}
-    table = rows_beside(summarize(Case(Kind.PUBLISH, 1000), runs), GRPC)
+    summary = summarize(Case(Kind.PUBLISH, 1000), runs, GRPC)
+    table = rows(summary)
     assert [row[0] for row in table] == list(CLIENTS)
     assert [row[2][:4] for row in table] == ["1.00", "2.00", "3.00"]
-    assert all(len(row) == len(columns_beside(GRPC)) for row in table)
+    assert all(len(row) == len(columns(summary)) for row in table)
 
 
 def test_the_embedded_broker_has_no_nats() -> None:

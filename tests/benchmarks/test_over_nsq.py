@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from benchmarks import over_nsq
-from benchmarks.command import main
+from benchmarks.over_nsq import NSQ
+from support.benchmark_runs import run_command
 
 
 def test_our_nsq_client_is_measured(
@@ -14,9 +14,9 @@ def test_our_nsq_client_is_measured(
     capsys: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(over_nsq, "NSQ_PEERS", {})  # those are installed by hand
-    assert main(("nsq", "--rounds", "1", "--messages", "500", "--output", "json")) == 0
-    cases = json.loads(capsys.readouterr().out)["nsq"]
+    # The others are installed by hand.
+    monkeypatch.setattr("benchmarks.command.NSQ", replace(NSQ, peers={}))
+    cases = run_command(capsys, "nsq")["nsq"]
     assert [case["kind"] for case in cases] == ["publish", "publish", "consume"]
     for case in cases:
         [client] = case["clients"]

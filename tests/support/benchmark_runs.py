@@ -1,7 +1,11 @@
-"""Runs as programs report them, to make summaries of."""
+"""Runs as programs report them, to make summaries of, and what the command says of tiny ones."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+from benchmarks.command import main
 from benchmarks.outcome import Outcome
 from benchmarks.summary import Measured
 
@@ -27,3 +31,10 @@ def measured(
         latencies=latencies,
     )
     return Measured(outcome, server_cpu, server_messages)
+
+
+def run_command(capsys: Any, name: str) -> dict[str, Any]:
+    """Run a benchmark of one round with few messages; its result as JSON."""
+    assert main((name, "--rounds", "1", "--messages", "500", "--output", "json")) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
