@@ -134,6 +134,7 @@ class IdempotentProducer:
         self._results: dict[Batch, PendingAppend] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._content_type = ""
+        self._encode = protocol.encoder("")
         self._changed = asyncio.Event()
         self._is_entered = False
         self._closing: PendingAppend | None = None
@@ -162,6 +163,7 @@ class IdempotentProducer:
             DurableStreamError: the request failed for another reason.
         """
         self._content_type = await self._stream.require_content_type()
+        self._encode = protocol.encoder(self._content_type)
         await self._supervisor.start()
         self._is_entered = True
         return self
@@ -240,7 +242,7 @@ class IdempotentProducer:
             Closed: the producer is closed.
         """
         self._check_usable()
-        item = protocol.encode_value(data, self._content_type)
+        item = self._encode(data)
         while len(self._window) >= self._max_waiting:
             self._changed.clear()
             await self._changed.wait()
@@ -299,7 +301,7 @@ class IdempotentProducer:
             DurableStreamError: something is not stored, or the stream was not closed; as `flush`.
         """
         if self._closing is None:
-            item = None if data is None else protocol.encode_value(data, self._content_type)
+            item = None if data is None else self._encode(data)
             await self.flush()
             self._check_usable()
             body = b"" if item is None else protocol.join_values([item], self._content_type)

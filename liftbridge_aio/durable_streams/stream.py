@@ -178,7 +178,7 @@ class DurableStream:
             headers[protocol.STREAM_CLOSED] = "true"
         body = None
         if data is not None:
-            body = protocol.join_values([protocol.encode_value(data, kind)], kind)
+            body = protocol.join_values([protocol.encoder(kind)(data)], kind)
         response = await self._transport.send("PUT", headers=headers, content=body)
         self._content_type = response.headers.get("Content-Type") or kind
         return self._info(response)
@@ -309,7 +309,8 @@ class DurableStream:
         if close:
             check_flags(close=close)
             headers[protocol.STREAM_CLOSED] = "true"
-        body = protocol.join_values([protocol.encode_value(each, kind) for each in items], kind)
+        encode = protocol.encoder(kind)
+        body = protocol.join_values([encode(each) for each in items], kind)
         response = await self._transport.send(
             "POST", headers=headers, content=body, unsure=_raise_unless_answered
         )

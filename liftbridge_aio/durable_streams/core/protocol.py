@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from liftbridge_aio._core.arguments import check_text
@@ -89,45 +90,51 @@ def is_text(content_type: str | None) -> bool:
     return is_json(content_type) or media_type(content_type).startswith("text/")
 
 
-def encode_value(value: Any, content_type: str) -> bytes:
-    """Return the bytes of one message.
+def encoder(content_type: str) -> Callable[[Any], bytes]:
+    """Return the function that encodes one message of a stream.
 
-    Args:
-        value: for JSON anything that `json.dumps` takes, or bytes that hold one JSON value
-            already; for `text/*` a string or bytes; for other types bytes.
-        content_type: of the stream.
-
-    Raises:
-        WrongType: the type of stream cannot hold the value.
-        InvalidRequest: it is empty, or no JSON value.
+    It takes for JSON anything that `json.dumps` takes, or bytes that hold one JSON value already;
+    for `text/*` a string or bytes; for other types bytes. It raises `WrongType` for what the stream
+    cannot hold, and `InvalidRequest` for what is empty or no JSON value.
     """
-    if isinstance(value, bytearray | memoryview):
-        value = bytes(value)
     if is_json(content_type):
-        encoded = _encode_json(value)
-    elif isinstance(value, str) and is_text(content_type):
-        check_text(value, "the data")
-        encoded = value.encode()
-    elif isinstance(value, bytes):
-        encoded = value
-    else:
-        text = f"streams of {content_type} hold bytes, not {type(value).__name__}; encode it first"
-        raise WrongType(text)
-    if not encoded.strip() if is_json(content_type) else not encoded:
-        text = "there is nothing to append"
-        raise InvalidRequest(text)
-    return encoded
+        return _encode_json
+    return _encode_text if is_text(content_type) else _encode_bytes
+
+
+_to_json: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def _encode_json(value: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _checked(bytes(value), bytes(value).strip())
     try:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+        return _to_json(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
         kind = WrongType if isinstance(error, TypeError) else InvalidRequest
         text = f"the value cannot be written as JSON: {error}"
         raise kind(text) from error
+
+
+def _encode_text(value: Any) -> bytes:
+    if isinstance(value, str):
+        check_text(value, "the data")
+        value = value.encode()
+    return _encode_bytes(value)
+
+
+def _encode_bytes(value: Any) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        text = f"this stream holds no JSON, but bytes; encode the {type(value).__name__} first"
+        raise WrongType(text)
+    return _checked(bytes(value), value)
+
+
+def _checked(encoded: bytes, content: bytes | bytearray | memoryview) -> bytes:
+    if not content:
+        text = "there is nothing to append"
+        raise InvalidRequest(text)
+    return encoded
 
 
 def join_values(values: list[bytes], content_type: str) -> bytes:

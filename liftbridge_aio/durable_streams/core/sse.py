@@ -83,19 +83,24 @@ class Parser:
             return []
         blocks = b"".join([*self._parts, head]) if self._parts else head
         self._parts = [rest] if rest else []
-        events = []
-        for block in blocks.split(b"\n\n"):
-            event = self._event(block)
-            if event is not None:
-                events.append(event)
-        return events
-
-    def _event(self, block: bytes) -> Event | None:
-        """Return the event of a block of lines; None if it has no data."""
         if self._at_start:
             self._at_start = False
-            block = block.removeprefix(_BOM)
-        return _uniform_event(block) or _any_event(block)
+            blocks = blocks.removeprefix(_BOM)
+        return _events(blocks)
+
+
+def _events(blocks: bytes) -> list[Event]:
+    """Return the events of blocks of lines that blank lines separate."""
+    found = []
+    for block in blocks.split(b"\n\n"):
+        # Most events are a line with their kind and one with data.
+        first, start, data = block.partition(b"\ndata: ")
+        kind = _KINDS.get(first)
+        if kind is not None and start and b"\n" not in data:
+            found.append(tuple.__new__(Event, (kind, data)))  # twice as fast as Event()
+        elif event := _uniform_event(block) or _any_event(block):
+            found.append(event)
+    return found
 
 
 def _uniform_event(block: bytes) -> Event | None:
@@ -113,9 +118,7 @@ def _uniform_event(block: bytes) -> Event | None:
         return None
     head, _, data = block.partition(start)
     kind = _KINDS.get(head)
-    if kind is None or not lines:
-        return None
-    return Event(kind, data.replace(start, b"\n") if lines > 1 else data)
+    return None if kind is None or not lines else Event(kind, data.replace(start, b"\n"))
 
 
 def _any_event(block: bytes) -> Event | None:

@@ -47,13 +47,13 @@ def test_an_offset_is_text(offset: Any) -> None:
 @given(st.lists(JSON, min_size=1, max_size=4))
 def test_json_values_keep_their_boundaries(values: list[Any]) -> None:
     kind = "Application/JSON; charset=utf-8"
-    body = protocol.join_values([protocol.encode_value(each, kind) for each in values], kind)
+    body = protocol.join_values([protocol.encoder(kind)(each) for each in values], kind)
     assert protocol.parse_items(body) == values == json.loads(body)
 
 
 def test_bytes_for_json_are_one_encoded_value() -> None:
     body = protocol.join_values(
-        [protocol.encode_value(b'{"n":1}', "application/json")] * 2, "application/json"
+        [protocol.encoder("application/json")(b'{"n":1}')] * 2, "application/json"
     )
     assert protocol.parse_items(body) == [{"n": 1}, {"n": 1}]
 
@@ -71,7 +71,7 @@ def test_bytes_for_json_are_one_encoded_value() -> None:
 )
 def test_invalid_values_are_refused(value: Any, kind: str) -> None:
     with pytest.raises(InvalidRequest):
-        protocol.encode_value(value, kind)
+        protocol.encoder(kind)(value)
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_invalid_values_are_refused(value: Any, kind: str) -> None:
 )
 def test_values_of_a_wrong_type_are_refused(value: Any, kind: str) -> None:
     with pytest.raises(WrongType):
-        protocol.encode_value(value, kind)
+        protocol.encoder(kind)(value)
 
 
 def test_text_and_bytes_are_sent_as_they_are() -> None:
-    assert protocol.encode_value("é", "text/html; charset=utf-8") == "é".encode()
-    assert protocol.encode_value(bytearray(b"ab"), "text/plain") == b"ab"
+    assert protocol.encoder("text/html; charset=utf-8")("é") == "é".encode()
+    assert protocol.encoder("text/plain")(bytearray(b"ab")) == b"ab"
     assert protocol.join_values([b"a", b"b"], "text/plain") == b"ab"
 
 
