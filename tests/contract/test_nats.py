@@ -12,6 +12,7 @@ import pytest
 from nats.aio.client import Client as NatsClient
 
 from liftbridge_aio.wire import proto, rpc
+from support.nats_streams import taken
 from support.raw import Wire, message
 from support.servers.node import LiftbridgeNode
 
@@ -155,7 +156,7 @@ async def test_a_plain_message_expects_offset_0_and_is_refused_in_silence(
 
     for value in (b"first", b"refused"):
         await connection.publish(stream_name, value)
-    await connection.flush()
+    await taken(connection)
     stored = await real_wire.stored(stream_name, 1)
     [ack] = await real_wire.publish(stream_name, b"second", expected_offset=1)
     assert ack.offset == 1
@@ -169,7 +170,7 @@ async def test_unary_publishes_ack_to_the_inbox_they_name(
     await real_wire.create(stream_name)
     inbox = connection.new_inbox()
     acks = await connection.subscribe(inbox)
-    await connection.flush()
+    await taken(connection)
 
     request = message(stream_name, ack_inbox=inbox, correlation_id="publish")
     await real_wire.call(rpc.PUBLISH, request, timeout=timeout)

@@ -13,6 +13,7 @@ from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 
 from liftbridge_aio.wire import stan
+from support.nats_streams import taken
 
 SUBJECTS: Final = {
     "pub": "_STAN.pub.{}.>",
@@ -65,7 +66,7 @@ class ScriptedStan:
         for key, subject in (("connect", "_STAN.discover.{}"), *SUBJECTS.items()):
             await self._listen(key, subject.format(self.cluster))
         await self._listen("ack", f"_STAN.acks-of.{self.cluster}")
-        await self.connection.flush()
+        await taken(self.connection)
 
     async def _listen(self, key: str, subject: str) -> None:
         async def receive(message: Msg) -> None:
@@ -126,7 +127,7 @@ class ScriptedStan:
     async def send(self, subject: str, payload: bytes, reply: str = "") -> None:
         """Send something, and wait until the NATS server has it."""
         await self.connection.publish(subject, payload, reply)
-        await self.connection.flush()
+        await taken(self.connection)
 
 
 @asynccontextmanager
