@@ -23,14 +23,16 @@ class StreamOptions:
     again after a lost connection, as it could be stored twice.
     """
 
-    timeout: Duration = 30.0
-    """For a call with all its retries. A read gives up if it fails for so long."""
+    timeout: Duration = 20.0
+    """For a call with all its retries, and for the begin of a read."""
+    resume_timeout: Duration = 120.0
+    """How long a reader tries to go on after it was interrupted."""
     response_timeout: Duration = 10.0
     """Longest silence of the server in a request; then the connection counts as lost."""
     live_timeout: Duration = 90.0
     """Longest silence in a live read, after which the reader connects again. Servers answer
     long-polls, and end Server-Sent Events, about every minute."""
-    max_retries: int = 8
+    max_retries: int = 30
     """Retries of a request after its first attempt; 0: none."""
     backoff: Backoff = DEFAULT_BACKOFF
     """Waits between attempts; a `Retry-After` of the server is waited for at least."""
@@ -44,7 +46,7 @@ class StreamOptions:
             InvalidRequest: a value is invalid.
             WrongType: a value has the wrong type.
         """
-        for name in ("timeout", "response_timeout", "live_timeout"):
+        for name in ("timeout", "resume_timeout", "response_timeout", "live_timeout"):
             if seconds(getattr(self, name), name) == 0:
                 text = f"{name} must be longer than 0 seconds"
                 raise InvalidRequest(text)

@@ -29,6 +29,8 @@ _EVENT_STREAM: Final = "text/event-stream"
 _IDLE_BACKOFF: Final = Backoff(initial=0.05, maximum=2.0)
 """Waits before another live request where the last one ended at once, with nothing."""
 _AT_ONCE: Final = 0.05
+_MOST_IDLE: Final = 10
+"""Responses in a row that may end at once or go back: some ten seconds of waits."""
 
 
 class ReaderState(Enum):
@@ -93,8 +95,9 @@ class Reader:
         self._parser = sse.Parser()
         self._data: list[bytes] = []
         self._controls: deque[Batch] = deque()
-        self._max_failures = transport.options.max_retries
+        self._max_failures = min(transport.options.max_retries, _MOST_IDLE)
         self._is_reading = False
+        self._has_read = False
         self._idle = 0
         """Responses in a row that brought nothing, at once, or went back."""
 
@@ -156,7 +159,8 @@ class Reader:
             NoStream: there is no such stream, any more; `Gone`: or no data at this offset.
             InvalidOffset: the server does not accept the offset.
             StreamReset: the stream ends before the offset.
-            NotConnected: the server cannot be reached, with all retries.
+            NotConnected: the server cannot be reached: for `timeout` at the begin, and for
+                `resume_timeout` later.
             Refused: it refuses the request for another reason.
             ProtocolError: it sent what the protocol does not allow.
             ConcurrentRead: another task is reading.
@@ -216,7 +220,7 @@ class Reader:
         if batch is None or self._has_ended():  # closed by another task
             return None
         batch = self._checked(batch)
-        self._position = batch.offset
+        self._position, self._has_read = batch.offset, True
         self._up_to_date, self._closed = batch.up_to_date, batch.closed
         if batch.closed:
             self._state = ReaderState.ENDED
@@ -257,7 +261,9 @@ class Reader:
             await self._pause()
         began = asyncio.get_running_loop().time()
         query = self._query("long-poll" if is_poll else None)
-        response = await self._transport.send("GET", query=query, live=is_poll)
+        response = await self._transport.send(
+            "GET", query=query, live=is_poll, resuming=self._has_read
+        )
         headers = response.headers
         closed = protocol.is_true(headers.get(protocol.STREAM_CLOSED))
         up_to_date = closed or protocol.is_true(headers.get(protocol.STREAM_UP_TO_DATE))
@@ -338,7 +344,9 @@ class Reader:
         if self._idle:
             await self._pause()
         query = self._query("sse")
-        response = await self._transport.send("GET", query=query, live=True, stream=True)
+        response = await self._transport.send(
+            "GET", query=query, live=True, stream=True, resuming=True
+        )
         self._response = response
         if protocol.media_type(response.headers.get("Content-Type")) != _EVENT_STREAM:
             await self._end_response()

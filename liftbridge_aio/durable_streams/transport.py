@@ -105,6 +105,7 @@ class Transport:
         self._http = http
         self._is_closed = False
         self._timeout = timer_seconds(options.timeout)
+        self._resume_timeout = timer_seconds(options.resume_timeout)
         silence = timer_seconds(options.response_timeout)
         live = timer_seconds(options.live_timeout)
         self._waits: httpx2.Timeout = library.Timeout(silence, pool=None)
@@ -153,11 +154,13 @@ class Transport:
         content: bytes | None = None,
         live: bool = False,
         stream: bool = False,
+        resuming: bool = False,
         unsure: Callable[[DurableStreamError], None] = send_again,
     ) -> httpx2.Response:
         """Send a request, again where that may help, and return the response.
 
-        A GET takes as long as data arrives. Anything else ends within `timeout`.
+        A GET takes as long as data arrives, and is tried for `timeout` after a failure. Anything
+        else ends within `timeout`.
 
         Args:
             method: of HTTP.
@@ -166,6 +169,7 @@ class Transport:
             content: the body.
             live: True if the server waits for data before it answers.
             stream: True to return the response before its body is read.
+            resuming: True to try for `resume_timeout` instead of `timeout`.
             unsure: called when an attempt may have taken effect: it was sent and not answered, or
                 answered with 500 or 503. Raises if the request is not to be sent again.
 
@@ -173,7 +177,8 @@ class Transport:
             DurableStreamError: what is in the tree below it, but `NotStored`.
         """
         is_read = method == "GET"
-        retries = _Retries(self.options, self._timeout, has_started=not is_read)
+        seconds = self._resume_timeout if resuming else self._timeout
+        retries = _Retries(self.options, seconds, has_started=not is_read)
         try:
             async with asyncio.timeout(None if is_read else self._timeout) as deadline:
                 while True:

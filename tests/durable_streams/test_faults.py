@@ -33,7 +33,12 @@ from support.servers.durable_streams import DurableStreamsServer
 
 QUICK: Final = Backoff(initial=0.01, maximum=0.1)
 IMPATIENT: Final = StreamOptions(
-    timeout=2, response_timeout=0.5, live_timeout=1.5, max_retries=3, backoff=QUICK
+    timeout=2,
+    resume_timeout=3,
+    response_timeout=0.5,
+    live_timeout=1.5,
+    max_retries=3,
+    backoff=QUICK,
 )
 PATIENT: Final = StreamOptions(timeout=30, max_retries=1_000, backoff=QUICK)
 LIVE = pytest.mark.parametrize("live", ["long-poll", "sse"])

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+import os
+import random
 import socket
+import threading
+from typing import Final
+
+_FIRST: Final = 12_000
+_PER_SLOT: Final = 2_500
+_SLOTS: Final = 8
+"""Below the ports that systems give to outgoing connections, which would take one meanwhile."""
+_lock: Final = threading.Lock()
+_given: Final[set[int]] = set()
+_random: Final = random.Random()
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports of 127.0.0.1 that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """So many different ports of 127.0.0.1 that nobody listens on.
+
+    None is given twice, as a server takes a while to listen; and each worker of pytest has ports of
+    its own.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    slot = (int(worker) if worker.isdigit() else os.getpid()) % _SLOTS
+    ports = range(_FIRST + slot * _PER_SLOT, _FIRST + (slot + 1) * _PER_SLOT)
+    found: list[int] = []
+    with _lock:
+        if len(_given) > _PER_SLOT // 2:
+            _given.clear()  # those that were given long ago
+        while len(found) < count:
+            port = _random.choice(ports)
+            if port not in _given and _is_free(port):
+                _given.add(port)
+                found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
