@@ -13,7 +13,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio._core.arguments import check_text, check_type
-from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
+from liftbridge_aio._core.event_loop import running_loop
+from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.options import timer_seconds
 
 from .core import protocol
@@ -104,6 +105,8 @@ class Transport:
         self._is_shared = http is not None
         self._http = http
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """To which the connections belong."""
         self._timeout = timer_seconds(options.timeout)
         self._resume_timeout = timer_seconds(options.resume_timeout)
         silence = timer_seconds(options.response_timeout)
@@ -219,6 +222,12 @@ class Transport:
         stream: bool,
     ) -> httpx2.Response:
         client = self.client()
+        loop = running_loop("a DurableStream")
+        if self._loop is not loop and not self._is_shared:
+            if self._loop is not None:
+                text = f"{self.url} was used in another event loop; make a DurableStream in each"
+                raise UsageError(text)
+            self._loop = loop
         request = client.build_request(
             method,
             self._base,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
 import pytest
 
-from liftbridge_aio.durable_streams import DurableStream, IdempotentProducer, StreamOptions
-from liftbridge_aio.errors import InvalidRequest, WrongType
+from liftbridge_aio.durable_streams import (
+    DurableStream,
+    IdempotentProducer,
+    NotConnected,
+    StreamOptions,
+)
+from liftbridge_aio.errors import InvalidRequest, UsageError, WrongType
 
 URL = "http://127.0.0.1:1/stream"  # where nobody listens
 
@@ -97,6 +103,18 @@ async def test_arguments_of_appends_forks_and_reads_are_checked() -> None:
         live: Any = "always"
         with pytest.raises(InvalidRequest):
             stream.read(live=live)
+
+
+def test_an_object_belongs_to_one_event_loop() -> None:
+    stream = DurableStream(URL, options=StreamOptions(max_retries=0))
+
+    async def head() -> None:
+        await stream.head()
+
+    with pytest.raises(NotConnected):
+        asyncio.run(head())
+    with pytest.raises(UsageError, match="another event loop"):
+        asyncio.run(head())
 
 
 @pytest.mark.parametrize(
