@@ -119,7 +119,6 @@ def tests(session: nox.Session) -> None:
     _run_each(
         session,
         ("pytest", *covered),
-        ("coverage", "report", "--skip-covered", "--skip-empty", "--sort=cover"),
         ("pytest", "-n", "4", "--dist", "loadgroup", *elsewhere),
     )
 
@@ -310,7 +309,7 @@ def types(session: nox.Session) -> None:
 def contracts(session: nox.Session) -> None:
     """Check which module may import which."""
     session.install(*group("lint"))
-    session.run("lint-imports")
+    session.run("lint-imports", "--no-logo")
 
 
 @nox.session

@@ -102,6 +102,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.stash[WHY_NO_SERVER] = str(error)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport, config: pytest.Config
+) -> tuple[str, str, str] | None:
+    """Print no dots in CI, whose output then is about what failed."""
+    quiet = "CI" in os.environ and config.get_verbosity() == 0
+    return ("passed", "", "") if quiet and report.when == "call" and report.passed else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the plain path on real servers, for time; `test_path_histories.py` has it.
 
