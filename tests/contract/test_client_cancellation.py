@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
@@ -69,12 +70,25 @@ async def proxy(server: Server) -> AsyncIterator[FaultProxy]:
 @pytest.fixture
 async def hasty(proxy: FaultProxy, stream_name: str) -> AsyncIterator[Client]:
     """A client behind the proxy that gives up soon, all its links up, and a stream."""
+    async with client_of(proxy, stream_name, 0.3) as client:
+        yield client
+
+
+@pytest.fixture
+async def patient(proxy: FaultProxy, stream_name: str) -> AsyncIterator[Client]:
+    """The same, but it does not give up soon."""
+    async with client_of(proxy, stream_name, BOUND) as client:
+        yield client
+
+
+@asynccontextmanager
+async def client_of(proxy: FaultProxy, stream_name: str, timeout: float) -> AsyncIterator[Client]:
     options = ClientOptions(
-        connect_timeout=0.3,
-        call_timeout=0.3,
-        ack_timeout=0.3,
-        publish_timeout=0.3,
-        resubscribe_timeout=0.3,
+        connect_timeout=timeout,
+        call_timeout=timeout,
+        ack_timeout=timeout,
+        publish_timeout=timeout,
+        resubscribe_timeout=timeout,
         close_timeout=0.3,
         backoff=Backoff(initial=0.01, maximum=0.05),
         address_map=lambda _: proxy.address,
@@ -101,7 +115,7 @@ async def test_calls_that_time_out_leave_their_tasks_in_peace(
     proxy.freeze()
 
     async def check(call: Call) -> str:
-        async with asyncio.timeout(5) as bound:
+        async with asyncio.timeout(BOUND / 2) as bound:
             with pytest.raises(LiftbridgeError):
                 await call(hasty, stream_name)
             await asyncio.sleep(0)
@@ -116,7 +130,7 @@ async def test_calls_whose_link_breaks_leave_their_tasks_in_peace(
     proxy.freeze()
 
     async def check(call: Call) -> str:
-        async with asyncio.timeout(5) as bound:
+        async with asyncio.timeout(BOUND / 2) as bound:
             with pytest.raises(LiftbridgeError):
                 await call(hasty, stream_name)
             await asyncio.sleep(0)
@@ -130,29 +144,29 @@ async def test_calls_whose_link_breaks_leave_their_tasks_in_peace(
 
 
 async def test_an_outer_timeout_is_a_timeout_of_the_outer_one(
-    hasty: Client, proxy: FaultProxy, stream_name: str
+    patient: Client, proxy: FaultProxy, stream_name: str
 ) -> None:
     proxy.freeze()
 
     async def check(call: Call) -> str:
         with pytest.raises(TimeoutError) as failed:
             async with asyncio.timeout(0.05):
-                await call(hasty, stream_name)
+                await call(patient, stream_name)
         if isinstance(failed.value, LiftbridgeError) or cancelling():
             return f"asyncio.timeout: {failed.value!r} {cancelling()=}"
         with anyio.move_on_after(0.05) as scope:
-            await call(hasty, stream_name)
+            await call(patient, stream_name)
         if not scope.cancelled_caught or cancelling():
             return f"move_on_after: {scope.cancelled_caught=} {cancelling()=}"
         with pytest.raises(TimeoutError) as failed, anyio.fail_after(0.05):
-            await call(hasty, stream_name)
+            await call(patient, stream_name)
         return f"fail_after: {failed.value!r} {cancelling()=}" * (
             isinstance(failed.value, LiftbridgeError) or cancelling() > 0
         )
 
     await in_tasks(check)
     proxy.thaw()
-    assert await hasty.ping(timeout=BOUND) > 0
+    assert await patient.ping(timeout=BOUND) > 0
 
 
 async def test_a_reading_that_cannot_be_resumed_leaves_its_task_in_peace(

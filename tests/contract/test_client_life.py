@@ -131,7 +131,7 @@ async def test_a_dead_port_is_said_at_once() -> None:
         async with Client(address):
             pass
     assert not failed.value.reached_server
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8
 
 
 async def test_one_server_of_several_is_enough(server: Server, stream_name: str) -> None:
@@ -184,7 +184,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for_longer_than_told() -
         began = time.monotonic()
         with pytest.raises(RequestTimeout):
             await Client(address).connect(timeout=0.3)
-        assert 0.25 < time.monotonic() - began < 2
+        assert 0.25 < time.monotonic() - began < 8
 
 
 async def test_wait_ready_waits_for_a_server_that_starts_later(
@@ -209,7 +209,7 @@ async def test_wait_ready_does_not_wait_for_ever() -> None:
     began = time.monotonic()
     with pytest.raises(ConnectionFailed):
         await client.wait_ready(timeout=0.4)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8
     await client.aclose()
 
 
@@ -319,7 +319,7 @@ async def test_what_is_without_ack_when_it_is_closed_fails(
 
         began = time.monotonic()
         await client.aclose()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 8
         errors = [future.exception() for future in written]
         assert [type(error) for error in errors] == [PublishOutcomeUnknown] * 3
         with pytest.raises((ClientClosed, PublishNotSent)):
@@ -347,7 +347,7 @@ async def test_closing_in_another_task_ends_every_call(
         calling = asyncio.ensure_future(call(client, stream_name))
         await asyncio.sleep(0.02)  # on its way, wherever that is
         await asyncio.create_task(client.aclose())
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(5):
             with pytest.raises(ClientClosed):
                 await calling
 

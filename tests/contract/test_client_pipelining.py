@@ -39,7 +39,7 @@ async def test_pipelined_publishes_keep_their_order_in_each_partition(
     await client.create_stream(stream_name, partitions=2)
 
     futures = [
-        await client.publish_async(stream_name, value, partition=partition)
+        await client.publish_async(stream_name, value, partition=partition, ack_timeout=BOUND)
         for value in numbers(2000)
         for partition in range(2)
     ]
@@ -363,7 +363,7 @@ async def test_flush_waits_for_publishes_that_wait_for_room(
 
 
 async def test_flush_of_nothing_returns_at_once(client: Client) -> None:
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(BOUND):
         await client.flush()
 
 

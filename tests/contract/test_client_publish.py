@@ -356,7 +356,7 @@ async def test_a_stream_that_nobody_knows_is_named_in_time(
     assert ClientOptions().not_found_timeout == 5
     options = ClientOptions(not_found_timeout=0.5)
     async with Client(server.address, options=options) as client:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(4):
             with pytest.raises(StreamNotFound, match=stream_name) as refused:
                 await client.publish(stream_name, b"value")
         assert refused.value.stream == stream_name
@@ -371,7 +371,7 @@ async def test_a_partition_that_does_not_exist_is_not_waited_for(
     with pytest.raises(PartitionNotFound) as refused:
         await client.publish(stream_name, b"value", partition=2)
     assert (refused.value.stream, refused.value.partition) == (stream_name, 2)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4
 
 
 async def test_a_stream_takes_messages_as_soon_as_it_is_created(

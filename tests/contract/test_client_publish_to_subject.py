@@ -95,7 +95,7 @@ async def test_without_ack_policy_nothing_is_waited_for(client: Client, stream_n
     policy = AckPolicy.NONE
     assert await client.publish_to_subject(stream_name, b"value", ack_policy=policy) is None
     assert await client.publish_to_subject("nobody.listens", b"", ack_policy=policy) is None
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4
     assert await stored(client, stream_name, 1) == [b"value"]
 
 
@@ -112,7 +112,7 @@ async def test_where_nobody_listens_the_ack_times_out(
             )
     assert isinstance(failed.value, PublishOutcomeUnknown)
     assert isinstance(failed.value, TimeoutError)
-    assert 0.25 < time.monotonic() - began < 2
+    assert 0.25 < time.monotonic() - began < 4
 
 
 async def test_under_concurrency_control_only_the_first_message_is_taken(

@@ -233,7 +233,7 @@ async def test_an_unknown_stream_is_named_at_the_first_step(
     options = ClientOptions(not_found_timeout=0.5)
     async with Client(server.address, options=options) as client:
         subscription = client.subscribe(stream_name)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(4):
             with pytest.raises(StreamNotFound, match=stream_name) as refused:
                 await (subscription.__aenter__() if entered else anext(subscription))
         assert refused.value.stream == stream_name
@@ -247,7 +247,7 @@ async def test_an_unknown_partition_is_not_waited_for(
     await client.create_stream(stream_name, partitions=2)
     subscription = client.subscribe(stream_name, 2)
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(4):
         with pytest.raises(PartitionNotFound) as refused:
             await (subscription.__aenter__() if entered else anext(subscription))
     assert (refused.value.stream, refused.value.partition) == (stream_name, 2)

@@ -40,7 +40,7 @@ async def nothing_is_read(client: Client) -> None:
         gc.collect()
         return len(client.statistics().subscriptions) == 0
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(BOUND):
         await eventually(none_left)
 
 

@@ -205,7 +205,7 @@ async def test_a_narrow_link_delivers_all_and_slows_only(
         began = loop.time()
         async with client.subscribe(stream_name, start=StartAt.earliest()) as subscription:
             messages = await take(subscription, len(values))
-        assert 0.3 < loop.time() - began < 3.0
+        assert 0.3 < loop.time() - began < 8.0
         assert [message.value for message in messages] == values
         acks = await within(BOUND, client.publish_many(stream_name, values))
         assert [ack.offset for ack in acks if ack is not None] == list(range(100, 200))

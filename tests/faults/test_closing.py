@@ -122,7 +122,7 @@ async def test_with_a_frozen_server(proxy: FaultProxy, options: Options, stream_
         futures = [await client.publish_async(stream_name, value) for _ in range(300)]
         began = asyncio.get_running_loop().time()
         await client.aclose()
-        assert asyncio.get_running_loop().time() - began < 0.5 + 1.0
+        assert asyncio.get_running_loop().time() - began < 0.5 + 5.0
         outcomes = await outcomes_of(futures, 0.1)
         assert outcomes.unknown
         assert {type(error) for error in outcomes.unknown.values()} == {PublishOutcomeUnknown}
@@ -147,7 +147,7 @@ async def test_with_a_server_that_is_gone(
         futures = [await client.publish_async(stream_name, b"") for _ in range(100)]
         began = asyncio.get_running_loop().time()
         await client.aclose()
-        assert asyncio.get_running_loop().time() - began < 0.3 + 1.0
+        assert asyncio.get_running_loop().time() - began < 0.3 + 5.0
         outcomes = await outcomes_of(futures, 0.1)
         assert {type(error) for error in outcomes.refused.values()} == {PublishNotSent}
         assert outcomes.count == len(outcomes.refused) == 100
@@ -166,7 +166,7 @@ async def test_publishers_that_wait_for_room_are_told(
         await eventually(lambda: in_flight(client) == 10)
         began = asyncio.get_running_loop().time()
         await client.aclose()
-        assert asyncio.get_running_loop().time() - began < 0.3 + 1.0
+        assert asyncio.get_running_loop().time() - began < 0.3 + 5.0
         done, hanging = await asyncio.wait(publishing, timeout=1.0)
         assert not hanging
         for task in done:

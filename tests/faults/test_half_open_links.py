@@ -110,7 +110,7 @@ async def test_frozen_for_good_the_subscription_ends_in_time(
         began = asyncio.get_running_loop().time()
         with pytest.raises(SubscriptionLost) as caught:
             await take(subscription, 1)
-        assert asyncio.get_running_loop().time() - began < 0.5 + 1.0 + 1.5
+        assert asyncio.get_running_loop().time() - began < 0.5 + 1.0 + 6.0
         assert caught.value.last_offset == 0
         assert (caught.value.stream, caught.value.partition) == (stream_name, 0)
 
@@ -182,5 +182,5 @@ async def test_connecting_ends_within_its_timeout(
     began = asyncio.get_running_loop().time()
     with pytest.raises((RequestTimeout, ConnectionFailed)):
         await client.connect(timeout=0.5)
-    assert asyncio.get_running_loop().time() - began < 0.5 + 1.0
+    assert asyncio.get_running_loop().time() - began < 0.5 + 5.0
     assert "closed" in repr(client)

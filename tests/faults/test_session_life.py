@@ -224,7 +224,7 @@ async def test_a_server_that_accepts_no_subscription_is_waited_for_in_bounds(
         began = time.monotonic()
         with pytest.raises(RequestTimeout):
             await client.subscribe("s", timeout=0.3).__aenter__()
-        assert time.monotonic() - began < 0.3 + 1.0
+        assert time.monotonic() - began < 0.3 + 5.0
         unheard.cancel()
         async with client.subscribe("s") as subscription:
             await client.publish("s", b"heard")

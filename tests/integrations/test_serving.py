@@ -153,7 +153,7 @@ async def test_a_service_is_ready(broker: EmbeddedBroker, serve: Serve) -> None:
         assert status == 200
         assert told["status"] == "ready"
         assert told["problems"] == []
-        assert 0 < told["seconds"] < 0.5
+        assert 0 < told["seconds"] < 5
 
 
 @ON_ONE_FRAMEWORK
@@ -180,7 +180,7 @@ async def test_a_health_check_without_an_answering_server_is_answered_in_time(
         status, told = await asked(service.health)
         assert status == 503
         assert len(told["problems"]) == 1
-        assert 0.3 < loop.time() - began < 3
+        assert 0.3 < loop.time() - began < 8
         broker.thaw()
         async with asyncio.timeout(10):
             while (await asked(service.health))[0] != 200:

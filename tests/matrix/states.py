@@ -47,8 +47,11 @@ async def nothing_happens(stage: Stage, places: Sequence[Place]) -> None:
     """Leave things as they are: what was published is in the state already."""
 
 
-DEFAULT_OPTIONS: Final = ClientOptions(ack_timeout=2, not_found_timeout=2)
-"""Shorter than by default only where tests would wait for nothing."""
+DEFAULT_OPTIONS: Final = ClientOptions(
+    ack_timeout=6, call_timeout=20, connect_timeout=15, not_found_timeout=2
+)
+"""Longer than by default, as all operations begin at once on a machine that may be busy; shorter
+only where tests would wait for nothing."""
 ARISE_TIMEOUT: Final = 60.0
 """For calls that bring a state about: operations run beside them, on a busy machine."""
 

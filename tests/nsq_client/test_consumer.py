@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -240,11 +241,12 @@ async def test_pause_and_resume(nsqd: NsqDaemon, topic: str) -> None:
 
 async def test_closing_requeues_without_delay(nsqd: NsqDaemon, topic: str) -> None:
     await publish(nsqd, topic, *[b"%d" % number for number in range(10)])
-    async with consumer(nsqd, topic) as orders:
+    patient = replace(QUICK, msg_timeout=6)
+    async with consumer(nsqd, topic, options=patient) as orders:
         await anext(orders)
         await anext(orders)
     seen: set[bytes] = set()
-    async with asyncio.timeout(1.5), consumer(nsqd, topic) as orders:  # before msg_timeout, 2 s
+    async with asyncio.timeout(5), consumer(nsqd, topic) as orders:  # before msg_timeout
         while len(seen) < 10:
             message = await anext(orders)
             seen.add(message.body)

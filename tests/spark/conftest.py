@@ -30,7 +30,7 @@ KIND: Final = os.environ.get("LIFTBRIDGE_SPARK", "local")
 EVERY_SERVER: Final = pytest.mark.parametrize("spark_broker", [EMBEDDED, PINNED], indirect=True)
 """Marks a test that is to hold on the embedded broker and on the real server."""
 
-TEST_TIMEOUT: Final = 120 if KIND == "local" else 300
+TEST_TIMEOUT: Final = 400
 """Seconds for one test; the first one starts Spark."""
 
 QUICK_JVM: Final = (

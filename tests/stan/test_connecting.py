@@ -31,7 +31,7 @@ async def test_unreachable(nats_url: str, client_id: str) -> None:
     with pytest.raises(stan.NoStreamingServer, match="another"):
         await client.connect()
     # NATS says at once that nobody listens.
-    assert asyncio.get_running_loop().time() - began < 2
+    assert asyncio.get_running_loop().time() - began < 5
     async with scripted_stan(nats_url, client_id, silent={"connect"}):
         client = client_of(nats_url, client_id, cluster=client_id, request_timeout=0.2)
         with pytest.raises(TimeoutError, match=r"has answered in 0\.2 s"):

@@ -124,7 +124,7 @@ async def test_leaving_by_an_error_resets_and_does_not_wait(channel: client.Chan
 
     stream = channel.request("/proto.API/Subscribe", Cardinality.UNARY_STREAM, bytes, bytes)
     with pytest.raises(Left):  # noqa: PT012 - entering and leaving is what is tested
-        async with asyncio.timeout(2.0), stream:
+        async with asyncio.timeout(10.0), stream:
             await stream.send_request()
             raise Left
     assert channel._protocol is not None
@@ -189,7 +189,7 @@ async def test_a_connection_connects_once(broker: EmbeddedBroker) -> None:
     )
     await connection.connect(2.0)
     await broker.stop()
-    async with asyncio.timeout(2.0):
+    async with asyncio.timeout(10.0):
         while connection.up:  # noqa: ASYNC110 - grpclib has no event for it
             await asyncio.sleep(0.001)
     await broker.start()

@@ -403,7 +403,7 @@ async def test_the_broker_stops_despite_blocked_messages(
         started = time.monotonic()
         await broker.stop()
 
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 5
         assert (await reading.end()).status is Status.UNAVAILABLE
         assert (await publishing.end()).status is Status.UNAVAILABLE
     await asyncio.gather(*calls, return_exceptions=True)

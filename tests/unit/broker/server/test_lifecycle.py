@@ -67,7 +67,7 @@ async def test_endless_calls_do_not_delay_a_stop(broker: EmbeddedBroker, wire: W
 
         started = time.monotonic()
         await broker.aclose()
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 5.0
 
         assert (await reading.end()).status is Status.UNAVAILABLE
         assert (await publishing.end()).status is Status.UNAVAILABLE
@@ -97,7 +97,7 @@ async def test_a_client_that_reads_nothing_does_not_delay_a_stop(broker: Embedde
     started = time.monotonic()
     await broker.aclose()
 
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 5.0
     assert broker.statistics().subscriptions == 0
     assert not listener.connections
     deaf.close()
@@ -193,9 +193,9 @@ async def test_answers_are_not_delayed_by_nagle(wire: Wire) -> None:
     await wire.create("s")
     started = time.monotonic()
 
-    await wire.publish("s", *[b""] * 20)
+    await wire.publish("s", *[b""] * 100)
 
-    assert time.monotonic() - started < 20 * 0.04
+    assert time.monotonic() - started < 100 * 0.04
 
 
 async def test_more_calls_than_h2_allows_by_default(wire: Wire) -> None:
@@ -278,7 +278,7 @@ async def test_a_session_with_all_its_acks_ends_at_once(wire: Wire) -> None:
 
     assert len(replies) == 2
     assert end == End(Status.OK)
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 8.0
 
 
 @pytest.mark.parametrize(
