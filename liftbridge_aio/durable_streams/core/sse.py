@@ -94,10 +94,11 @@ def _events(blocks: bytes) -> list[Event]:
     found = []
     for block in blocks.split(b"\n\n"):
         # Most events are a line with their kind and one with data.
-        first, start, data = block.partition(b"\ndata: ")
+        first, start, data = block.partition(b"\ndata:")
         kind = _KINDS.get(first)
         if kind is not None and start and b"\n" not in data:
-            found.append(tuple.__new__(Event, (kind, data)))  # twice as fast as Event()
+            event = tuple.__new__(Event, (kind, data.removeprefix(b" ")))  # faster than Event()
+            found.append(event)
         elif event := _uniform_event(block) or _any_event(block):
             found.append(event)
     return found
