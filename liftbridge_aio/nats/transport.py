@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _TLS_SCHEMES: Final = ("tls", "wss")
 _TLS_ARGUMENTS: Final = ("tls", "tls_hostname", "tls_handshake_first")
 _GREETING: Final = b"INFO"
+_READ_BYTES: Final = 2**18
+"""Most bytes that the lane takes at once: more than a StreamReader holds."""
 _HTTP2_SETTINGS: Final = 4
 """Type of the frame that an HTTP/2 server sends first."""
 
@@ -127,7 +129,7 @@ class CheckedTransport(TcpTransport):
         """Read what is not the lane's; nothing means the end of the stream."""
         lane = self._lane
         while True:
-            data: bytes = await super().read(buffer_size)
+            data: bytes = await super().read(max(buffer_size, _READ_BYTES) if lane else buffer_size)
             if lane is None or not data:
                 return data
             data = lane.feed(data)

@@ -311,7 +311,9 @@ class Client:
             _check_reply(reply)
         timeout = None if ack_timeout is None else timer_seconds(ack_timeout)
         runtime.check()
-        return await runtime.publisher.submit(channel, data, reply, timeout)
+        publisher = runtime.publisher
+        publish = publisher.submit_now(channel, data, reply, timeout)
+        return publish or await publisher.submit(channel, data, reply, timeout)
 
     def _check_new_channel(self, channel: str) -> None:
         check_channel(channel)

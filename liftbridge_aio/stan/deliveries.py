@@ -9,13 +9,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from liftbridge_aio.errors import LiftbridgeError, MalformedData
-from liftbridge_aio.wire.stan_codec import ack_head, decode_message, encode_ack
+from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.nats.core.message_lane import publish_head
+from liftbridge_aio.wire.hot_schema import PARSE_ERRORS
+from liftbridge_aio.wire.stan_codec import ack_head, decode_message, encode_acks
 
 from .core.buffer import Buffer
 from .core.progress import Progress
 from .core.start import StartAt
-from .link import Outgoing
+from .errors import AckedAutomatically, SubscriptionClosed
+from .link import Prepared, StreamingLink
 from .message import Message
 from .options import SubscriptionPlan
 
@@ -45,8 +48,7 @@ class Deliveries:
 
     Args:
         plan: of the subscription.
-        send: appends to the queue of what is sent.
-        acker: what messages are acked by.
+        link: sends acks.
     """
 
     # State, changed only by methods of this class in the event loop: `_buffer` and `_progress` by
@@ -56,22 +58,23 @@ class Deliveries:
     def __init__(
         self,
         plan: SubscriptionPlan,
-        send: Callable[[Outgoing], None],
-        acker: Callable[[Message], None],
+        link: StreamingLink,
     ) -> None:
         self.ack_inbox = ""
         """Where the acks of this session go; empty before the server has told."""
         self.session_number = 0
-        self.ack_head = ack_head(plan.channel)
-        self._send = send
-        self._acker = acker
+        self.ack_start = ack_head(plan.channel)
+        self.ack_command = b""
+        self._link = link
+        self._acker = self.ack_by_hand if plan.manual_ack else _refuse_ack
         self._buffer: Buffer[Message] = Buffer()
         self._progress = Progress(plan.start, shared=bool(plan.queue))
         self._readers: deque[asyncio.Future[None]] = deque()
         self._opened_at: int | None = None
         self._over = False
         self._error: LiftbridgeError | None = None
-        self._received = self._delivered = self._malformed = 0
+        self._received = self._malformed = 0
+        self._acks = _Acks(self)
         self._loop = asyncio.get_running_loop()
 
     def statistics(self) -> DeliveryCounts:
@@ -82,8 +85,8 @@ class Deliveries:
             buffer.bytes,
             buffer.max_messages,
             buffer.max_bytes,
-            self._received,
-            self._delivered,
+            self._received - self._malformed,
+            self._buffer.popped,
             len(self._progress.unacked),
             self._malformed,
         )
@@ -104,6 +107,7 @@ class Deliveries:
     def opened(self, ack_inbox: str) -> None:
         """Send acks: the server has created the subscription."""
         self.ack_inbox = ack_inbox
+        self.ack_command = publish_head(ack_inbox)
         if self._opened_at is None:
             self._opened_at = time.time_ns()
 
@@ -118,31 +122,32 @@ class Deliveries:
 
     def receive(self, arrived: list[bytes]) -> None:
         """Take in what came to the inbox, in this order."""
-        progress, put, acker = self._progress, self._buffer.put, self._acker
-        self._received += len(arrived)
+        if self._over:
+            return
+        is_new, put, acker = self._progress.received, self._buffer.put, self._acker
         for data in arrived:
             try:
                 received = decode_message(data)
-            except MalformedData as error:
-                self._received -= 1
+                sequence = received.sequence
+            except PARSE_ERRORS as error:
+                sequence, reason = 0, str(error)
+            else:
+                reason = "it has no sequence"
+            if not sequence:
                 self._malformed += 1
-                logger.warning("%s", error)
-                continue
-            if self._over:
-                return
-            if progress.received(received.sequence, received.timestamp):
+                logger.warning("what came to the inbox of a subscription is no message: %s", reason)
+            elif is_new(sequence, received.timestamp):
                 put(Message(received, acker))
                 if self._readers:
                     self._wake_one()
             else:
-                self._send(_AckOut(self, received.sequence))
+                self._send_ack(sequence)
+        self._received += len(arrived)
+        self._buffer.note_peaks()
 
     def take_waiting(self) -> Message | None:
         """Return the next message that waits; None if none does."""
-        message = self._buffer.pop()
-        if message is not None:
-            self._delivered += 1
-        return message
+        return self._buffer.pop()
 
     async def take(self, stopped: Callable[[], bool]) -> Message | None:
         """Return the next message, or None at the end or when `stopped` is true.
@@ -190,30 +195,53 @@ class Deliveries:
 
     # Acks
 
+    def ack_by_hand(self, message: Message) -> None:
+        """Ack a message, once.
+
+        Raises:
+            SubscriptionClosed: the subscription is over.
+        """
+        if self._over:
+            raise SubscriptionClosed("the subscription is closed")
+        self.ack(message)
+
     def ack(self, message: Message) -> None:
         """Ack a message, once; does nothing when the subscription is over."""
         sequence = message.sequence
         if not self._over and self._progress.acked(sequence, message.timestamp):
             self._buffer.discard(sequence)  # delivered again meanwhile
-            self._send(_AckOut(self, sequence))
+            acks = self._acks
+            if acks.session_number == self.session_number and self._link.is_last(acks):
+                acks.sequences.append(sequence)
+            else:
+                self._send_ack(sequence)
+
+    def _send_ack(self, sequence: int) -> None:
+        self._acks = _Acks(self)
+        self._acks.sequences.append(sequence)
+        self._link.send(self._acks)
 
 
-class _AckOut:
-    """An ack that waits to be sent in the session in which it was made."""
+def _refuse_ack(_: Message) -> None:
+    raise AckedAutomatically("the subscription acks its messages automatically")
 
-    __slots__ = ("_deliveries", "_sequence", "_session_number")
 
-    def __init__(self, deliveries: Deliveries, sequence: int) -> None:
+class _Acks:
+    """Acks that wait to be sent, one after the other, in the session in which they were made."""
+
+    __slots__ = ("_deliveries", "sequences", "session_number")
+
+    def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries
-        self._sequence = sequence
-        self._session_number = deliveries.session_number
+        self.session_number = deliveries.session_number
+        self.sequences: list[int] = []
 
-    def prepare(self) -> tuple[str, bytes, str] | None:
-        """Encode it; None if the session is another one by now."""
+    def prepare(self) -> Prepared | None:
+        """Encode them; None if the session is another one by now."""
         deliveries = self._deliveries
-        if self._session_number != deliveries.session_number or not deliveries.ack_inbox:
+        if self.session_number != deliveries.session_number or not deliveries.ack_inbox:
             return None
-        return deliveries.ack_inbox, encode_ack(deliveries.ack_head, self._sequence), ""
+        return deliveries.ack_command, encode_acks(deliveries.ack_start, self.sequences)
 
     def failed(self, error: Exception) -> None:
         """Do nothing: the server delivers the message again."""

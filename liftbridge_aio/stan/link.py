@@ -7,10 +7,15 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from liftbridge_aio.errors import ConnectionFailed
-from liftbridge_aio.nats.core.message_lane import MessageLane, publish_command
+from liftbridge_aio.nats.core.message_lane import (
+    MessageLane,
+    parse_publish_head,
+    publish_commands,
+    publish_head,
+)
 from liftbridge_aio.nats.library import Msg, NatsConnection, Subscription, errors
 from liftbridge_aio.nats.link import LinkState, NatsLink
 from liftbridge_aio.nats.transport import CheckedTransport
@@ -29,11 +34,15 @@ _NO_RESPONDERS: Final = "503"
 _NOT_PERMITTED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
 
 
+Prepared: TypeAlias = tuple[bytes, Sequence[bytes]]
+"""How the commands begin (see `publish_head`), and the payloads of one message or several."""
+
+
 class Outgoing(Protocol):
     """What waits to be sent, and is made into bytes when its turn comes."""
 
-    def prepare(self) -> tuple[str, bytes, str] | None:
-        """Return subject, payload and reply subject; None if it is not to be sent any more."""
+    def prepare(self) -> Prepared | None:
+        """Return it for the session of now; None if it is not to be sent any more."""
 
     def failed(self, error: Exception) -> None:
         """Take the error of nats-py, which did not send it."""
@@ -54,8 +63,11 @@ class StreamingLink:
     the session is confirmed after an outage; requests are.
     """
 
+    _connection: NatsConnection
+    """That of nats-py, from `open` on."""
+
     # State, changed only by methods of this class in the event loop: `_urgent` and `_queue` are
-    # sent in this order, `_confirmed` is the number of reconnects at which the session was known
+    # sent in this order, `confirmed` is the number of reconnects at which the session was known
     # (None: it is not), `_waiting` has the future of each request by its token.
 
     def __init__(
@@ -78,7 +90,7 @@ class StreamingLink:
         self._urgent: deque[Outgoing] = deque()
         self._queue: deque[Outgoing] = deque()
         self._filled = asyncio.Event()
-        self._confirmed: int | None = None
+        self.confirmed: int | None = None
         self._waiting: dict[str, tuple[str, asyncio.Future[bytes]]] = {}
         self._tokens = 0
         self._inbox = ""
@@ -94,13 +106,13 @@ class StreamingLink:
     @property
     def is_over(self) -> bool:
         """True if the connection is closed."""
-        connection = self._nats.connection
+        connection = self._connection
         return bool(connection.is_closed or connection.is_draining)
 
     @property
     def is_confirmed(self) -> bool:
         """True if what belongs to the session is sent."""
-        return self.is_up and self._confirmed == self._nats.reconnects
+        return self.is_up and self.confirmed == self._nats.reconnects
 
     @property
     def reconnects(self) -> int:
@@ -121,12 +133,12 @@ class StreamingLink:
 
     def confirm(self, reconnects: int) -> None:
         """Send what belongs to the session: the server knew it after so many reconnects."""
-        self._confirmed = reconnects
+        self.confirmed = reconnects
         self._filled.set()
 
     def hold(self) -> None:
         """Send nothing that belongs to the session until `confirm`."""
-        self._confirmed = None
+        self.confirmed = None
 
     def check(self) -> None:
         """Refuse to send over a connection that is closed; see `NatsLink.check`."""
@@ -137,6 +149,7 @@ class StreamingLink:
     async def open(self, timeout: float) -> None:
         """Connect, unless the connection was given; see `NatsLink.open`."""
         await self._nats.open(timeout)
+        self._connection = self._nats.connection
 
     async def start(self) -> None:
         """Listen for replies to requests.
@@ -157,8 +170,13 @@ class StreamingLink:
 
     def send(self, outgoing: Outgoing) -> None:
         """Append what belongs to the session to the queue."""
+        if not self._queue:
+            self._filled.set()
         self._queue.append(outgoing)
-        self._filled.set()
+
+    def is_last(self, outgoing: Outgoing) -> bool:
+        """Return True if something waits in the queue and nothing was appended after it."""
+        return bool(self._queue) and self._queue[-1] is outgoing
 
     def send_now(self, subject: str, payload: bytes, reply: str = "") -> None:
         """Send something whose loss does no harm before the queue; drop it while NATS is away."""
@@ -196,18 +214,18 @@ class StreamingLink:
         if transport is None:
             return False
         written: list[bytes] = []
-        size, limit, queue = 0, self._nats.connection.max_payload, self._queue
-        while queue and size < _MOST_BYTES_AT_ONCE and not isinstance(queue[0], _Note):
+        size, limit, queue = 0, self._connection.max_payload, self._queue
+        while queue and size < _MOST_BYTES_AT_ONCE and type(queue[0]) is not _Note:
             outgoing = queue.popleft()
             prepared = outgoing.prepare()
             if prepared is None:
                 continue
-            if len(prepared[1]) > limit:
+            commands = publish_commands(*prepared)
+            if len(commands) > limit and max(map(len, prepared[1])) > limit:
                 outgoing.failed(errors.MaxPayloadError())
                 continue
-            command = publish_command(*prepared)
-            written.append(command)
-            size += len(command)
+            written.append(commands)
+            size += len(commands)
         if written:
             try:
                 transport.write(b"".join(written))
@@ -220,9 +238,10 @@ class StreamingLink:
         prepared = outgoing.prepare()
         if prepared is None:
             return
+        subject, reply = parse_publish_head(prepared[0])
         try:
-            # Whatever it refuses, it refuses before it waits.
-            await self._nats.connection.publish(*prepared)
+            for payload in prepared[1]:  # whatever nats-py refuses, it refuses before it waits
+                await self._connection.publish(subject, payload, reply)
         except Exception as error:  # noqa: BLE001 - whoever waits for it hears of it
             outgoing.failed(error)
 
@@ -230,7 +249,7 @@ class StreamingLink:
 
     def new_inbox(self) -> str:
         """Return a subject that nobody else uses."""
-        return self._nats.connection.new_inbox()
+        return self._connection.new_inbox()
 
     async def listen_for_many(
         self, subject: str, take: Callable[[list[bytes]], None], nobody: Callable[[], None]
@@ -273,7 +292,7 @@ class StreamingLink:
             callback(message)
 
         try:
-            return await self._nats.connection.subscribe(
+            return await self._connection.subscribe(
                 subject, cb=receive, pending_msgs_limit=-1, pending_bytes_limit=-1
             )
         except errors.Error as error:
@@ -368,10 +387,10 @@ class _Note:
     def __init__(
         self, subject: str, payload: bytes, reply: str, answer: asyncio.Future[bytes] | None = None
     ) -> None:
-        self._prepared = subject, payload, reply
+        self._prepared = publish_head(subject, reply), (payload,)
         self._answer = answer
 
-    def prepare(self) -> tuple[str, bytes, str] | None:
+    def prepare(self) -> Prepared | None:
         """Return it, unless it is a request that nobody waits for any more."""
         return None if self._answer is not None and self._answer.done() else self._prepared
 

@@ -36,15 +36,13 @@ class Message:
     )
 
     def __init__(self, received: ReceivedMessage, acker: Callable[[Message], None]) -> None:
-        (
-            self.sequence,
-            self.channel,
-            self.reply,
-            self.data,
-            self.timestamp,
-            self.redelivered,
-            self.redelivery_count,
-        ) = received
+        self.sequence = received.sequence
+        self.channel = received.subject
+        self.reply = received.reply
+        self.data = received.data
+        self.timestamp = received.timestamp
+        self.redelivered = received.redelivered
+        self.redelivery_count = received.redelivery_count if received.redelivered else 0
         self._acker = acker
 
     def __repr__(self) -> str:

@@ -20,12 +20,13 @@ from liftbridge_aio.errors import (
     PublishRefused,
     PublishTimeout,
 )
+from liftbridge_aio.nats.core.message_lane import publish_head
 from liftbridge_aio.nats.library import errors
 from liftbridge_aio.options import timer_seconds
-from liftbridge_aio.wire.stan_codec import decode_publish_ack, encode_publish, publish_head
+from liftbridge_aio.wire.stan_codec import decode_publish_ack, encode_publish, publish_start
 
 from .errors import PublishNotPermitted
-from .link import StreamingLink, forbidden_subject
+from .link import Prepared, StreamingLink, forbidden_subject
 from .options import ClientOptions
 from .session import Session
 
@@ -95,7 +96,7 @@ class Publish(asyncio.Future[str]):
     reply: str
     size: int
     sent: bool
-    reconnects: int
+    reconnects: int | None
     """Reconnects of the NATS connection when it was sent."""
     deadline: float
     """Loop time until which it must be sent, and then acked."""
@@ -103,7 +104,7 @@ class Publish(asyncio.Future[str]):
     """Seconds from sending to the ack."""
     _publisher: Publisher
 
-    def prepare(self) -> tuple[str, bytes, str] | None:
+    def prepare(self) -> Prepared | None:
         """Encode it for the session of now."""
         if self.done():
             self._publisher.forget(self)  # cancelled
@@ -141,14 +142,17 @@ class Publisher:
         self._ack_timeout = timer_seconds(options.ack_timeout)
         self._doubt = doubt
         self._session: Session | None = None
-        self._heads: dict[tuple[str, str], tuple[str, bytes]] = {}
-        """Subject and encoded fields by channel and reply subject, for the session of now."""
+        self._heads: dict[tuple[str, str], tuple[bytes, bytes]] = {}
+        """How commands and payloads begin, by channel and reply subject, in the session of now."""
         self._prefix = secrets.token_hex(8)
         self._number = 0
         self._over: str | None = None
         self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
         self._needed = asyncio.Event()
-        self._usual_wait = min(_SLOWEST_SWEEP * _SWEEPS_A_WAIT, self._publish_timeout)
+        self._usual_wait = min(
+            _SLOWEST_SWEEP * _SWEEPS_A_WAIT, self._publish_timeout, self._ack_timeout
+        )
         self._shortest_wait = self._usual_wait
         self._counts = dict.fromkeys(("sent", "acked", "refused", "timed_out", "unmatched"), 0)
 
@@ -176,21 +180,35 @@ class Publisher:
             PublishTimeout: no room in time.
             PublishNotSent: the client was closed, or lost its session, before there was room.
         """
-        deadline = self._loop.time() + self._publish_timeout
+        deadline = self._now() + self._publish_timeout
+        await self._enter_window(len(data), deadline)
+        return self._send(channel, data, reply, ack_timeout, deadline)
+
+    def submit_now(
+        self, channel: str, data: bytes, reply: str, ack_timeout: float | None
+    ) -> Publish | None:
+        """Do as `submit` if there is room; else return None."""
+        if not self._window.try_enter(len(data)):
+            return None
+        deadline = self._now() + self._publish_timeout
+        return self._send(channel, data, reply, ack_timeout, deadline)
+
+    def _send(
+        self, channel: str, data: bytes, reply: str, ack_timeout: float | None, deadline: float
+    ) -> Publish:
         if ack_timeout is None:
             ack_timeout = self._ack_timeout
-        size = len(data)
-        if not self._window.try_enter(size):
-            await self._enter_window(size, deadline)
+        else:
+            self._shortest_wait = min(self._shortest_wait, ack_timeout)
         self._number += 1
         publish = Publish(loop=self._loop)
         publish.guid = f"{self._prefix}{self._number:x}"
-        publish.channel, publish.data, publish.reply, publish.size = channel, data, reply, size
+        publish.channel, publish.data, publish.reply, publish.size = channel, data, reply, len(data)
         publish.sent, publish.deadline, publish.ack_timeout = False, deadline, ack_timeout
         publish._publisher = self  # noqa: SLF001 - its own
+        if not self.unsettled:
+            self._needed.set()
         self.unsettled[publish.guid] = publish
-        self._shortest_wait = min(self._shortest_wait, ack_timeout)
-        self._needed.set()
         self._link.send(publish)
         return publish
 
@@ -206,7 +224,7 @@ class Publisher:
             text = f"{self._over} before there was room"
             raise PublishNotSent(text)
 
-    def encode(self, publish: Publish) -> tuple[str, bytes, str] | None:
+    def encode(self, publish: Publish) -> Prepared | None:
         """Make the message for the session of now, and expect its ack from now on."""
         session = self._session
         if session is None:
@@ -216,14 +234,17 @@ class Publisher:
         if known is None:
             if len(self._heads) >= _MAX_HEADS:
                 self._heads.clear()
-            head = publish_head(self._client_id, session.connection_id, *key)
-            known = self._heads[key] = f"{session.subjects.pub_prefix}.{publish.channel}", head
-        subject, head = known
+            subject = f"{session.subjects.pub_prefix}.{publish.channel}"
+            known = self._heads[key] = (
+                publish_head(subject, session.ack_subject),
+                publish_start(self._client_id, session.connection_id, *key),
+            )
+        command, head = known
         payload = encode_publish(head, publish.guid, publish.data)
-        publish.data, publish.sent, publish.reconnects = b"", True, self._link.reconnects
-        publish.deadline = self._loop.time() + publish.ack_timeout
+        publish.data, publish.sent, publish.reconnects = b"", True, self._link.confirmed
+        publish.deadline = self._now() + publish.ack_timeout
         self._counts["sent"] += 1
-        return subject, payload, session.ack_subject
+        return command, (payload,)
 
     def use(self, session: Session) -> None:
         """Publish over this session from now on."""
@@ -336,7 +357,7 @@ class Publisher:
                 self._needed.clear()
 
     def _expire(self) -> None:
-        now = self._loop.time()
+        now = self._now()
         for publish in list(self.unsettled.values()):
             if publish.done():
                 self.forget(publish)  # cancelled

@@ -20,7 +20,7 @@ from liftbridge_aio.nats.library import Subscription as NatsSubscription
 
 from .core.states import SUBSCRIPTION_STEPS, SubscriptionEvent, SubscriptionState
 from .deliveries import Deliveries, DeliveryCounts
-from .errors import AckedAutomatically, SubscriptionClosed
+from .errors import SubscriptionClosed
 from .message import Message
 from .options import SubscriptionPlan
 from .runner import HandlerRunner, MessageHandler, OnError
@@ -49,7 +49,8 @@ class Subscription:
         self.plan = plan
         self._runtime = runtime
         self._state = SubscriptionState.NEW
-        self._deliveries = Deliveries(plan, runtime.link.send, self._ack_by_hand)
+        self._deliveries = Deliveries(plan, runtime.link)
+        self._take_waiting = self._deliveries.take_waiting
         self._inbox: NatsSubscription | None = None
         self._current: Message | None = None
         """The message that is acked when the next one is asked for."""
@@ -265,9 +266,11 @@ class Subscription:
             SessionLost: the session is lost, and the subscription with it.
             LiftbridgeError: the subscription could not be created again in a new session.
         """
-        self._check_may_read()
-        self._ack_current()
-        message = self._deliveries.take_waiting()
+        if self._state is not SubscriptionState.OPEN or self._reading:
+            self._check_may_read()
+        if self._current is not None:
+            self._ack_current()
+        message = self._take_waiting()
         if message is None:
             self._reading = True
             try:
@@ -355,13 +358,6 @@ class Subscription:
         message, self._current = self._current, None
         if message is not None:
             self._deliveries.ack(message)
-
-    def _ack_by_hand(self, message: Message) -> None:
-        if not self.plan.manual_ack:
-            raise AckedAutomatically("the subscription acks its messages automatically")
-        if not self.is_open:
-            raise SubscriptionClosed("the subscription is closed")
-        self._deliveries.ack(message)
 
 
 def _never() -> bool:

@@ -6,7 +6,8 @@ protobuf's C runtime.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
 
 from liftbridge_aio.errors import MalformedData
 
@@ -28,7 +29,6 @@ _CLASSES: Final = build_classes(
         "PubAck": ("string guid = 1", "string error = 2"),
     },
 )
-_MSG: Final[Any] = _CLASSES["MsgProto"].FromString
 _PUB_ACK: Final[Any] = _CLASSES["PubAck"].FromString
 
 # Tags of fields.
@@ -38,11 +38,11 @@ _ACKED_GUID: Final = 0x0A
 _ACKED_SEQUENCE: Final = b"\x10"
 
 
-class ReceivedMessage(NamedTuple):
-    """The fields of a MsgProto."""
+class ReceivedMessage(Protocol):
+    """A MsgProto."""
 
     sequence: int
-    channel: str
+    subject: str
     reply: str
     data: bytes
     timestamp: int
@@ -50,14 +50,7 @@ class ReceivedMessage(NamedTuple):
     redelivery_count: int
 
 
-class PublishAck(NamedTuple):
-    """The fields of a PubAck; the error is empty if the message is stored."""
-
-    guid: str
-    error: str
-
-
-def publish_head(client_id: str, connection_id: bytes, channel: str, reply: str = "") -> bytes:
+def publish_start(client_id: str, connection_id: bytes, channel: str, reply: str = "") -> bytes:
     """Encode the fields that the PubMsgs of a session to a channel have in common."""
     return bytes(
         stan.PubMsg(client_id=client_id, subject=channel, reply=reply, conn_id=connection_id)
@@ -65,13 +58,13 @@ def publish_head(client_id: str, connection_id: bytes, channel: str, reply: str 
 
 
 def encode_publish(head: bytes, guid: str, data: bytes) -> bytes:
-    """Encode a PubMsg, whose other fields `publish_head` has encoded."""
+    """Encode a PubMsg, whose other fields `publish_start` has encoded."""
     encoded = guid.encode()
     return b"".join((head, _GUID, _varint(len(encoded)), encoded, _DATA, _varint(len(data)), data))
 
 
-def decode_publish_ack(data: bytes) -> PublishAck:
-    """Decode a PubAck.
+def decode_publish_ack(data: bytes) -> tuple[str, str]:
+    """Decode a PubAck: return guid and error, which is empty if the message is stored.
 
     Raises:
         MalformedData: the bytes are none.
@@ -80,37 +73,17 @@ def decode_publish_ack(data: bytes) -> PublishAck:
     if len(data) > 1 and data[0] == _ACKED_GUID and data[1] == len(data) - 2 < 0x80:
         guid = data[2:]
         if guid.isascii():
-            return PublishAck(guid.decode(), "")
+            return guid.decode(), ""
     try:
         ack = _PUB_ACK(data)
     except PARSE_ERRORS as error:
         text = f"what came to the subject of acks is no PubAck: {error}"
         raise MalformedData(text) from None
-    return PublishAck(ack.guid, ack.error)
+    return ack.guid, ack.error
 
 
-def decode_message(data: bytes) -> ReceivedMessage:
-    """Decode a MsgProto.
-
-    Raises:
-        MalformedData: the bytes are none, or have no sequence.
-    """
-    try:
-        message = _MSG(data)
-    except PARSE_ERRORS as error:
-        text = f"what came to the inbox of a subscription is no MsgProto: {error}"
-        raise MalformedData(text) from None
-    if not message.sequence:
-        raise MalformedData("what came to the inbox of a subscription has no sequence")
-    return ReceivedMessage(
-        message.sequence,
-        message.subject,
-        message.reply,
-        message.data,
-        message.timestamp,
-        message.redelivered,
-        message.redelivery_count,
-    )
+decode_message: Callable[[bytes], ReceivedMessage] = _CLASSES["MsgProto"].FromString
+"""Decodes a MsgProto, raises one of `PARSE_ERRORS`; without a sequence it is none either."""
 
 
 def ack_head(channel: str) -> bytes:
@@ -118,14 +91,19 @@ def ack_head(channel: str) -> bytes:
     return bytes(stan.Ack(subject=channel))
 
 
-def encode_ack(head: bytes, sequence: int) -> bytes:
-    """Encode an Ack, whose other field `ack_head` has encoded."""
-    return head + _ACKED_SEQUENCE + _varint(sequence)
+def encode_acks(head: bytes, sequences: Iterable[int]) -> list[bytes]:
+    """Encode Acks, whose other field `ack_head` has encoded."""
+    head += _ACKED_SEQUENCE
+    return [head + _varint(sequence) for sequence in sequences]
 
 
 def _varint(number: int) -> bytes:
     if number < 0x80:
         return _BYTES[number]
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    if number < 0x200000:
+        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
     encoded = bytearray()
     while number >= 0x80:
         encoded.append(number & 0x7F | 0x80)

@@ -127,7 +127,7 @@ async def test_what_is_no_message_is_counted(
         await scripted.send(request.inbox, bytes(whole))
         assert sequences(await take(messages, 1)) == [7]
         assert messages.statistics().malformed == 4
-        assert "is no MsgProto" in caplog.text
+        assert "is no message: Error parsing" in caplog.text
         assert "has no sequence" in caplog.text
 
 

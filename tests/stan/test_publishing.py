@@ -21,7 +21,7 @@ from liftbridge_aio import (
     stan,
 )
 from liftbridge_aio.wire.stan import PubAck, PubMsg
-from liftbridge_aio.wire.stan_codec import encode_publish, publish_head
+from liftbridge_aio.wire.stan_codec import encode_publish, publish_start
 from support.peers.scripted_stan import scripted_stan
 from support.servers.streaming import CLUSTER, StreamingServer
 from support.streaming_clients import (
@@ -140,7 +140,7 @@ async def test_max_pub_acks_inflight(nats_url: str, client_id: str, channel: str
     ):
         began = loop.time()
         first = await client.publish_async(channel, b"")
-        assert loop.time() - began < 0.2
+        assert not first.done()
         second = await client.publish_async(channel, b"")
         assert loop.time() - began >= 0.3
         assert isinstance(first.exception(), AckTimeout)
@@ -251,7 +251,7 @@ async def test_servers_do_not_recognise_repeats(
         assert client._runtime is not None
         session = client._runtime._session
         assert session is not None
-        twice = encode_publish(publish_head(client_id, session.connection_id, channel), "id", b"")
+        twice = encode_publish(publish_start(client_id, session.connection_id, channel), "id", b"")
         for _ in range(2):
             client._link.send_now(f"{session.subjects.pub_prefix}.{channel}", twice)
         async with client.subscribe(channel, start=stan.StartAt.earliest()) as messages:

@@ -7,7 +7,7 @@ headers, which NATS sends where nobody listens on the subject of a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 _END: Final = b"\r\n"
@@ -16,6 +16,7 @@ _WITH_HEADERS: Final = b"HMSG "
 _LONGEST_LINE: Final = 4096
 """As long as nats-py takes a line to be; a longer one is passed on, to be refused there."""
 _TOO_MANY_DIGITS: Final = 20
+_MOST_LINES: Final = 1024
 
 Taker: TypeAlias = Callable[[list[bytes]], None]
 """Takes the payloads of messages that came together, in order; must not raise."""
@@ -30,6 +31,8 @@ class MessageLane:
     def __init__(self) -> None:
         self.takers: dict[bytes, Taker] = {}
         """By subject."""
+        self._lines: dict[bytes, tuple[int, bytes]] = {}
+        """What `_read_line` returned: most frames begin as one before."""
         self._held: list[bytes] = []
         self._missing = 0
 
@@ -53,26 +56,29 @@ class MessageLane:
         if begin < len(data):
             self._held.append(data[begin:])
         for taker, payloads in taken.items():
-            taker(payloads)
+            if payloads:
+                taker(payloads)
         return b"".join(passed)
 
     def _split(self, data: bytes, passed: list[bytes], taken: dict[Taker, list[bytes]]) -> int:
         """Read all frames that are complete; return where the first other one begins."""
-        takers = self.takers
+        lines, takers = self._lines, self.takers
         position = keep_from = 0
+        last, payloads = b"", None
         while (line_end := data.find(_END, position)) >= 0:
-            is_message = data.startswith(_MESSAGE, position)
-            end = line_end + 2
-            if is_message or data.startswith(_WITH_HEADERS, position):
-                line = data[position:line_end].split()
-                if line[-1].isdigit() and len(line[-1]) < _TOO_MANY_DIGITS:  # else it is refused
-                    end += int(line[-1]) + 2
-                    if end > len(data):
-                        break
-                    if is_message and (taker := takers.get(line[1])) is not None:
-                        taken.setdefault(taker, []).append(data[line_end + 2 : end - 2])
-                        passed.append(data[keep_from:position])
-                        keep_from = end
+            line = data[position:line_end]
+            size, subject = lines.get(line) or self._read_line(line)
+            end = line_end + size
+            if end > len(data):
+                break
+            if subject != last:
+                last, taker = subject, takers.get(subject)
+                payloads = taken.setdefault(taker, []) if taker is not None else None
+            if payloads is not None:
+                payloads.append(data[line_end + 2 : end - 2])
+                if keep_from < position:
+                    passed.append(data[keep_from:position])
+                keep_from = end
             position = end
         if line_end < 0:
             self._missing = 1
@@ -83,8 +89,41 @@ class MessageLane:
         passed.append(data[keep_from:position])
         return position
 
+    def _read_line(self, line: bytes) -> tuple[int, bytes]:
+        """Return the bytes from the end of a line to that of its frame, and whose message it is.
 
-def publish_command(subject: str, payload: bytes, reply: str) -> bytes:
-    """Return the bytes that publish a message; its parts must have been checked."""
-    head = f"PUB {subject} {reply} {len(payload)}" if reply else f"PUB {subject} {len(payload)}"
-    return b"".join((head.encode(), _END, payload, _END))
+        There is no subject where nobody may take the frame.
+        """
+        if not line.startswith((_MESSAGE, _WITH_HEADERS)):
+            return len(_END), b""
+        words = line.split()
+        if not words[-1].isdigit() or len(words[-1]) >= _TOO_MANY_DIGITS:
+            return len(_END), b""  # nats-py refuses it
+        size = 2 * len(_END) + int(words[-1])
+        found = size, words[1] if line.startswith(_MESSAGE) else b""
+        if len(self._lines) >= _MOST_LINES:
+            self._lines.clear()
+        self._lines[line] = found
+        return found
+
+
+def publish_head(subject: str, reply: str = "") -> bytes:
+    """Return how commands begin that publish to a subject, which must have been checked."""
+    return f"PUB {subject} {reply} ".encode() if reply else f"PUB {subject} ".encode()
+
+
+def parse_publish_head(head: bytes) -> tuple[str, str]:
+    """Return the subject and the reply subject, which may be empty."""
+    _, subject, *reply = head.decode().split()
+    return subject, "".join(reply)
+
+
+def publish_commands(head: bytes, payloads: Sequence[bytes]) -> bytes:
+    """Return the bytes that publish messages to the subject of a head."""
+    size = len(payloads[0])
+    if len(payloads) == 1:
+        return b"%b%d\r\n%b\r\n" % (head, size, payloads[0])
+    if all(len(each) == size for each in payloads):
+        head = b"%b%d\r\n" % (head, size)
+        return b"".join((head, (_END + head).join(payloads), _END))
+    return b"".join([b"%b%d\r\n%b\r\n" % (head, len(each), each) for each in payloads])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import Generic, Protocol, TypeVar
 
 
@@ -32,9 +32,9 @@ class Buffer(Generic[MessageT]):
         self.max_messages = 0
         """Most messages that waited at once."""
         self.max_bytes = 0
+        self.popped = 0
         self.bytes = 0
-        self._messages: dict[int, MessageT] = {}
-        self._order: deque[int] = deque()
+        self._messages: OrderedDict[int, MessageT] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -43,25 +43,26 @@ class Buffer(Generic[MessageT]):
         return sequence in self._messages
 
     def put(self, message: MessageT) -> None:
-        """Append a message, or replace the one with the same sequence."""
-        known = self._messages.get(message.sequence)
-        if known is None:
-            self._order.append(message.sequence)
-        else:
-            self.bytes -= len(known.data)
-        self._messages[message.sequence] = message
+        """Append a message, or put it in the place of the one with the same sequence."""
+        messages, sequence = self._messages, message.sequence
+        if sequence in messages:
+            self.bytes -= len(messages[sequence].data)
+        messages[sequence] = message
         self.bytes += len(message.data)
+
+    def note_peaks(self) -> None:
+        """Note how much waits, when messages that came together have been put in."""
         self.max_messages = max(self.max_messages, len(self._messages))
         self.max_bytes = max(self.max_bytes, self.bytes)
 
     def pop(self) -> MessageT | None:
         """Remove and return the first message; None if there is none."""
-        while self._order:
-            message = self._messages.pop(self._order.popleft(), None)
-            if message is not None:
-                self.bytes -= len(message.data)
-                return message
-        return None
+        if not self._messages:
+            return None
+        message = self._messages.popitem(last=False)[1]
+        self.bytes -= len(message.data)
+        self.popped += 1
+        return message
 
     def discard(self, sequence: int) -> None:
         """Remove a message, if it waits."""
@@ -72,5 +73,4 @@ class Buffer(Generic[MessageT]):
     def clear(self) -> None:
         """Remove all messages."""
         self._messages.clear()
-        self._order.clear()
         self.bytes = 0

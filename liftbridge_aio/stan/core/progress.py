@@ -30,8 +30,8 @@ class Progress:
         """Timestamps of the messages that were received and are not acked, by sequence."""
         self._start = start
         self._shared = shared
-        self._last: tuple[int, int] | None = None
-        """Sequence and timestamp of the newest message of this session."""
+        self._last_timestamp = self._last_sequence = 0
+        """Of the newest message of this session; 0 before there is one."""
         self._acked_before: tuple[int, int] | None = None
         """Everything before this message was acked in sessions before."""
         self._carried: dict[tuple[int, int], bool] = {}
@@ -39,10 +39,10 @@ class Progress:
 
     def received(self, sequence: int, timestamp: int) -> bool:
         """Take in a message; return False if it is only to be acked, as it was acked before."""
-        place = sequence, timestamp
-        if self._last is None or _by_time(place) > _by_time(self._last):
-            self._last = place
-        if self._carried.get(place):
+        newest = self._last_timestamp
+        if timestamp > newest or (timestamp == newest and sequence > self._last_sequence):
+            self._last_timestamp, self._last_sequence = timestamp, sequence
+        if self._carried and self._carried.get((sequence, timestamp)):
             return False
         before = self._acked_before
         if before and not self._shared and sequence < before[0] and timestamp <= before[1]:
@@ -55,9 +55,8 @@ class Progress:
 
         An ack of a message of a session before is kept until the message comes again.
         """
-        place = sequence, timestamp
-        if place in self._carried:
-            self._carried[place] = True
+        if self._carried and (sequence, timestamp) in self._carried:
+            self._carried[sequence, timestamp] = True
         if self.unacked.get(sequence) != timestamp:
             return False
         del self.unacked[sequence]
@@ -72,12 +71,13 @@ class Progress:
             elapsed: nanoseconds since the subscription was opened.
         """
         unacked, self.unacked = self.unacked, {}
-        last, self._last = self._last, None
+        last = self._last_sequence, self._last_timestamp
+        self._last_timestamp = self._last_sequence = 0
         for place in unacked.items():
             if place[0] not in waiting:
                 self._carried.setdefault(place, False)
         reached = [] if self._acked_before is None else [self._acked_before]
-        if last is not None:
+        if last[0]:
             reached.append((last[0] + 1, last[1]))
         if unacked:
             before = min(unacked.items(), key=_by_time)

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio.nats.core.message_lane import MessageLane, publish_command
+from liftbridge_aio.nats.core.message_lane import (
+    MessageLane,
+    parse_publish_head,
+    publish_commands,
+    publish_head,
+)
 
 MINE = ["_INBOX.mine", "acks"]
 OTHERS = ["_INBOX.other", "MSG", "acks.more"]
@@ -101,8 +106,11 @@ def test_a_large_message_is_put_together_once() -> None:
     assert taken["acks"] == [payload]
 
 
-@given(st.binary(max_size=50), replies)
-def test_a_publish_command(payload: bytes, reply: str) -> None:
-    line, _, rest = publish_command("a.b", payload, reply).partition(b"\r\n")
-    assert line.decode().split() == ["PUB", "a.b", *([reply] if reply else []), str(len(payload))]
-    assert rest == payload + b"\r\n"
+@given(st.lists(st.binary(max_size=3), min_size=1), replies)
+def test_publish_commands(payloads: list[bytes], reply: str) -> None:
+    head = publish_head("a.b", reply)
+    assert parse_publish_head(head) == ("a.b", reply)
+    words = " ".join(["PUB", "a.b", *([reply] if reply else [])])
+    assert publish_commands(head, payloads) == b"".join(
+        f"{words} {len(payload)}\r\n".encode() + payload + b"\r\n" for payload in payloads
+    )

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
-import pytest
+from contextlib import suppress
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.wire import stan
+from liftbridge_aio.wire.hot_schema import PARSE_ERRORS
 from liftbridge_aio.wire.stan_codec import (
     ack_head,
     decode_message,
     decode_publish_ack,
-    encode_ack,
+    encode_acks,
     encode_publish,
-    publish_head,
+    publish_start,
 )
 from support.wire.proto_file import ProtoFile
 
@@ -27,16 +29,17 @@ uint64 = st.integers(1, 2**64 - 1)
 def test_a_publish_is_what_the_proto_file_says(
     client_id: str, connection_id: bytes, channel: str, reply: str, guid: str, data: bytes
 ) -> None:
-    head = publish_head(client_id, connection_id, channel, reply)
+    head = publish_start(client_id, connection_id, channel, reply)
     wire = STAN.message("PubMsg").FromString(encode_publish(head, guid, data))
     assert (wire.client_id, wire.conn_id) == (client_id, connection_id)
     assert (wire.subject, wire.reply, wire.guid, wire.data) == (channel, reply, guid, data)
 
 
-@given(texts, uint64)
-def test_an_ack_is_what_the_proto_file_says(channel: str, sequence: int) -> None:
-    wire = STAN.message("Ack").FromString(encode_ack(ack_head(channel), sequence))
-    assert (wire.subject, wire.sequence) == (channel, sequence)
+@given(texts, st.lists(uint64))
+@example("orders", [0x7F, 0x80, 0x3FFF, 0x4000, 0x1FFFFF, 0x200000])
+def test_acks_are_what_the_proto_file_says(channel: str, sequences: list[int]) -> None:
+    acks = map(STAN.message("Ack").FromString, encode_acks(ack_head(channel), sequences))
+    assert [(ack.subject, ack.sequence) for ack in acks] == [(channel, n) for n in sequences]
 
 
 @given(guids, texts)
@@ -64,21 +67,16 @@ def test_a_message_is_read(
         redelivery_count=count,
     )
     got = decode_message(wire.SerializeToString())
-    assert got == (sequence, channel, reply, data, timestamp, redelivered, count)
+    assert (got.sequence, got.subject, got.reply, got.data) == (sequence, channel, reply, data)
+    assert (got.timestamp, got.redelivered, got.redelivery_count) == (timestamp, redelivered, count)
 
 
 @given(st.binary(max_size=60))
 def test_other_bytes_are_refused_or_read(data: bytes) -> None:
-    for decode in (decode_message, decode_publish_ack):
-        try:
-            decode(data)
-        except MalformedData:
-            continue
-
-
-def test_a_message_without_a_sequence_is_none() -> None:
-    with pytest.raises(MalformedData, match="has no sequence"):
-        decode_message(b"")
+    with suppress(*PARSE_ERRORS):
+        decode_message(data)
+    with suppress(MalformedData):
+        decode_publish_ack(data)
 
 
 def test_the_generated_messages_have_the_fields_of_the_proto_file() -> None:

@@ -33,6 +33,7 @@ def test_it_holds_what_a_list_would(steps: list[Item | str | int]) -> None:
     for step in steps:
         if isinstance(step, Item):
             buffer.put(step)
+            buffer.note_peaks()
             place = [item.sequence for item in model]
             if step.sequence in place:
                 model[place.index(step.sequence)] = step
