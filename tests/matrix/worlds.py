@@ -140,8 +140,8 @@ def new_broker(port: int = 0) -> EmbeddedBroker:
     return EmbeddedBroker(
         port=port,
         cursors_partitions=CURSOR_PARTITIONS,
-        consumer_timeout=2,
-        coordinator_timeout=1,
+        consumer_timeout=20,
+        coordinator_timeout=10,
         activity=True,
     )
 
