@@ -295,7 +295,7 @@ async def embedded_server() -> AsyncIterator[EmbeddedServer]:
     from liftbridge_aio.broker import EmbeddedBroker  # noqa: PLC0415
 
     async with EmbeddedBroker(
-        cursors_partitions=3, consumer_timeout=2, coordinator_timeout=1, activity=True
+        cursors_partitions=3, consumer_timeout=4, coordinator_timeout=1, activity=True
     ) as broker:
         host, _, port = broker.address.rpartition(":")
         yield EmbeddedServer(host, int(port))

@@ -23,7 +23,7 @@ from support.groups.group_calls import (
 )
 from support.raw import End, Wire, eventually
 
-CONSUMER_TIMEOUT = 2.0
+CONSUMER_TIMEOUT = 4.0
 COORDINATOR_TIMEOUT = 1.0
 """Of the servers of these tests, in seconds."""
 

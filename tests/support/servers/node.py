@@ -26,7 +26,7 @@ STARTS: Final = 3
 """The maximum number of attempts to start it, see `LiftbridgeNode.start`."""
 LOG_END: Final = 4000
 CURSOR_PARTITIONS: Final = 3
-CONSUMER_TIMEOUT: Final = "2s"
+CONSUMER_TIMEOUT: Final = "4s"
 COORDINATOR_TIMEOUT: Final = "1s"
 ENCRYPTION_KEY_VARIABLE: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
 
