@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed, LiftbridgeError, ServerError
@@ -168,6 +168,37 @@ class ClientRuntime:
         if session is not self._session or self.state is ClientState.LOST:
             raise SessionLost("the session was lost while the subscription was being opened")
         self._subscriptions[subscription] = None
+
+    async def see_through(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run what must come to its end. Cancelling abandons the wait for it only.
+
+        Raises:
+            ClientClosed: the client is closed.
+            Exception: raised by the function.
+        """
+        result: asyncio.Future[None] = self.loop.create_future()
+
+        def settle(error: Exception | None = None) -> None:
+            if result.done():  # cancelled
+                logger.debug("what nobody waits for any more ended: %r", error)
+            elif error is None:
+                result.set_result(None)
+            else:
+                result.set_exception(error)
+
+        async def work() -> None:
+            try:
+                await function()
+            except Exception as error:  # noqa: BLE001 - raised to the caller
+                settle(error)
+
+        def ended(_: asyncio.Task[None]) -> None:
+            if not result.done():
+                settle()
+
+        child = self._supervisor.spawn(work, name="see through")
+        child.task.add_done_callback(ended)
+        await result
 
     def remove(self, subscription: Subscription) -> None:
         """Forget a subscription."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import nullcontext
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -152,7 +153,7 @@ class Subscription:
 
         No message is delivered from the beginning of this call on. What was not acked is delivered
         to another member of the queue group, or when the durable is opened again. Cancelling
-        abandons the wait for the server's answer.
+        abandons the wait for the server's answer; the subscription is closed all the same.
 
         Raises:
             UnsubscribeTimeout: no answer in time; a further call sends the request again.
@@ -172,7 +173,7 @@ class Subscription:
         """End the subscription and delete its durable; the last member deletes its queue group.
 
         To keep a durable, leave the block or call `aclose`. Cancelling abandons the wait for the
-        server's answer.
+        server's answer; the subscription is ended all the same.
 
         Raises:
             SubscriptionClosed: it is closed, or was never opened.
@@ -187,6 +188,9 @@ class Subscription:
         if self._is(SubscriptionState.OPENING):
             raise UsageError("the subscription is being opened")
         self._deliveries.stop()
+        await self._runtime.see_through(partial(self._end_at_server, delete=delete))
+
+    async def _end_at_server(self, *, delete: bool) -> None:
         async with self._ending:
             session = await self._runtime.usable_session()
             if self._is(*_NOT_OPEN):  # another task was quicker, or the session was lost

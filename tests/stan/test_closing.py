@@ -236,3 +236,20 @@ async def test_a_client_belongs_to_its_event_loop(make: MakeClient) -> None:
 
         with pytest.raises(RuntimeError, match="in the event loop in which it was connected"):
             await asyncio.to_thread(close_elsewhere)
+
+
+async def test_cancelling_the_end_of_a_subscription_closes_it_all_the_same(
+    make: MakeClient, channel: str
+) -> None:
+    async with make() as client:
+        for deletes in [False] * 5 + [True]:
+            subscription = client.subscribe(channel, durable="billing")
+            await subscription.open()
+            ending = subscription.unsubscribe if deletes else subscription.aclose
+            task = asyncio.create_task(ending())
+            await asyncio.sleep(0)  # it has begun
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await until(lambda: client.statistics().subscriptions == 0)
+            assert subscription.state is stan.SubscriptionState.CLOSED
