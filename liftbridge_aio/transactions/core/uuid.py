@@ -12,8 +12,8 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-from ..._core.arguments import INT64_MAX, check_type, check_whole_number
-from ...errors import InvalidRequest
+from liftbridge_aio._core.arguments import INT64_MAX, check_type, check_whole_number
+from liftbridge_aio.errors import InvalidRequest
 
 UUID_BYTES = 16
 PRODUCER_BYTES = 6
