@@ -25,3 +25,28 @@ class PartialCommit(SequenceError):
 
 class ReplayMismatch(TransactionError):
     """Messages that were read again are not those of the range that was asked for."""
+
+
+class NoJournals(TransactionError):
+    """There is no journal that a message could be mapped to."""
+
+
+class FramingError(TransactionError):
+    """A frame of a journal is malformed, or a message cannot be framed."""
+
+
+class UnknownFraming(FramingError):
+    """No framing is registered for the content type of a journal."""
+
+
+class TruncatedFrame(FramingError):
+    """A journal ends within a frame."""
+
+
+class Desynchronised(FramingError):
+    """Bytes that are no frame were found, and skipped; reading may go on after them."""
+
+    def __init__(self, skipped: bytes) -> None:
+        """Keep the bytes, whose number the offset has advanced by."""
+        super().__init__(f"{len(skipped)} bytes that are no frame were skipped: {skipped[:32]!r}")
+        self.skipped = skipped

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.examples import examples
-from support.traces import LENGTH, Log, Reader, Record
 
 from liftbridge_aio.transactions.core.sequencer import Sequencer
 from liftbridge_aio.transactions.core.uuid import parse_uuid
+from support.examples import examples
+from support.traces import LENGTH, Log, Reader, Record
 
 
 class Model:
@@ -129,7 +129,7 @@ def test_random_logs(commands: bytes, max_messages: int, bytes_too: bool) -> Non
         if command % 7:
             assert list(stepped(reader)) == expected
         else:  # it stops at a message, which comes again after the restart
-            got = []
+            got = list[str]()
             for word in stepped(reader):
                 if len(got) == command % 5:
                     reader = restarted(reader)
