@@ -50,3 +50,7 @@ class Desynchronised(FramingError):
         """Keep the bytes, whose number the offset has advanced by."""
         super().__init__(f"{len(skipped)} bytes that are no frame were skipped: {skipped[:32]!r}")
         self.skipped = skipped
+
+
+class MustStartReplay(TransactionError):
+    """Messages of a committed transaction are no longer in memory, and must be read again."""

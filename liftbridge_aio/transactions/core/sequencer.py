@@ -237,6 +237,16 @@ class Sequencer(Generic[T]):
         return bool(self._pending)
 
     @property
+    def is_stepping(self) -> bool:
+        """True while committed messages are still to be stepped through."""
+        return self._run is not None
+
+    @property
+    def must_replay(self) -> bool:
+        """True while `replay_range` is to be read again."""
+        return self._run is not None and self._run.replaying
+
+    @property
     def offsets(self) -> dict[str, int]:
         """For each journal the offset to read from next.
 
