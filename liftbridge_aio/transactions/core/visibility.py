@@ -1,0 +1,311 @@
+"""Decide which messages of a partition a committed reading shows, and where in it. Pure.
+
+A transaction belongs to the position of its ack. An ack names its producer, its clock, where the
+transaction began in the log, and the clock committed before. So what it shows is a function of the
+log from there up to it: `Replay` queues the producer's messages and acks of that range through the
+table of `sequencer`, and shows what commits at that ack. Readers of a range do only that.
+
+`Follower` has most transactions in memory when their ack comes. It asks for a replay of all
+others, and shows the same.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from .sequencer import NO_OFFSET, Outcome, ProducerState, Sequencer
+from .uuid import UUID_BYTES, Flags, build_uuid, parse_uuid
+
+T = TypeVar("T")
+
+_JOURNAL: Final = ""
+_EVERYTHING: Final = 2**62
+"""Messages and bytes that a replay keeps: its caller bounds what it reads."""
+
+
+class AckEntry(NamedTuple):
+    """What an ack says of one producer."""
+
+    producer: bytes
+    clock: int
+    """Its messages up to this clock are committed; those after it are rolled back."""
+
+    begin: int
+    """Offset of the first message of the transaction in this partition, -1 if it has none."""
+
+    previous: int
+    """The clock that was committed before; before the first commit that before its messages."""
+
+    final: bool = False
+    """The transaction is over for good: what comes after this is no part of it."""
+
+
+class Event(NamedTuple, Generic[T]):
+    """A message of the log, as far as visibility is concerned."""
+
+    offset: int
+    message: T
+    uuid: bytes | None = None
+    """Of a message of a producer; None, or other than 16 bytes, for a plain one."""
+
+    acks: tuple[AckEntry, ...] = ()
+    """What an ack says; nothing else is an ack."""
+
+
+class Row(NamedTuple, Generic[T]):
+    """A message that is shown. Rows come in the order of the first three fields."""
+
+    position: int
+    """Offset of the ack, or of the message itself if it needs none; never steps back."""
+
+    place: int
+    """Place in the ack, 0 without one."""
+
+    offset: int
+    message: T
+
+
+class Replay(Generic[T]):
+    """What one entry of an ack shows, by the messages from its `begin` to before the ack."""
+
+    def __init__(self, entry: AckEntry, position: int, place: int) -> None:
+        """Begin where nothing is known but what the entry says.
+
+        Args:
+            entry: of the ack.
+            position: offset of the ack.
+            place: place of the entry in the ack.
+        """
+        self.entry = entry
+        self.position = position
+        self.place = place
+        self._over = False
+        self._sequencer: Sequencer[Event[T]] = Sequencer(
+            states=[ProducerState(_JOURNAL, entry.producer, entry.previous, NO_OFFSET)],
+            max_messages=_EVERYTHING,
+            max_bytes=_EVERYTHING,
+        )
+
+    def feed(self, event: Event[T]) -> None:
+        """Take the next message of the range."""
+        producer = self.entry.producer
+        for ack in event.acks:
+            if ack.producer == producer and not self._over:
+                self._queue(event, build_uuid(producer, ack.clock, Flags.ACK))
+                self._over = ack.final
+        uuid = event.uuid
+        if uuid and not event.acks and uuid[-len(producer) :] == producer and not self._over:
+            self._queue(event, uuid)
+
+    def rows(self) -> list[Row[T]]:
+        """Return what the entry shows, when the range has been fed."""
+        if self._over or self.entry.clock <= self.entry.previous:
+            return []
+        uuid = build_uuid(self.entry.producer, self.entry.clock, Flags.ACK)
+        ack: Event[Any] = Event(self.position, None)
+        return [
+            Row(self.position, self.place, event.offset, event.message)
+            for event in self._queue(ack, uuid)
+            if event is not ack
+        ]
+
+    def _queue(self, event: Event[T], uuid: bytes) -> list[Event[T]]:
+        sequencer, offset = self._sequencer, event.offset
+        if len(uuid) != UUID_BYTES:
+            return []
+        outcome = sequencer.queue(_JOURNAL, uuid, offset, offset + 1, event)
+        committed = []
+        while (found := sequencer.step()) is not None:
+            committed.append(found.message)
+        return committed if outcome is Outcome.ACK_COMMIT_RING else []
+
+
+class _Span(Generic[T]):
+    """An open transaction: its messages with rising clocks, from its begin on."""
+
+    __slots__ = ("begin", "clocks", "high", "messages", "offsets", "size")
+
+    def __init__(self, begin: int) -> None:
+        self.begin = begin
+        self.high = -1
+        self.clocks: list[int] = []
+        self.offsets: list[int] = []
+        self.messages: list[T] = []
+        self.size = 0
+
+
+class Follower(Generic[T]):
+    """Follows a partition, from any offset on.
+
+    Open transactions are kept in memory up to a bound; of those that do not fit, the oldest are
+    given up, and read again when their ack comes.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_messages: int = 8192,
+        max_bytes: int = 64 << 20,
+        max_producers: int = 10_000,
+        outside: Iterable[tuple[bytes, int]] = (),
+    ) -> None:
+        """Know nothing, or what `state` returned.
+
+        Args:
+            max_messages: most messages of open transactions that are kept.
+            max_bytes: most bytes of them; one message always fits.
+            max_producers: most producers whose committed single messages are deduplicated.
+            outside: from `state`.
+        """
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._max_producers = max_producers
+        self._spans: dict[bytes, _Span[T]] = {}
+        self._outside: OrderedDict[bytes, int] = OrderedDict(outside)
+        self._messages = self._bytes = 0
+
+    @property
+    def outside(self) -> list[tuple[bytes, int]]:
+        """Producers of committed single messages and the newest clocks of these, oldest first."""
+        return list(self._outside.items())
+
+    @property
+    def open_spans(self) -> dict[bytes, int]:
+        """Where the open transactions that are in memory began, by producer."""
+        return {producer: span.begin for producer, span in self._spans.items()}
+
+    def feed(self, event: Event[T], size: int = 0) -> Iterator[Row[T] | Replay[T]]:
+        """Take the next message of the log; yield what it shows.
+
+        Where a `Replay` is yielded, feed it the messages from its entry's begin to before its
+        position: its rows are what is shown there.
+
+        Args:
+            event: the message.
+            size: its bytes.
+        """
+        if event.acks:
+            for place, entry in enumerate(event.acks):
+                yield from self._ack(event, entry, place)
+            return
+        uuid = event.uuid
+        if uuid is None or len(uuid) != UUID_BYTES:
+            yield Row(event.offset, 0, event.offset, event.message)
+            return
+        producer, clock, flags = parse_uuid(uuid)
+        if flags == Flags.CONTINUE and clock:
+            self._continue(event, producer, clock, size)
+            return
+        if clock:
+            self._drop(producer)  # what the table makes of the transaction, a replay tells
+        if self._is_new(producer, clock):
+            yield Row(event.offset, 0, event.offset, event.message)
+
+    def _continue(self, event: Event[T], producer: bytes, clock: int, size: int) -> None:
+        span = self._spans.get(producer)
+        if span is None:
+            span = self._spans[producer] = _Span(event.offset)
+        if clock <= span.high:
+            return  # a repeat
+        span.high = clock
+        span.clocks.append(clock)
+        span.offsets.append(event.offset)
+        span.messages.append(event.message)
+        span.size += size
+        self._messages += 1
+        self._bytes += size
+        while self._messages > self._max_messages or self._bytes > self._max_bytes:
+            oldest = next(iter(self._spans))
+            if self._messages == 1:
+                break
+            self._drop(oldest)
+
+    def _is_new(self, producer: bytes, clock: int) -> bool:
+        """Return False for the repeat of a committed single message."""
+        if not clock:
+            return True  # it takes no part
+        outside = self._outside
+        if clock <= outside.get(producer, -1):
+            return False
+        outside[producer] = clock
+        outside.move_to_end(producer)
+        if len(outside) > self._max_producers:
+            outside.popitem(last=False)
+        return True
+
+    def _ack(self, event: Event[T], entry: AckEntry, place: int) -> Iterator[Row[T] | Replay[T]]:
+        producer, clock, begin, previous, _ = entry
+        span = self._drop(producer)
+        if begin == NO_OFFSET or clock <= previous:
+            return
+        if span is None or span.begin != begin:
+            yield Replay(entry, event.offset, place)
+            return
+        for number, of_message in enumerate(span.clocks):
+            if previous < of_message <= clock:
+                yield Row(event.offset, place, span.offsets[number], span.messages[number])
+
+    def _drop(self, producer: bytes) -> _Span[T] | None:
+        span = self._spans.pop(producer, None)
+        if span is not None:
+            self._messages -= len(span.clocks)
+            self._bytes -= span.size
+        return span
+
+
+class Range(Generic[T]):
+    """What a reader shows of the positions from `start` to before `end`, by the log alone.
+
+    Feed it the messages from `first` to before `end`, then those of `spans`, in order.
+    """
+
+    def __init__(self, start: int, end: int, look_back: int = 0) -> None:
+        """Choose the range.
+
+        Args:
+            start: the first position.
+            end: the one after the last.
+            look_back: offsets before the start whose committed single messages are recognised if
+                they are repeated.
+        """
+        self.start = start
+        self.end = end
+        self.first = max(0, start - look_back)
+        self._rows: list[Row[T]] = []
+        self._replays: list[Replay[T]] = []
+        self._outside: Follower[T] = Follower(max_messages=1, max_producers=_EVERYTHING)
+
+    def feed(self, event: Event[T]) -> None:
+        """Take the next message from `first` to before `end`."""
+        for found in self._outside.feed(event):
+            if event.offset < self.start:
+                continue
+            if isinstance(found, Replay):
+                self._replays.append(found)
+            else:
+                self._rows.append(found)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Ranges of offsets, each up to before the second, that are to be fed to `replay`."""
+        spans: list[tuple[int, int]] = []
+        for replay in sorted(self._replays, key=lambda each: each.entry.begin):
+            begin, end = replay.entry.begin, replay.position
+            if spans and begin <= spans[-1][1]:
+                spans[-1] = spans[-1][0], max(end, spans[-1][1])
+            else:
+                spans.append((begin, end))
+        return spans
+
+    def replay(self, event: Event[T]) -> None:
+        """Take the next message of `spans`."""
+        for replay in self._replays:
+            if replay.entry.begin <= event.offset < replay.position:
+                replay.feed(event)
+
+    def rows(self) -> list[Row[T]]:
+        """Return what is shown, in order."""
+        shown = [row for replay in self._replays for row in replay.rows()]
+        return sorted([*self._rows, *shown], key=lambda row: row[:3])

@@ -1,0 +1,222 @@
+"""What committed readings show: followers and readers of ranges agree on random logs."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from liftbridge_aio.transactions.core.uuid import Flags, build_uuid
+from liftbridge_aio.transactions.core.visibility import (
+    AckEntry,
+    Event,
+    Follower,
+    Range,
+    Replay,
+    Row,
+)
+from support.examples import examples
+
+BASE = 100  # clocks are never 0
+FLAGS = {"c": Flags.CONTINUE, "o": Flags.OUTSIDE}
+
+
+def producer(letter: str) -> bytes:
+    return b"\x01prod" + letter.encode()
+
+
+def log_of(words: str) -> list[Event[str]]:
+    """Return a log: `A3c` continues a transaction, `A3o` is of none, `-` is plain.
+
+    `A5/2/1` is an ack at clock 5 of a transaction that began at offset 2, after the commit of
+    clock 1; `A5/2/1!` a final one; `A5/2/1+B7/3/0` is one ack of two producers.
+    """
+    events = []
+    for offset, word in enumerate(words.split()):
+        uuid, acks = None, []
+        if "/" in word:
+            for part in word.split("+"):
+                clock, begin, previous = part[1:].rstrip("!").split("/")
+                acks.append(
+                    AckEntry(
+                        producer(part[0]),
+                        BASE + int(clock),
+                        int(begin),
+                        BASE + int(previous),
+                        part[-1] == "!",
+                    )
+                )
+        elif word != "-":
+            uuid = build_uuid(producer(word[0]), BASE + int(word[1:-1]), FLAGS[word[-1]])
+        events.append(Event(offset, word, uuid, tuple(acks)))
+    return events
+
+
+def followed(
+    log: list[Event[str]], follower: Follower[str] | None = None, start: int = 0
+) -> list[Row[str]]:
+    follower = follower or Follower()
+    rows: list[Row[str]] = []
+    for event in log[start:]:
+        for found in follower.feed(event, size=1):
+            if isinstance(found, Replay):
+                for each in log[found.entry.begin : found.position]:
+                    found.feed(each)
+                rows += found.rows()
+            else:
+                rows.append(found)
+    return rows
+
+
+def read_range(log: list[Event[str]], start: int, end: int, look_back: int = 0) -> list[Row[str]]:
+    reading: Range[str] = Range(start, end, look_back)
+    for event in log[reading.first : end]:
+        reading.feed(event)
+    for begin, stop in reading.spans:
+        for event in log[begin:stop]:
+            reading.replay(event)
+    return reading.rows()
+
+
+def shown(rows: Iterable[Row[str]]) -> str:
+    return " ".join(row.message for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("- A1c - A2c A3/1/0", "- - A1c A2c"),
+        ("A1c B1c A2c B2/1/0 A3/0/0", "B1c A1c A2c"),
+        ("A1o A2o A1o A3o", "A1o A2o A3o"),
+        ("A1c A2c A0/-1/0 A3/0/0", ""),  # a rollback in between
+        ("A1c A2/0/0 A2/0/0", "A1c"),  # a repeated ack
+        ("A1c A2c A3c A2/0/0 A4/-1/2", "A1c A2c"),  # the rest is rolled back
+        ("A1c A1c A2c A1c A3/0/0", "A1c A2c"),  # repeats
+        ("A1c B1c A2/0/0+B2/1/0", "A1c B1c"),
+        ("A1c A2o A3/0/0", "A2o"),  # a single message discards the transaction
+        ("A1c A0/0/0! A2c A3/0/0", ""),  # the second half of what was aborted
+        ("A1c A0/0/0! A2c A3/2/0", "A2c"),  # another transaction after it
+        ("A1c A2/-1/0", ""),
+        ("A1c A0/0/0", ""),
+        ("A1c A2/0/2", ""),
+    ],
+)
+def test_what_is_shown(words: str, expected: str) -> None:
+    log = log_of(words)
+    assert shown(followed(log)) == expected
+    assert shown(read_range(log, 0, len(log))) == expected
+
+
+def test_a_reader_that_started_in_the_middle_sees_the_whole_transaction() -> None:
+    log = log_of("A1c A2c A3c A4/0/0")
+    assert shown(followed(log, start=2)) == "A1c A2c A3c"
+    assert shown(read_range(log, 3, 4)) == "A1c A2c A3c"
+    assert read_range(log, 0, 3) == []
+
+
+def test_rows_say_where_they_belong() -> None:
+    log = log_of("A1c B1c - A2/0/0+B2/1/0")
+    assert [row[:3] for row in followed(log)] == [(2, 0, 2), (3, 0, 0), (3, 1, 1)]
+
+
+def test_bytes_that_are_no_uuid_make_a_plain_message() -> None:
+    events = [Event(0, "short", b"short"), Event(1, "empty", b"")]
+    assert shown(followed(events)) == "short empty"
+
+
+def test_memory_is_bounded_and_the_oldest_transaction_is_read_again() -> None:
+    follower: Follower[str] = Follower(max_messages=3)
+    log = log_of("A1c A2c B1c B2c A3/0/0 B3/2/0")
+    for event in log[:4]:
+        assert list(follower.feed(event)) == []
+    assert follower.open_spans == {producer("B"): 2}
+    (replay,) = follower.feed(log[4])
+    assert isinstance(replay, Replay)
+    assert (replay.entry.begin, replay.position) == (0, 4)
+    assert shown(row for row in follower.feed(log[5]) if isinstance(row, Row)) == "B1c B2c"
+
+
+def test_a_follower_deduplicates_by_bounded_state() -> None:
+    follower: Follower[str] = Follower(max_producers=2)
+    assert shown(followed(log_of("A5o B5o C5o"), follower)) == "A5o B5o C5o"
+    assert follower.outside == [(producer("B"), BASE + 5), (producer("C"), BASE + 5)]
+    again: Follower[str] = Follower(outside=follower.outside)
+    assert shown(followed(log_of("A5o B5o C5o"), again)) == "A5o"
+
+
+class Producers:
+    """Producers that publish, repeat, commit, roll back, crash, and come back as zombies."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.words: list[str] = []
+        self.clock = dict.fromkeys("ABC", 0)
+        self.begin = dict.fromkeys("ABC", -1)
+        self.committed = dict.fromkeys("ABC", 0)
+
+    def write(self) -> None:
+        name, chance = self.chance.choice("ABC"), self.chance
+        match chance.randrange(12):
+            case 0 | 1 | 2 | 3:
+                if self.begin[name] < 0:
+                    self.begin[name] = len(self.words)
+                self.words.append(f"{name}{self.tick(name)}c")
+            case 4 | 5:
+                self.words.append(self.commit(name))
+            case 6:
+                both = [self.commit(each) for each in "AB"]
+                self.words.append("+".join(both))
+            case 7:  # a rollback, by itself or by an operator
+                self.words.append(
+                    f"{name}{self.committed[name]}/{self.begin[name]}/{self.committed[name]}"
+                    + chance.choice(["", "!"])
+                )
+                if chance.random() < 0.7:  # else the producer has not heard of it
+                    self.begin[name] = -1
+            case 8:
+                self.words.append("-")
+            case 9:
+                self.words.append(f"{name}{self.tick(name)}o")
+                self.begin[name] = -1
+            case _:  # anything again
+                if self.words:
+                    self.words.append(chance.choice(self.words[-12:]))
+
+    def tick(self, name: str) -> int:
+        self.clock[name] += self.chance.randrange(1, 3)
+        return self.clock[name]
+
+    def commit(self, name: str) -> str:
+        clock = self.tick(name) - (self.chance.random() < 0.2)
+        word = f"{name}{clock}/{self.begin[name]}/{self.committed[name]}"
+        self.begin[name], self.committed[name] = -1, clock
+        return word
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 70))
+def test_followers_and_readers_of_ranges_agree(chance: random.Random, length: int) -> None:
+    producers = Producers(chance)
+    while len(producers.words) < length:
+        producers.write()
+    log = log_of(" ".join(producers.words))
+    expected = followed(log)
+    assert [row[:3] for row in expected] == sorted(row[:3] for row in expected)
+    bounded: Follower[str] = Follower(max_messages=chance.randrange(1, 6))
+    assert followed(log, bounded) == expected
+    cuts = sorted({0, len(log), *(chance.randrange(len(log) + 1) for _ in range(3))})
+    pieces = [
+        row
+        for start, end in itertools.pairwise(cuts)
+        for row in read_range(log, start, end, look_back=len(log))
+    ]
+    assert pieces == expected
+    start = chance.randrange(len(log))
+    late = [row for row in followed(log, start=start) if not row.message.endswith("o")]
+    assert late == [
+        row for row in expected if row.position >= start and not row.message.endswith("o")
+    ]
