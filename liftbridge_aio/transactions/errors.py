@@ -54,3 +54,15 @@ class Desynchronised(FramingError):
 
 class MustStartReplay(TransactionError):
     """Messages of a committed transaction are no longer in memory, and must be read again."""
+
+
+class NewerFormat(TransactionError):
+    """The log has acks of a later version of the format."""
+
+    hint = "upgrade liftbridge_aio; what these acks show is unknown to this version"
+
+
+class MalformedAck(TransactionError):
+    """A message says that it is an ack, and cannot be read as one."""
+
+    hint = "find out who wrote it; seek behind it to pass it over"

@@ -25,6 +25,7 @@ The only package that imports betterproto2. Nothing here knows asyncio.
 - `rpc`: The table of remote procedures: written once, read by the client and the embedded broker.
 - `stan_codec`: The hot messages of NATS Streaming: publishes and their acks, messages and theirs.
 - `strict`: Parsing of flat protobuf messages that trusts nothing.
+- `transactions_codec`: The acks that transactions write to the log.
 - `health/`:
 - `proto/`:
 - `stan/`:

@@ -32,6 +32,7 @@ _PACKAGE: Final = "liftbridge_aio.wire.hot"
 _SCALARS: Final = {
     "bool": FieldDescriptorProto.TYPE_BOOL,
     "bytes": FieldDescriptorProto.TYPE_BYTES,
+    "fixed64": FieldDescriptorProto.TYPE_FIXED64,
     "int32": FieldDescriptorProto.TYPE_INT32,
     "int64": FieldDescriptorProto.TYPE_INT64,
     "string": FieldDescriptorProto.TYPE_STRING,

@@ -28,7 +28,7 @@ _OPENING: Final = re.compile(r"(?P<kind>message|enum|service) (?P<name>\w+) \{(?
 _Field = descriptor_pb2.FieldDescriptorProto
 _SCALARS: Final = {
     name: getattr(_Field, f"TYPE_{name.upper()}")
-    for name in ("string", "bytes", "bool", "int32", "int64", "uint32", "uint64")
+    for name in ("string", "bytes", "bool", "int32", "int64", "uint32", "uint64", "fixed64")
 }
 
 

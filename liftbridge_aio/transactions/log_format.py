@@ -1,0 +1,69 @@
+"""What transactions write to the log, and how it is read; see docs/transactions-format.md. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+from liftbridge_aio.errors import MalformedData
+from liftbridge_aio.wire.transactions_codec import decode_ack, encode_ack
+
+from .core.sequencer import NO_OFFSET
+from .core.uuid import PRODUCER_BYTES
+from .core.visibility import AckEntry, Event
+from .errors import MalformedAck, NewerFormat
+
+T = TypeVar("T")
+
+UUID_HEADER: Final = "txn-uuid"
+"""Header with the UUID of a message, 16 bytes."""
+ACK_HEADER: Final = "txn-ack"
+"""Header that makes a message an ack: the version of the format, one byte."""
+TRANSACTION_HEADERS: Final = frozenset({UUID_HEADER, ACK_HEADER})
+VERSION: Final = 1
+ACK_HEADERS: Final = {ACK_HEADER: bytes([VERSION])}
+"""The headers of an ack."""
+MAX_ENTRIES: Final = 16_384
+"""Most entries of an ack: it stays below the usual limit of a message, 1 MiB."""
+
+
+def ack_values(entries: Sequence[AckEntry]) -> list[bytes]:
+    """Return the values of the acks with these entries, usually of one."""
+    return [
+        encode_ack(entries[begin : begin + MAX_ENTRIES])
+        for begin in range(0, len(entries), MAX_ENTRIES)
+    ]
+
+
+def event_of(
+    offset: int, headers: Mapping[str, bytes], value: bytes | None, message: T
+) -> Event[T]:
+    """Return a message of the log as visibility sees it.
+
+    Raises:
+        NewerFormat: it is an ack of a later version.
+        MalformedAck: it is an ack, and its value is malformed.
+    """
+    version = headers.get(ACK_HEADER)
+    if version is None:
+        return Event(offset, message, headers.get(UUID_HEADER))
+    if len(version) != 1 or version[0] > VERSION:
+        text = (
+            f"the ack at offset {offset} has version {version.hex() or 'none'} of the format,"
+            f" and this package reads version {VERSION}"
+        )
+        raise NewerFormat(text)
+    try:
+        acks = tuple(AckEntry(*entry) for entry in decode_ack(value or b""))
+    except MalformedData as error:
+        text = f"the ack at offset {offset} is malformed: {error.message}"
+        raise MalformedAck(text) from error
+    for ack in acks:
+        if (
+            len(ack.producer) != PRODUCER_BYTES
+            or not ack.clock
+            or not NO_OFFSET <= ack.begin < offset
+        ):
+            text = f"the ack at offset {offset} is malformed: {ack}"
+            raise MalformedAck(text)
+    return Event(offset, message, None, acks)
