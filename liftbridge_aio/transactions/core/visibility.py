@@ -101,7 +101,7 @@ class Replay(Generic[T]):
 
     def rows(self) -> list[Row[T]]:
         """Return what the entry shows, when the range has been fed."""
-        if self._over or self.entry.clock <= self.entry.previous:
+        if self.entry.clock <= self.entry.previous:
             return []
         uuid = build_uuid(self.entry.producer, self.entry.clock, Flags.ACK)
         ack: Event[Any] = Event(self.position, None)

@@ -103,6 +103,7 @@ def shown(rows: Iterable[Row[str]]) -> str:
         ("A1c A2/-1/0", ""),
         ("A1c A0/0/0", ""),
         ("A1c A2/0/2", ""),
+        ("A1c A2c A3/0/1", "A2c"),  # the first one was committed before
     ],
 )
 def test_what_is_shown(words: str, expected: str) -> None:
