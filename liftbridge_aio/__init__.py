@@ -48,6 +48,8 @@
 - `stan/`: A client of NATS Streaming (STAN): publishes to channels, subscribes with durables and
   queues.
 - `testing/`: Tools to test services with: a fault proxy and a history checker.
+- `transactions/`: Exactly once: messages that are delivered once, and transactions that are visible
+  whole.
 - `wire/`: Bytes only: generated messages, the table of procedures, the codec of hot messages,
   envelopes.
 """

@@ -33,7 +33,16 @@ COMMANDS: Final = sorted(
     }
 )
 ELSEWHERE: Final = {
-    *("durable-streams.md", "nats.md", "nsq.md", "security.md", "spark.md", "stan.md", "web.md"),
+    *(
+        "durable-streams.md",
+        "gazette.md",
+        "nats.md",
+        "nsq.md",
+        "security.md",
+        "spark.md",
+        "stan.md",
+        "web.md",
+    ),
 }
 """Pages whose code runs in tests beside those of what they describe."""
 

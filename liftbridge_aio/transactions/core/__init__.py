@@ -1,1 +1,8 @@
-"""The pure part of transactions: no event loop, clock, chance or I/O."""
+"""The pure part of transactions: no event loop, clock, chance or I/O.
+
+- `framing`: Cut a stream of bytes into frames, one for each message, in the ways of Gazette.
+- `mapping`: Choose the journal of a message by its key, in the ways of Gazette.
+- `sequencer`: Sequence the messages of a log into those that are committed, in the way of Gazette.
+- `uuid`: Build and read the UUIDs that order the messages of a producer.
+- `visibility`: Decide which messages of a partition a committed reading shows, and where in it.
+"""

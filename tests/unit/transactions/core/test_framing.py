@@ -124,7 +124,7 @@ def test_fixed_frame_fixtures() -> None:
     assert framing.encode(Text(b"test message content"))[4] == 0x14
 
 
-def test_fixed_frames_end_at_their_boundary_and_may_be_followed_by_a_line_feed() -> None:
+def test_fixed_frames_may_be_followed_by_a_line_feed() -> None:
     framing = framing_for(FIXED_PROTOBUF)
     frame = framing.encode(Text(b"foo"))
     assert frames_of(framing.decoder(), [frame + b"\n"]) == [frame]
