@@ -69,7 +69,7 @@ class Producers:
             case 3:
                 return self.send(name, clock + 1, "a")
             case 4:
-                self.sent[name] = [it for it in self.sent[name] if int(it[1:-1]) <= acked]
+                self.forget_open(name)
                 return f"{name}{acked}a" if acked else "-"
             case 5 if acked > 2:
                 self.clock[name] = self.acked[name] = acked - 2
@@ -80,9 +80,16 @@ class Producers:
             case 7 if command % 3 == 0:
                 return self.send(name, clock + 1, "o")
             case _ if self.sent[name]:
-                return self.sent[name][-1 - command % len(self.sent[name])]
+                word = self.sent[name][-1 - command % len(self.sent[name])]
+                if word[-1] == "a":  # which rolls back what is open
+                    self.forget_open(name)
+                return word
             case _:
                 return "-"
+
+    def forget_open(self, name: str) -> None:
+        acked = self.acked[name]
+        self.sent[name] = [it for it in self.sent[name] if int(it[1:-1]) <= acked]
 
     def send(self, name: str, clock: int, what: str) -> str:
         word = f"{name}{clock}{what}"
