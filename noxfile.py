@@ -33,8 +33,12 @@ SPARK_TESTS: Final = {
 }
 """The tests that `spark_matrix` runs, by the kind of Spark."""
 UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
-LONG: Final = ("tests/cancellation", "tests/chaos", "tests/cluster", "tests/matrix")
-"""The tests that only `tests_long` runs: clusters under faults, and every state there is."""
+LONG: Final = (
+    *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/matrix"),
+    *("tests/spark/test_archive.py", "tests/spark/test_guide.py"),
+)
+"""The tests that only `tests_long` runs: clusters under faults, every state there is, and the
+longest ones of Spark."""
 ON_OLDEST: Final = (
     *("tests/contract", "tests/faults", "tests/unit/groups"),
     *("-k", "not v1.9.0 and not plain"),
