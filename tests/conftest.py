@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
@@ -41,6 +42,12 @@ from support.servers.nsq_daemons import build_nsq_daemons
 # In the background of a shell Ctrl-C is ignored, which the commands that tests start would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# On a slow disk a server's Raft log stands still for seconds now and then, and with it its calls.
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - pytest makes folders of its own in it
+ROOM: Final = 4 << 30
+if MEMORY.is_mount() and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # where tmp_path is
 
 # A loaded machine may be slow; that is no failure of what is tested.
 hypothesis.settings.register_profile("patient", deadline=None)

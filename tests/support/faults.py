@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -18,6 +18,7 @@ from liftbridge_aio import (
     PublishOutcomeUnknown,
     StartAt,
     StopAt,
+    StreamReset,
 )
 from liftbridge_aio._subscribe.subscription import Subscription
 from liftbridge_aio.retry import Backoff
@@ -60,6 +61,19 @@ class Crashable(Protocol):
 
     def gives_offsets_anew(self, stream: str) -> bool:
         """Return True if the log on its disk has an offset after a higher one."""
+
+
+@contextlib.contextmanager
+def unless_offsets_repeat(server: Crashable, stream: str) -> Iterator[None]:
+    """Let pass what fails where the server gave offsets anew.
+
+    Once in some hundred kills v1.9.0 goes on at an offset that its log is beyond.
+    """
+    try:
+        yield
+    except (AssertionError, StreamReset):
+        if not server.gives_offsets_anew(stream):
+            raise
 
 
 @dataclass(slots=True)
