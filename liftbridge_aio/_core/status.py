@@ -72,10 +72,12 @@ class CallFailure(Exception):
     def may_have_acted(self) -> bool:
         """True if the server may have acted on the request without confirming it.
 
-        A server that answers "unavailable" may have forwarded the request before.
+        A server that answers "unavailable" may have forwarded the request before; one that answers
+        that a time was up has stopped waiting for the result.
         """
         if self.reach is Reach.ANSWERED:
-            return self.code is Code.UNAVAILABLE
+            timed_out = self.code is Code.INTERNAL and _mentions(self.text, _TIMED_OUT)
+            return timed_out or self.code in {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED}
         return self.reach is Reach.UNKNOWN
 
     @property
@@ -111,6 +113,9 @@ REPEAT_SHOWS: Final = {
 }
 """The code with which a repeat is answered if the attempt before it had succeeded."""
 
+THROUGH_RAFT: Final = frozenset({"PauseStream", "SetStreamReadonly", *REPEAT_SHOWS})
+"""Calls that a server answers once the Raft log of the cluster holds the change."""
+
 _NO_METADATA_LEADER: Final = ("no known metadata leader", "no responders")
 _NOT_PARTITION_LEADER: Final = (
     "not partition leader",
@@ -119,7 +124,7 @@ _NOT_PARTITION_LEADER: Final = (
     "not cursor partition leader",
 )
 _NO_CURSORS_STREAM: Final = "Cursors stream does not exist"
-_CURSORS_STALLED: Final = ("context deadline exceeded", "deadline exceeded", "timeout")
+_TIMED_OUT: Final = ("raft operation timed out", "deadline exceeded", "timeout")
 _NOT_AUTHORISED: Final = ("not authorized", "Failed to retrieve client ID")
 
 
@@ -145,7 +150,7 @@ def remedy(call: str, failure: CallFailure, *, earlier_unknown: bool = False) ->
     """
     if failure.reach is Reach.NOT_SENT:
         return Remedy.RETRY
-    if failure.reach is Reach.UNKNOWN:
+    if failure.may_have_acted:
         repeatable = call in READS or call in IDEMPOTENT or call in REPEAT_SHOWS
         return Remedy.RETRY if repeatable else Remedy.RAISE
     if earlier_unknown and REPEAT_SHOWS.get(call) is failure.code:
@@ -157,12 +162,6 @@ def remedy(call: str, failure: CallFailure, *, earlier_unknown: bool = False) ->
     if failure.code is Code.INTERNAL and _NO_CURSORS_STREAM in failure.text:
         # Metadata lists the stream of cursors, so this broker was just restarted.
         return Remedy.REFRESH
-    if call == "SetCursor" and failure.code is Code.INTERNAL:
-        # The cursors stream stalls while it is paused or replicating (liftbridge#390).
-        return Remedy.RETRY if _mentions(failure.text, _CURSORS_STALLED) else Remedy.RAISE
-    if failure.code is Code.UNAVAILABLE:
-        repeatable = call in READS or call in IDEMPOTENT or call in REPEAT_SHOWS
-        return Remedy.RETRY if repeatable else Remedy.RAISE
     return Remedy.RAISE
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from liftbridge_aio._core.absence import Incarnation
 from liftbridge_aio._core.addresses import parse_address
-from liftbridge_aio._core.status import CallFailure, Code, Reach, Remedy, remedy
+from liftbridge_aio._core.status import THROUGH_RAFT, CallFailure, Code, Reach, Remedy, remedy
 from liftbridge_aio.errors import InvalidRequest, TLSFailed
 from liftbridge_aio.model import BrokerInfo, Metadata
 from liftbridge_aio.options import ClientOptions, timer_seconds
@@ -31,6 +31,12 @@ logger = logging.getLogger("liftbridge_aio.net")
 
 _SHORTEST_TIMEOUT: Final = 0.001
 """Seconds. A shorter deadline cannot be sent."""
+_FIRST_CHANGE_TIMEOUT: Final = 2.0
+"""Seconds for the first attempt of a change that goes through Raft, doubled with each failure.
+
+Liftbridge loses the answer if Raft is done before the server waits for it, and then holds up every
+other change until the deadline that it was given.
+"""
 _HEALTH_CHECK_TIMEOUT: Final = 1.0
 """Seconds in which a suspected broker must answer, or another is called in its place."""
 
@@ -283,7 +289,9 @@ class Router:
             CallFailure: it did not succeed.
             LiftbridgeError: the time is up.
         """
-        timeouts = list(attempt_timeouts) or [math.inf]
+        through_raft = rpc.name in THROUGH_RAFT
+        longest = _FIRST_CHANGE_TIMEOUT * 2.0 ** min(state.count, 10) if through_raft else math.inf
+        timeouts = list(attempt_timeouts) or [longest]
         while True:
             if state.left < _SHORTEST_TIMEOUT:
                 raise state.timed_out() from state.last

@@ -144,7 +144,7 @@ def test_the_table_of_calls_knows_every_text_of_the_code() -> None:
     known = {
         *status._NO_METADATA_LEADER,
         *status._NOT_PARTITION_LEADER,
-        *status._CURSORS_STALLED,
+        *status._TIMED_OUT,
         status._NO_CURSORS_STREAM,
     }
     assert {text for rule in CALLS for text in rule.texts or ()} == known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 
@@ -18,6 +18,7 @@ from liftbridge_aio import (
     RequestTimeout,
     Retry,
     StreamExists,
+    StreamNotFound,
 )
 from liftbridge_aio.broker import EmbeddedBroker
 from support.clients import EARLIEST, read_out, stored, take, values
@@ -260,6 +261,31 @@ async def test_a_stream_is_created_though_nobody_hears_of_it(
 
     with pytest.raises(StreamExists):
         await client.create_stream("t")
+
+
+@pytest.mark.parametrize("place", ["request", "reply"])
+async def test_a_change_that_is_not_answered_is_made_again(
+    broker: EmbeddedBroker, client: Client, place: Literal["request", "reply"]
+) -> None:
+    """Long before its time is up: a server may have lost the answer."""
+    broker.faults.stall("CreateStream", at=place)
+    await client.create_stream("t", timeout=5)
+
+    with pytest.raises(StreamExists):
+        await client.create_stream("t")
+
+
+async def test_a_change_whose_server_stopped_waiting_is_made_again(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    text = "Failed to delete stream: raft operation timed out"
+    await client.create_stream("t")
+    broker.faults.fail("DeleteStream", at="reply", code="INTERNAL", text=text)
+    await client.delete_stream("t")
+
+    with pytest.raises(StreamNotFound):
+        await client.delete_stream("t")
+    broker.faults.assert_all_applied()
 
 
 async def test_a_cursor_is_set_though_the_first_reply_is_lost(
