@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ARCHIVE = (sys.executable, "-m", "liftbridge_aio", "pipeline", "archive")
-STOP = 60
+STOP = 100
 """Seconds after which a query has failed."""
 
 
