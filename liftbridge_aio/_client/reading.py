@@ -17,7 +17,7 @@ from liftbridge_aio._core.arguments import (
 )
 from liftbridge_aio._subscribe.core.plan import MergedPlan, ReadingPlan, kind_of_partitions
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.model import AllPartitions, Message, StartAt, StopAt
+from liftbridge_aio.model import AllPartitions, Isolation, Message, StartAt, StopAt
 from liftbridge_aio.options import UNSET, Duration, Unset, timer_seconds
 
 from .base import ClientBase
@@ -25,6 +25,7 @@ from .base import ClientBase
 if TYPE_CHECKING:
     from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
     from liftbridge_aio._subscribe.subscription import Subscription
+    from liftbridge_aio.transactions.reading import ReadCommitted
 
 _NEW_ONLY: Final = StartAt.new_only()
 _EARLIEST: Final = StartAt.earliest()
@@ -48,6 +49,7 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription: ...
 
@@ -65,6 +67,7 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> MergedSubscription: ...
 
@@ -82,6 +85,7 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription | MergedSubscription: ...
 
@@ -98,6 +102,7 @@ class ClientReading(ClientBase):
         reverse: bool = False,
         cursor: str | None = None,
         cursor_interval: Duration = 5.0,
+        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
     ) -> Subscription | MergedSubscription:
         """Read one partition or several: return an async iterator over messages.
@@ -129,6 +134,9 @@ class ClientReading(ClientBase):
             reverse: read towards lower offsets; needs a server with API 2.0.0.
             cursor: the id of a cursor that stores the position; requires `async with`.
             cursor_interval: seconds between commits of the cursor.
+            isolation: READ_COMMITTED shows what transactions committed, and each message of a
+                producer once; `transactions.ReadCommitted` has more options. Positions, the stop
+                and the cursor then count the offsets of acks.
             timeout: seconds until the server has accepted; None is the client's call_timeout.
 
         Raises:
@@ -157,6 +165,7 @@ class ClientReading(ClientBase):
             reverse=reverse,
             timeout=self._seconds(timeout),
             now=time.time_ns(),
+            make_visibility=self._visibility(isolation, stream),
         )
         with about(stream, partition):
             interval = _cursor_interval(cursor, cursor_interval, reverse=reverse)
@@ -178,6 +187,7 @@ class ClientReading(ClientBase):
         partition: int = ...,
         *,
         resume: bool = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription: ...
 
@@ -190,6 +200,7 @@ class ClientReading(ClientBase):
         *,
         partition: AllPartitions | Collection[int],
         resume: bool = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> MergedSubscription: ...
 
@@ -202,6 +213,7 @@ class ClientReading(ClientBase):
         partition: AllPartitions | Collection[int],
         *,
         resume: bool = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> MergedSubscription: ...
 
@@ -214,6 +226,7 @@ class ClientReading(ClientBase):
         partition: int | AllPartitions | Collection[int] = ...,
         *,
         resume: bool = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription | MergedSubscription: ...
 
@@ -225,6 +238,7 @@ class ClientReading(ClientBase):
         partition: int | AllPartitions | Collection[int] = 0,
         *,
         resume: bool = False,
+        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
     ) -> Subscription | MergedSubscription:
         """Read stored messages, and end: by default all that are stored when it begins.
@@ -238,6 +252,7 @@ class ClientReading(ClientBase):
             stop: where to end; waits for an offset that does not exist yet.
             partition: as for `subscribe`.
             resume: resume the partition if it is paused.
+            isolation: as for `subscribe`.
             timeout: seconds until the server has accepted; None is the client's call_timeout.
 
         Raises:
@@ -249,8 +264,12 @@ class ClientReading(ClientBase):
             if isinstance(start, Mapping):
                 text = "a mapping of starts needs several partitions"
                 raise InvalidRequest(text, stream=stream)
-            return self.subscribe(stream, partition, start, stop, resume=resume, timeout=timeout)
-        return self.subscribe(stream, partition, start, stop, resume=resume, timeout=timeout)
+            return self.subscribe(
+                stream, partition, start, stop, resume=resume, isolation=isolation, timeout=timeout
+            )
+        return self.subscribe(
+            stream, partition, start, stop, resume=resume, isolation=isolation, timeout=timeout
+        )
 
     async def last(
         self,
@@ -259,18 +278,21 @@ class ClientReading(ClientBase):
         partition: int = 0,
         *,
         resume: bool = False,
+        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
     ) -> list[Message]:
         """Return the last messages of a partition, the oldest of them first.
 
         These are fewer only if the log has no more; gaps from compaction and retention are skipped.
-        Only committed messages count. Cancelling abandons the calls.
+        Only messages on all in-sync replicas count. Cancelling abandons the calls.
 
         Args:
             stream: the stream to read.
             n: how many messages, from 0 up.
             partition: which of its partitions.
             resume: resume the partition if it is paused.
+            isolation: as for `subscribe`: READ_COMMITTED returns those that such a reading shows
+                last.
             timeout: seconds for everything; None is the client's call_timeout. If retention has
                 emptied the log, finding that out takes 1.5 of them.
 
@@ -291,10 +313,13 @@ class ClientReading(ClientBase):
         from liftbridge_aio._subscribe.log_start import last_messages  # noqa: PLC0415 - imports the network
 
         def subscribe(start: StartAt, stop: StopAt) -> Subscription:
-            return self.subscribe(stream, partition, start, stop, resume=resume, timeout=limit)
+            return self.subscribe(
+                stream, partition, start, stop, resume=resume, isolation=isolation, timeout=limit
+            )
 
+        filtered = self._visibility(isolation, stream) is not None
         return await last_messages(
-            parts.network, subscribe, stream, partition, n, limit, resume=resume
+            parts.network, subscribe, stream, partition, n, limit, resume=resume, filtered=filtered
         )
 
     async def oldest_offset(

@@ -1,5 +1,6 @@
 """Everything between a Subscribe call and `async for`.
 
+- `committed_decoder`: Shows what is committed of the messages that a `Decoder` decodes.
 - `cursor_committer`: Stores the positions of readers as cursors in the server.
 - `decoder`: Judges and decodes received messages, a batch ahead of the user.
 - `durable_reader`: Starts readers at their stored cursors, and stores their positions while they

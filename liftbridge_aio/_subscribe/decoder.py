@@ -166,13 +166,19 @@ class Decoder:
     def take(self, most: int) -> list[Message]:
         """Take up to `most` messages."""
         ready, before = self.ready, self.last_delivered
-        taken = [ready.popleft() for _ in range(min(most, len(ready)))]
-        while len(taken) < most and self._decode_next(most - len(taken), ahead=False):
-            taken += ready
-            ready.clear()
+        taken: list[Message] = []
+        while True:
+            missing = most - len(taken)
+            if len(ready) <= missing:
+                taken += ready
+                ready.clear()
+            else:
+                taken += [ready.popleft() for _ in range(missing)]
+            if len(taken) == most or not self._decode_next(most - len(taken), ahead=False):
+                break
         self.release_delivered()
         if taken:
-            self._last_list = (before, taken[-1].offset)
+            self._last_list = (before, self.last_delivered)
         return taken
 
     def take_as(
@@ -215,7 +221,7 @@ class Decoder:
                 items.append(item)
         if count:
             taken = [ready.popleft() for _ in range(count)]
-            self._last_list = (before, taken[-1].offset)
+            self._last_list = (before, self.last_delivered)
             self.release_delivered()
             if delivered is not None:
                 for message in taken:

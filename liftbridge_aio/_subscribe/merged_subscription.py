@@ -333,7 +333,7 @@ class MergedSubscription(SubscriptionBase):
         for reader in readers:
             await asyncio.shield(reader.started)
         for reader in readers:
-            if reader.buffer.ended and not reader.decoder.buffered:
+            if reader.buffer.over and not reader.decoder.buffered:
                 error = reader.buffer.take_error()
                 if error is not None:
                     self._ends.errors[reader.plan.partition] = error

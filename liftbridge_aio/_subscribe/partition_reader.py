@@ -6,10 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from typing import Final
 
 from liftbridge_aio._core.status import CallFailure, Code
 from liftbridge_aio.errors import ClientClosed, LiftbridgeError, PartitionNotFound
-from liftbridge_aio.model import EndReason, StartPosition
+from liftbridge_aio.model import EndReason, StartAt, StartPosition, StopAt
 from liftbridge_aio.net.broker_connection import Purpose
 from liftbridge_aio.net.fast_call import FastCall
 from liftbridge_aio.net.network import Network
@@ -23,9 +25,11 @@ from liftbridge_aio.telemetry import (
 )
 from liftbridge_aio.wire.rpc import SUBSCRIBE
 
+from .committed_decoder import CommittedDecoder
 from .core.memory_budget import MemoryBudget
 from .core.plan import ReadingPlan
 from .core.position import Position, ReversePosition
+from .core.visibility import Replay
 from .decoder import Decoder, bug
 from .missed_offsets import MissedOffsets
 from .receive_buffer import ReceiveBuffer
@@ -35,20 +39,23 @@ from .start import broker_for, log_probe, resolve, subscribe_request
 
 logger = logging.getLogger("liftbridge_aio.subscription")
 
+_FED_AT_ONCE: Final = 500
+"""Messages of a replay that are looked at before other tasks may run."""
+
 
 class PartitionReader:
     """Reads one partition into a `ReceiveBuffer`.
 
     A task exists only while it subscribes and, if the subscription is bounded, until its first
     message. After that the call passes messages to `received` and its end to `ended`, which starts
-    the next task.
+    the next task. A committed reading has another one while it reads a part of the log again.
     """
 
     def __init__(self, plan: ReadingPlan, network: Network, budget: MemoryBudget) -> None:
         self._loop = asyncio.get_running_loop()
         self.plan = plan
         self.buffer = ReceiveBuffer(lambda: budget.share, self._account)
-        self.decoder = Decoder(self.buffer, self, self._account)
+        self.decoder = self._make_decoder()
         self.started: asyncio.Future[None] = self._loop.create_future()
         """Done once the server has accepted the subscription, or it ended before that."""
         self.missed = MissedOffsets(plan, network.reporter)
@@ -62,9 +69,16 @@ class PartitionReader:
         self._high_watermark: int | None = None
         self._start = plan.start
         self._child: Child | None = None
+        self._replaying: Child | None = None
         self._call: FastCall | PlainCall | None = None
         self._subscribed_at = 0.0
         self._recovery = Recovery(plan, network, self._loop.time())
+
+    def _make_decoder(self) -> Decoder:
+        make, buffer = self.plan.make_visibility, self.buffer
+        if make is None:
+            return Decoder(buffer, self, self._account)
+        return CommittedDecoder(buffer, self, self._account, make(), self._start_replay)
 
     @property
     def accepted(self) -> bool:
@@ -124,6 +138,12 @@ class PartitionReader:
     def close(self) -> None:
         """End at once. May be called again."""
         self._finish(EndReason.CLOSED)
+        if self._replaying is not None:
+            self._replaying.cancel()
+        if self.buffer.replaying:
+            self.decoder.discard()
+            if self.buffer.reason is not None:
+                self.buffer.reason = EndReason.CLOSED  # the rest is missing
 
     def drop(self) -> None:
         """End at once, and discard what was not delivered."""
@@ -134,8 +154,9 @@ class PartitionReader:
 
     async def wait_closed(self) -> None:
         """Wait until no task is left. Cancelling abandons the wait."""
-        if self._child is not None:
-            await self._child.wait()
+        for child in (self._child, self._replaying):
+            if child is not None:
+                await child.wait()
 
     def _spawn(self, failure: CallFailure | None) -> None:
         name = f"subscription:{self.plan.stream}:{self.plan.partition}"
@@ -375,6 +396,60 @@ class PartitionReader:
                     plan.stream, plan.partition, address, next_offset, deadline.attempts, down
                 )
             )
+
+    # Reading a part again
+
+    def _start_replay(self, decoder: CommittedDecoder, replay: Replay) -> None:
+        name = f"replay:{self.plan.stream}:{self.plan.partition}"
+        spawn = self._network.supervisor.spawn
+        try:
+            self._replaying = spawn(self._replay, decoder, replay, name=name)
+        except ClientClosed:
+            self.close()
+
+    async def _replay(self, decoder: CommittedDecoder, replay: Replay) -> None:
+        """Read a part of the log again. Cancelling ends the subscription."""
+        try:
+            await self._feed(replay)
+            decoder.replayed(replay.shown())
+        except ClientClosed:
+            self.close()
+        except LiftbridgeError as error:
+            decoder.replay_failed(error)
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        except Exception as error:
+            decoder.replay_failed(bug(error))
+            raise
+
+    async def _feed(self, replay: Replay) -> None:
+        part = replace(
+            self.plan,
+            start=StartAt.offset(replay.begin),
+            start_found=True,
+            stop=StopAt.offset(replay.end - 1),
+            consumer=None,
+            make_visibility=None,
+        )
+        reader = PartitionReader(part, self._network, self._budget)
+        try:
+            reader.begin()
+            while not reader.buffer.over or reader.decoder.buffered:
+                if not reader.decoder.buffered:
+                    await reader.buffer.wait()
+                    continue
+                for message in reader.decoder.take(_FED_AT_ONCE):
+                    replay.feed(message)
+                await asyncio.sleep(0)
+            error = reader.buffer.take_error()
+            if error is not None:
+                raise error
+            if reader.buffer.reason is EndReason.CLOSED:
+                raise ClientClosed("the client was closed")
+        finally:
+            reader.drop()
+            await reader.wait_closed()
 
     # After a call has ended
 

@@ -168,7 +168,7 @@ class Subscription(SubscriptionBase):
                 await self._buffer.wait()
             elif self._decoder.buffered:
                 return
-            elif self._buffer.ended:
+            elif self._buffer.over:
                 self._state = SubscriptionState.ENDED
                 error = self._buffer.take_error()
                 if error is not None:
@@ -247,7 +247,7 @@ class Subscription(SubscriptionBase):
 
     async def _enough(self, most: int) -> None:
         while (
-            self._decoder.buffered < most and not self._buffer.half_full and not self._buffer.ended
+            self._decoder.buffered < most and not self._buffer.half_full and not self._buffer.over
         ):
             await self._buffer.wait(most - len(self._decoder.ready))
 
@@ -330,7 +330,7 @@ class Subscription(SubscriptionBase):
     async def _accepted(self) -> None:
         reader = self._reader
         await asyncio.shield(reader.started)
-        if reader.buffer.ended and not reader.decoder.buffered:
+        if reader.buffer.over and not reader.decoder.buffered:
             error = reader.buffer.take_error()
             if error is not None:
                 if reader is self._reader:

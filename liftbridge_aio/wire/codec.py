@@ -20,6 +20,7 @@ from liftbridge_aio.model import (
     AckError,
     AckPolicy,
     AckRest,
+    HeadersRow,
     Message,
     MessageRow,
     OutgoingMessage,
@@ -34,7 +35,7 @@ from .hot_schema import (
     WireMessage,
     WirePublishRequest,
     WirePublishResponse,
-    publisher_headers,
+    split_headers,
 )
 
 _MIN_ACKS_IN_COLUMNS: Final = 8
@@ -372,12 +373,12 @@ def _message_row(wire: Any, data: bytes) -> MessageRow:
         wire.key,
         wire.value,
         wire.timestamp,
-        data if len(data) <= _MAX_KEPT_BYTES else publisher_headers(wire),
+        data if len(data) <= _MAX_KEPT_BYTES else split_headers(wire),
         wire.subject,
         wire.reply_subject,
     )
 
 
-def _headers(data: bytes) -> dict[str, bytes]:
+def _headers(data: bytes) -> HeadersRow:
     """Read the headers of a message that could be parsed, so they are sound."""
-    return publisher_headers(WireMessage.FromString(data))
+    return split_headers(WireMessage.FromString(data))

@@ -19,6 +19,8 @@ from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import AllPartitions, StartAt, StartPosition, StopAt, StopPosition
 from liftbridge_aio.options import Duration, seconds
 
+from .visibility import MakeVisibility
+
 
 class ConsumerIdentity:
     """The identity with which a member of a consumer group subscribes.
@@ -57,6 +59,8 @@ class ReadingPlan:
     consumer: ConsumerIdentity | None = None
     """The member of a consumer group that reads; it ends with `PartitionTaken` when another member
     takes the partition."""
+    make_visibility: MakeVisibility | None = None
+    """Makes what decides about the messages of a committed reading; None shows all of them."""
 
     def __post_init__(self) -> None:
         """Refuse invalid plans.
@@ -106,6 +110,8 @@ class ReadingPlan:
         return None
 
     def _reverse_problem(self) -> str | None:
+        if self.make_visibility is not None:
+            return "a committed reading goes forward: an ack comes behind what it commits"
         if self.start.position is StartPosition.TIMESTAMP:
             return "a reverse reading cannot start by time; start at an offset or at latest()"
         if self.stop is not None and self.stop.position is StopPosition.LATEST:
