@@ -75,6 +75,12 @@ def producers(messages: list[Message]) -> set[bytes]:
     return {uuid[-6:] for uuid in uuids if uuid}
 
 
+def tasks_of_producers() -> list[str]:
+    names = [task.get_name() for task in asyncio.all_tasks()]
+    own = ("liftbridge_aio:producer", "liftbridge_aio:publish-retry")
+    return [name for name in names if name.startswith(own)]
+
+
 async def test_a_single_message_whose_ack_is_lost_is_shown_once(
     broker: EmbeddedBroker, client: Client, producer: Producer
 ) -> None:
@@ -115,6 +121,7 @@ async def test_a_single_message_that_is_given_up_is_sent_no_more(
         future = await producer.publish_async(STREAM, b"perhaps")
         await eventually(lambda: lost.applied == 2)
         future.cancel()
+        await eventually(lambda: not tasks_of_producers())
     lost.cancel()
     await client.flush()
     assert await committed(client) == [b"first"]
@@ -125,10 +132,11 @@ async def test_a_message_of_unknown_outcome_aborts_its_transaction(
     broker: EmbeddedBroker, client: Client, producer: Producer, place: str
 ) -> None:
     broker.faults.drop("PublishAsync", at=place, skip=1)  # type: ignore[arg-type]
+    transaction = producer.transaction()
+    for number in range(3):
+        await transaction.publish(STREAM, b"%d" % number)
     with pytest.raises(TransactionAborted, match="was not stored") as caught:
-        async with producer.transaction() as transaction:
-            for number in range(3):
-                await transaction.publish(STREAM, b"%d" % number)
+        await transaction.commit()
     assert isinstance(caught.value.__cause__, PublishOutcomeUnknown)
     async with producer.transaction() as transaction:
         for number in range(3):
@@ -138,7 +146,7 @@ async def test_a_message_of_unknown_outcome_aborts_its_transaction(
 
 
 async def test_a_late_repeat_of_an_aborted_message_is_never_shown(
-    broker: EmbeddedBroker, client: Client, producer: Producer
+    client: Client, producer: Producer
 ) -> None:
     transaction = producer.transaction()
     await transaction.publish(STREAM, b"in vain")
