@@ -132,7 +132,8 @@ class ClientReading(ClientBase):
             stream: the stream to read.
             partition: a number, several of them, or `ALL_PARTITIONS`. Several are read as one; the
                 order of each is kept.
-            start: where to begin; for several partitions also a mapping from their numbers.
+            start: where to begin, or a `Checkpoint`; for several partitions also a mapping from
+                their numbers.
             stop: where to end; None: never.
             resubscribe_timeout: seconds to retry after a break, None: without limit; left out: the
                 client's value.
@@ -157,10 +158,11 @@ class ClientReading(ClientBase):
         if isinstance(start, Mapping) and not (several and start):
             text = "a mapping of starts needs several partitions, and must not be empty"
             raise InvalidRequest(text, stream=stream)
+        first = next(iter(start)) if isinstance(start, Mapping) else 0
         plan = ReadingPlan(
             stream=stream,
-            partition=partition if isinstance(partition, int) else 0,
-            start=next(iter(start.values())) if isinstance(start, Mapping) else start,
+            partition=partition if isinstance(partition, int) else first,
+            start=start[first] if isinstance(start, Mapping) else start,
             stop=stop,
             resubscribe_timeout=(
                 self.options.resubscribe_timeout

@@ -18,6 +18,7 @@ from liftbridge_aio.errors import (
     PartitionNotFound,
     RequestTimeout,
     StreamReset,
+    UsageError,
 )
 from liftbridge_aio.model import EndReason, Message, StartAt, StartPosition, StopAt
 from liftbridge_aio.net.broker_connection import Purpose
@@ -35,6 +36,7 @@ from liftbridge_aio.telemetry import (
 from liftbridge_aio.wire.rpc import SUBSCRIBE
 
 from .committed_decoder import CommittedDecoder
+from .core.checkpoint import Checkpoint
 from .core.memory_budget import MemoryBudget
 from .core.plan import ReadingPlan
 from .core.position import Position, ReversePosition
@@ -115,6 +117,28 @@ class PartitionReader:
             return last - 1 if self.plan.reverse else last + 1
         start = self.start_offset
         return self.decoder.next_offset if start is None else start
+
+    def checkpoint(self) -> Checkpoint:
+        """Return where it stands.
+
+        Raises:
+            UsageError: it reads in reverse.
+        """
+        plan, at, progress = self.plan, self.next_offset, self.decoder.progress
+        if plan.reverse:
+            text = "a reverse subscription has no checkpoint"
+            raise UsageError(text, stream=plan.stream, partition=plan.partition)
+        start = self._start if at is None else StartAt.offset(at)
+        return Checkpoint(
+            start.position,
+            start.value,
+            start.delta,
+            stream=plan.stream,
+            partition=plan.partition,
+            created=self._recovery.creation_timestamp,
+            delivered=progress.delivered,
+            producers=progress.producers,
+        )
 
     def statistics(self) -> SubscriptionStatistics:
         """Return the address, position and lag as far as they are known."""
@@ -319,6 +343,9 @@ class PartitionReader:
     async def _look_back(self, visibility: Visibility) -> None:
         """Read what stands before a start that was given as an offset, and may be repeated."""
         plan = self.plan
+        if isinstance(plan.start, Checkpoint) and plan.start.producers is not None:
+            visibility.resume(plan.start.producers, plan.start.value, plan.start.delivered)
+            return
         start = plan.start.value if plan.start.position is StartPosition.OFFSET else 0
         first = max(start - visibility.look_back, 0)
         if first >= start:
@@ -332,7 +359,8 @@ class PartitionReader:
         plan = self.plan
         info = await self._network.metadata.stream(plan.stream, plan.timeout, renew=True)
         self._recovery.creation_timestamp = info.creation_timestamp
-        if plan.created not in {None, info.creation_timestamp}:
+        created = {plan.created, plan.start.created if isinstance(plan.start, Checkpoint) else 0}
+        if created - {0, info.creation_timestamp}:
             raise StreamReset("the stream was deleted and created again")
         if plan.partition not in info.partitions:
             text = f"the stream has {len(info.partitions)} partitions"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final, Literal, TypeAlias
@@ -12,7 +12,7 @@ from liftbridge_aio._subscribe.core.visibility import MakeVisibility, Shown
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import UUID_HEADER, Isolation, Message
 
-from .core.uuid import PRODUCER_BYTES, is_outside
+from .core.uuid import PRODUCER_BYTES, is_outside, parse_uuid
 from .core.visibility import AckEntry, Event, Follower, Replay, Row
 from .errors import TransactionTruncated
 from .log_format import event_of
@@ -85,11 +85,35 @@ class CommittedVisibility:
         """Know nothing of the partition."""
         self.look_back = options.look_back
         self._options = options
-        self._follower: Follower[Message] = Follower(
+        self._follower = self._new_follower()
+        self._resumed = -1, 0
+        """A position, and how many messages of it were delivered before."""
+
+    def _new_follower(self, outside: Iterable[tuple[bytes, int]] = ()) -> Follower[Message]:
+        options = self._options
+        return Follower(
             max_messages=options.max_messages,
             max_bytes=options.max_bytes,
             max_producers=options.max_producers,
+            outside=outside,
         )
+
+    def before(self, undelivered: Iterable[Message]) -> tuple[tuple[bytes, int], ...]:
+        """Return what was known of producers before these messages, the last that were shown."""
+        producers = dict(self._follower.outside)
+        for message in reversed(list(undelivered)):
+            uuid = message.transaction_headers.get(UUID_HEADER)
+            if uuid is not None and is_outside(uuid):
+                producer, clock, _ = parse_uuid(uuid)
+                if producer in producers:
+                    # It was new, so what was before has a lower clock; which one does not matter.
+                    producers[producer] = clock - 1
+        return tuple(producers.items())
+
+    def resume(self, producers: Iterable[tuple[bytes, int]], position: int, delivered: int) -> None:
+        """Go on where another one stood, before the first message."""
+        self._follower = self._new_follower(producers)
+        self._resumed = position, delivered
 
     def remember(self, message: Message) -> None:
         """Take a message before the start, of which only committed single ones count."""
@@ -113,10 +137,12 @@ class CommittedVisibility:
             return
         steps = list(self._follower.feed(event, size))
         rows = [step for step in steps if not isinstance(step, Replay)]
+        position, delivered = self._resumed
+        skipped = delivered if message.offset == position else 0
         if len(rows) < len(steps):
-            yield PartReplay(steps, message.offset, self._options.on_truncated)
+            yield PartReplay(steps, message.offset, self._options.on_truncated, skipped)
         else:
-            for row in rows:
+            for row in rows[skipped:]:
                 yield row.position, row.message
         if self._options.acks:
             yield message.offset, message
@@ -130,6 +156,7 @@ class PartReplay:
         steps: list[Row[Message] | Replay[Message]],
         end: int,
         on_truncated: OnTruncated,
+        skipped: int,
     ) -> None:
         """Begin to read it.
 
@@ -137,7 +164,9 @@ class PartReplay:
             steps: what the ack shows, in order: what is known, and replays of the rest.
             end: the offset of the ack.
             on_truncated: see `ReadCommitted`.
+            skipped: how many messages are not shown, as they were delivered before.
         """
+        self._skipped = skipped
         self.end = end
         self._steps = steps
         self._on_truncated = on_truncated
@@ -180,7 +209,9 @@ class PartReplay:
                 rows += step.rows()
             elif self._on_truncated == "error":
                 raise truncated(step.entry, self.end)
-        return [(row.position, row.message) for row in rows]
+        # What was delivered before cannot be told from the rest if some of it is gone.
+        skipped = 0 if self._missing else self._skipped
+        return [(row.position, row.message) for row in rows[skipped:]]
 
 
 def truncated(entry: AckEntry, offset: int) -> TransactionTruncated:

@@ -11,16 +11,19 @@ import pytest
 
 from liftbridge_aio import (
     ALL_PARTITIONS,
+    Checkpoint,
     Client,
     ClientOptions,
     EndReason,
     Hook,
     InvalidRequest,
     Isolation,
+    MalformedData,
     Message,
     Record,
     StartAt,
     StopAt,
+    StreamReset,
     UsageError,
     WrongType,
 )
@@ -388,3 +391,153 @@ async def test_ranges_of_random_logs(client: Client, stream: str, seed: int) -> 
         found = await rest(client.committed_range(stream, 0, start, end, look_back=look_back))
         expected = range_of(log, start, end, look_back)
         assert [message.offset for message in found] == [row.offset for row in expected]
+
+
+# Checkpoints
+
+
+@pytest.mark.parametrize("isolation", [COMMITTED, NO_MEMORY, ReadCommitted(acks=True)])
+async def test_a_checkpoint_resumes_behind_each_message(
+    client: Client, stream: str, isolation: Isolation | ReadCommitted
+) -> None:
+    """In the middle of transactions too, and single messages are not shown again."""
+    await write(client, stream, "B1o A1c A2c - A3c A4/1/0 B1o B2o C1c B3o D1c C2/8/0+D2/10/0 B3o -")
+    stop = StopAt.latest()
+    whole = [each.offset for each in await rest(client.read(stream, isolation=isolation))]
+    for count in range(len(whole) + 1):
+        async with client.subscribe(stream, 0, EARLIEST, isolation=isolation) as subscription:
+            assert [each.offset for each in await take(subscription, count)] == whole[:count]
+            checkpoint = subscription.checkpoint()
+        if count:
+            assert subscription.checkpoint() == checkpoint
+        checkpoint = Checkpoint.from_bytes(bytes(checkpoint))
+        async with client.subscribe(stream, 0, checkpoint, stop, isolation=isolation) as resumed:
+            assert [each.offset for each in await rest(resumed)] == whole[count:]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_checkpoints_of_random_logs(client: Client, stream: str, seed: int) -> None:
+    chance = random.Random(seed)
+    producers = Producers(chance)
+    while len(producers.words) < 120:
+        producers.write()
+    await write(client, stream, " ".join(producers.words))
+    expected = [row.offset for row in followed(log_of(" ".join(producers.words)))]
+    found: list[Message] = []
+    start, last = EARLIEST, False
+    while not last:
+        isolation = ReadCommitted(max_messages=chance.randrange(1, 9))
+        async with client.read(stream, start, isolation=isolation) as reading:
+            async for batch in reading.batches(max=chance.randrange(1, 20)):
+                found += batch
+                break
+            else:
+                last = True
+            start = reading.checkpoint()
+    assert [message.offset for message in found] == expected
+
+
+async def test_a_checkpoint_forgets_the_producers_beyond_its_bound(
+    client: Client, stream: str
+) -> None:
+    """What they repeat is delivered again; nothing else is."""
+    isolation = ReadCommitted(max_producers=2)
+    await write(client, stream, "A1o B1o C1o")
+    async with client.subscribe(stream, 0, EARLIEST, isolation=isolation) as subscription:
+        assert words(await take(subscription, 3)) == "A1o B1o C1o"
+        checkpoint = subscription.checkpoint()
+    assert checkpoint.producers is not None
+    assert len(checkpoint.producers) == 2
+    await write(client, stream, "A1o B1o C1o")
+    async with client.read(stream, checkpoint, isolation=COMMITTED) as resumed:
+        assert words(await rest(resumed)) == "A1o"
+
+
+async def test_a_checkpoint_of_several_partitions(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    await write(client, stream_name, LOG, 0)
+    await write(client, stream_name, "A1c A2c A3/0/0", 1)
+    every = ALL_PARTITIONS
+    async with client.read(stream_name, partition=every, isolation=COMMITTED) as reading:
+        first = [await anext(reading) for _ in range(4)]
+        checkpoint = reading.checkpoint()
+    async with client.read(
+        stream_name, checkpoint, partition=every, isolation=COMMITTED
+    ) as reading:
+        both = first + await rest(reading)
+    by_partition = [[each for each in both if each.partition == n] for n in (0, 1)]
+    assert [words(each) for each in by_partition] == [SHOWN, "A1c A2c"]
+
+
+async def test_a_checkpoint_before_the_first_message(client: Client, stream: str) -> None:
+    async with client.subscribe(stream, 0, EARLIEST, isolation=COMMITTED) as subscription:
+        checkpoint = Checkpoint.from_bytes(bytes(subscription.checkpoint()))
+    await write(client, stream, LOG)
+    assert words(await rest(client.read(stream, checkpoint, isolation=COMMITTED))) == SHOWN
+
+
+async def test_a_checkpoint_is_of_one_log(client: Client, stream: str) -> None:
+    await write(client, stream, LOG)
+    async with client.subscribe(stream, 0, EARLIEST, isolation=COMMITTED) as subscription:
+        await take(subscription, 2)
+        checkpoint = subscription.checkpoint()
+        plain = client.subscribe(stream, 0, EARLIEST).checkpoint()
+    with pytest.raises(InvalidRequest, match="read committed from it"):
+        client.subscribe(stream, 0, checkpoint)
+    with pytest.raises(InvalidRequest, match=f"one of {stream}/0"):
+        client.subscribe(stream, 1, checkpoint, isolation=COMMITTED)
+    with pytest.raises(InvalidRequest, match="reverse"):
+        client.subscribe(stream, 0, plain, reverse=True)
+    with pytest.raises(MalformedData, match="version 0"):
+        Checkpoint.from_bytes(b"")
+    await client.delete_stream(stream)
+    await client.create_stream(stream)
+    await write(client, stream, LOG)
+    with pytest.raises(StreamReset, match="created again"):
+        async with client.subscribe(stream, 0, checkpoint, isolation=COMMITTED):
+            pass
+
+
+# Single messages that are repeated behind a start
+
+
+async def test_a_cursor_recognises_repeats_within_the_look_back(
+    client: Client, stream: str
+) -> None:
+    async def read(count: int, isolation: Isolation | ReadCommitted = COMMITTED) -> str:
+        async with client.subscribe(
+            stream, 0, EARLIEST, cursor="reader", isolation=isolation
+        ) as subscription:
+            return words(await take(subscription, count))
+
+    await write(client, stream, "A1o A2o -")
+    assert await read(3) == "A1o A2o -"
+    await write(client, stream, "A1o A2o A3o")
+    assert await read(1) == "A3o"
+    await write(client, stream, "A2o A4o")
+    assert await read(1, ReadCommitted(look_back=0)) == "A2o"
+    assert await read(1) == "A4o"
+
+
+async def test_a_group_recognises_repeats_within_the_look_back(client: Client, stream: str) -> None:
+    async def read(count: int) -> str:
+        async with (
+            asyncio.timeout(BOUND),
+            client.group(stream, [stream], start=EARLIEST, isolation=COMMITTED) as member,
+        ):
+            return words([await anext(member) for _ in range(count)])
+
+    await write(client, stream, "A1o A2o -")
+    assert await read(3) == "A1o A2o -"
+    await write(client, stream, "A1o A2o A3o")
+    assert await read(1) == "A3o"
+
+
+async def test_looking_back_does_not_wait_for_what_does_not_exist(
+    client: Client, stream: str
+) -> None:
+    await write(client, stream, "A1o")
+    async with client.subscribe(stream, 0, StartAt.offset(5), isolation=COMMITTED) as subscription:
+        assert subscription.position == 5
+        await write(client, stream, "- - - - A1o A2o")
+        assert words(await take(subscription, 1)) == "A2o"

@@ -11,7 +11,7 @@ others, and shows the same.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -165,7 +165,7 @@ class Follower(Generic[T]):
         self._max_bytes = max_bytes
         self._max_producers = max_producers
         self._spans: dict[bytes, _Span[T]] = {}
-        self._outside: OrderedDict[bytes, int] = OrderedDict(outside)
+        self._outside: OrderedDict[bytes, int] = OrderedDict(deque(outside, max_producers))
         self._messages = self._bytes = 0
 
     @property
