@@ -8,6 +8,8 @@
         await transaction.publish("orders", b"...")
 
 - `errors`: The errors of transactions, a tree below `LiftbridgeError`.
+- `explain`: Explains why a committed reading shows nothing, and rolls back what a dead producer
+  left.
 - `log_format`: What transactions write to the log, and how it is read.
 - `producer`: Publishes messages that committed readings show once: alone, or in transactions.
 - `reading`: Committed reading: its options, and what it shows of a partition.
@@ -17,6 +19,7 @@
 - `journals/`: Exactly once over journals of framed messages: the API of Gazette's published guide.
 """
 
+from .core.open_spans import OpenSpan
 from .core.transaction import AckIntent, Phase
 from .core.visibility import AckEntry
 from .errors import (
@@ -24,9 +27,11 @@ from .errors import (
     MalformedAck,
     NewerFormat,
     TransactionAborted,
+    TransactionActive,
     TransactionError,
     TransactionTruncated,
 )
+from .explain import Explanation
 from .producer import Producer
 from .reading import ReadCommitted
 from .transaction import Transaction
@@ -35,13 +40,16 @@ __all__ = [
     "AckEntry",
     "AckIntent",
     "CommitInDoubt",
+    "Explanation",
     "MalformedAck",
     "NewerFormat",
+    "OpenSpan",
     "Phase",
     "Producer",
     "ReadCommitted",
     "Transaction",
     "TransactionAborted",
+    "TransactionActive",
     "TransactionError",
     "TransactionTruncated",
 ]

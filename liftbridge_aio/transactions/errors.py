@@ -87,3 +87,9 @@ class CommitInDoubt(TransactionError):
     """Not all acks of a commit are known to be stored: partitions may show it, and others not."""
 
     hint = "call resume() of the transaction until it returns; do not repeat the block"
+
+
+class TransactionActive(TransactionError):
+    """A transaction is not rolled back by others, as its producer may be at work."""
+
+    hint = "wait until it commits or dies; force it if the producer is known to be dead"
