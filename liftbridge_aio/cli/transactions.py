@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from liftbridge_aio.transactions import Explanation, OpenSpan
 
 app = App(
-    name=("transactions", "transaction"),
+    name="transactions",
     help="Show open transactions, whose messages committed readings do not show, and roll them "
     "back.",
 )
