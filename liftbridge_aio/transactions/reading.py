@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal, TypeAlias
 
 from liftbridge_aio._core.arguments import INT64_MAX, check_flags, check_type, check_whole_number
-from liftbridge_aio._subscribe.core.visibility import MakeVisibility, Shown
+from liftbridge_aio._subscribe.core.visibility import MakeVisibility, Shown, ShownRun
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import Isolation, Message
+from liftbridge_aio.wire.columns import ACK_MARK, Mark
 
+from .core.uuid import UUID_BYTES
 from .core.visibility import AckEntry, Follower, Replay
 from .errors import TransactionTruncated
 from .log_format import event_of
@@ -69,8 +72,6 @@ def make_visibility(isolation: Isolation | ReadCommitted) -> MakeVisibility | No
 class CommittedVisibility:
     """Shows what is committed of one partition; see `Follower`."""
 
-    mark = b"txn-"
-
     def __init__(self, options: ReadCommitted) -> None:
         """Know nothing of the partition."""
         self._options = options
@@ -80,21 +81,57 @@ class CommittedVisibility:
             max_producers=options.max_producers,
         )
 
-    def feed(self, message: Message, size: int) -> Iterator[Shown | PartReplay]:
-        """Take the next message; yield what it shows.
+    def feed(
+        self, messages: Sequence[Message], marks: Sequence[Mark], sizes: Sequence[int]
+    ) -> Iterator[ShownRun | PartReplay]:
+        """Take the next messages; yield what they show.
 
         Raises:
-            NewerFormat: it is an ack of a later version of the format.
-            MalformedAck: it is a malformed ack.
+            NewerFormat: one is an ack of a later version of the format.
+            MalformedAck: one is a malformed ack.
         """
+        start, count = 0, len(messages)
+        while start < count:
+            try:
+                end = marks.index(ACK_MARK, start)
+            except ValueError:
+                end = count
+            if start < end:
+                part = slice(start, end)
+                yield from self._between_acks(messages[part], marks[part], sizes[part])
+            if end < count:
+                yield from self._ack(messages[end])
+            start = end + 1
+
+    def _between_acks(
+        self, messages: Sequence[Message], marks: Sequence[Mark], sizes: Sequence[int]
+    ) -> Iterator[ShownRun]:
+        lengths = [0 if mark is None else len(mark) for mark in marks]
+        offsets = [message.offset for message in messages]
+        start = 0
+        for has_uuid, group in groupby(lengths, UUID_BYTES.__eq__):
+            part = slice(start, start := start + len(list(group)))
+            if not has_uuid:
+                yield offsets[part], messages[part]
+                continue
+            shown = self._follower.feed_run(marks[part], offsets[part], messages[part], sizes[part])
+            if shown:
+                yield shown
+
+    def _ack(self, message: Message) -> Iterator[ShownRun | PartReplay]:
+        """Take a message that has the mark of an ack, though it may be none."""
         event = event_of(message.offset, message.transaction_headers, message.value, message)
-        for found in self._follower.feed(event, size):
+        if not event.acks:
+            yield [message.offset], [message]
+            return
+        for place, entry in enumerate(event.acks):
+            found = self._follower.commit(entry, message.offset, place)
             if isinstance(found, Replay):
                 yield PartReplay(found, self._options.on_truncated)
-            else:
-                yield found.position, found.message
-        if event.acks and self._options.acks:
-            yield message.offset, message
+            elif found is not None:
+                yield [message.offset] * len(found.messages), found.messages
+        if self._options.acks:
+            yield [message.offset], [message]
 
 
 class PartReplay:
