@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Final
 
+import liftbridge_aio.transactions  # noqa: F401 - not while the time is taken
 from benchmarks.peers import measuring
 from benchmarks.peers.measuring import WARM_UP, CallEnded, Outcome, Settings, Watch
-import liftbridge_aio.transactions  # noqa: F401 - not while the time is taken
 from liftbridge_aio import AckPolicy, Client, ClientOptions, Isolation, LiftbridgeError, StartAt
 
 TRANSACTION: Final = 1_000

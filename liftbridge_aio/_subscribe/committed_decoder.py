@@ -11,7 +11,7 @@ from liftbridge_aio.wire.codec import decode_marked, marks_of
 from liftbridge_aio.wire.columns import Mark
 
 from .core.visibility import Replay, Shown, ShownRun, Visibility
-from .decoder import Decoder, DecoderListener
+from .decoder import Decoder, DecoderListener, Progress
 from .receive_buffer import ReceiveBuffer
 
 
@@ -53,8 +53,8 @@ class CommittedDecoder(Decoder):
         self._replay: Replay | None = None
         """What is being read again."""
         self._first: int | None = None
-        self._discarded: tuple[int | None, int | None] | None = None
-        """What was delivered and what was finished when the rest was discarded."""
+        self._discarded: tuple[int | None, int | None, Progress] | None = None
+        """What was delivered and what was finished when the rest was discarded, and `progress`."""
 
     @property
     def _next_position(self) -> int | None:
@@ -86,6 +86,18 @@ class CommittedDecoder(Decoder):
         if not delivered:
             return last  # more was asked for since
         return self._unless_before(self._positions[delivered - 1] - 1)
+
+    @property
+    def progress(self) -> Progress:
+        """What a checkpoint has beside the position."""
+        if self._discarded is not None:
+            return self._discarded[2]
+        following = self._next_position
+        positions = self._positions
+        first = last = len(positions) - len(self.ready)
+        while first and positions[first - 1] == following:
+            first -= 1
+        return Progress(last - first, self._visibility.before(self.ready))
 
     def _unless_before(self, position: int) -> int | None:
         return None if self._first is None or position < self._first else position
@@ -123,7 +135,7 @@ class CommittedDecoder(Decoder):
     def discard(self) -> None:
         """Discard everything that is buffered."""
         if self._discarded is None:
-            self._discarded = self.last_delivered, self.finished
+            self._discarded = self.last_delivered, self.finished, self.progress
         super().discard()
         self._positions = []
         self._stop_replay()

@@ -38,6 +38,13 @@ class Placed(Protocol):
     timestamp: int
 
 
+class Progress(NamedTuple):
+    """What a checkpoint has beside the position; see `Checkpoint`."""
+
+    delivered: int
+    producers: tuple[tuple[bytes, int], ...] | None
+
+
 class DecoderListener(Protocol):
     """Is called when messages end the subscription, rather than the server."""
 
@@ -103,6 +110,11 @@ class Decoder:
         if used > 1:
             return message_place(self._batch[used - 2])[0]
         return self._before_batch if used else self._before_last
+
+    @property
+    def progress(self) -> Progress:
+        """What a checkpoint has beside the position."""
+        return Progress(0, None)
 
     @property
     def next_offset(self) -> int | None:

@@ -21,6 +21,7 @@ from .subscription_base import SubscriptionBase, SubscriptionState
 if TYPE_CHECKING:
     from liftbridge_aio.net.network import Network
 
+    from .core.checkpoint import Checkpoint
     from .core.memory_budget import MemoryBudget
     from .core.plan import MergedPlan
     from .durable_reader import DurableReader
@@ -128,6 +129,17 @@ class MergedSubscription(SubscriptionBase):
         limit = self._plan.timeout if timeout is None else timer_seconds(timeout, "timeout")
         lags = await bounded_gather(self._seekables.values(), lambda seekable: seekable.lag(limit))
         return dict(zip(self._seekables, lags, strict=True))
+
+    def checkpoint(self) -> dict[int, Checkpoint]:
+        """Return a start for each partition; see `Subscription.checkpoint`.
+
+        Raises:
+            UsageError: it reads in reverse.
+        """
+        return {
+            partition: seekable.current.checkpoint()
+            for partition, seekable in self._seekables.items()
+        }
 
     def statistics(self) -> ReadStatistics:
         """Return the counters of all partitions together."""

@@ -1,4 +1,4 @@
-"""The acks that transactions write to the log."""
+"""The acks that transactions write to the log, and the checkpoints of readers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,23 @@ _CLASSES: Final = build_classes(
             "bool final = 4",
         ),
         "Ack": ("repeated Entry entries = 1",),
+        "ReadProducer": ("bytes id = 1", "fixed64 clock = 2"),
+        "ReadCheckpoint": (
+            "int32 version = 1",
+            "string stream = 2",
+            "int32 partition = 3",
+            "int64 created = 4",
+            "int32 position = 5",
+            "int64 value = 6",
+            "int64 delivered = 7",
+            "bool committed = 8",
+            "repeated ReadProducer producers = 9",
+        ),
     },
 )
 _ACK: Final[Any] = _CLASSES["Ack"]
+_CHECKPOINT: Final[Any] = _CLASSES["ReadCheckpoint"]
+_CHECKPOINT_VERSION: Final = 1
 
 WireEntry: TypeAlias = tuple[bytes, int, int, int, bool]
 """Producer, clock, begin, the clock committed before, and whether it is final."""
@@ -53,3 +67,59 @@ def decode_ack(data: bytes) -> list[WireEntry]:
         (entry.id, entry.clock, entry.state.begin, entry.state.last_ack, entry.final)
         for entry in ack.entries
     ]
+
+
+WireCheckpoint: TypeAlias = tuple[
+    str, int, int, tuple[int, int], int, tuple[tuple[bytes, int], ...] | None
+]
+"""Stream, partition, creation, start, messages delivered of it, and clocks of producers."""
+
+
+def encode_checkpoint(
+    stream: str,
+    partition: int,
+    created: int,
+    start: tuple[int, int],
+    delivered: int,
+    producers: Iterable[tuple[bytes, int]] | None,
+) -> bytes:
+    """Encode a ReadCheckpoint."""
+    checkpoint = _CHECKPOINT(
+        version=_CHECKPOINT_VERSION,
+        stream=stream,
+        partition=partition,
+        created=created,
+        position=start[0],
+        value=start[1],
+        delivered=delivered,
+        committed=producers is not None,
+    )
+    for producer, clock in producers or ():
+        checkpoint.producers.add(id=producer, clock=clock)
+    encoded: bytes = checkpoint.SerializeToString()
+    return encoded
+
+
+def decode_checkpoint(data: bytes) -> WireCheckpoint:
+    """Decode a ReadCheckpoint.
+
+    Raises:
+        MalformedData: the bytes are none, or of a later version.
+    """
+    try:
+        found = _CHECKPOINT.FromString(data)
+    except PARSE_ERRORS as error:
+        text = f"a checkpoint is malformed: {error}"
+        raise MalformedData(text) from None
+    if found.version != _CHECKPOINT_VERSION:
+        text = f"a checkpoint has version {found.version}, and this package reads version 1"
+        raise MalformedData(text)
+    producers = tuple((each.id, each.clock) for each in found.producers)
+    return (
+        found.stream,
+        found.partition,
+        found.created,
+        (found.position, found.value),
+        found.delivered,
+        producers if found.committed else None,
+    )

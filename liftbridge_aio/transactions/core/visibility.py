@@ -12,13 +12,14 @@ others, and shows the same.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, compress
 from operator import lt
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .sequencer import NO_OFFSET, Outcome, ProducerState, Sequencer
-from .uuid import UUID_BYTES, Flags, build_uuid, runs_of
+from .uuid import UUID_BYTES, Flags, build_uuid, is_outside, parse_uuid, runs_of
 
 T = TypeVar("T")
 
@@ -99,6 +100,8 @@ class Replay(Generic[T]):
                 self._over = ack.final
         uuid = event.uuid
         if uuid and not event.acks and uuid[-len(producer) :] == producer and not self._over:
+            if is_outside(uuid):  # also with the flags of an ack, which stands elsewhere
+                uuid = build_uuid(producer, parse_uuid(uuid)[1], Flags.OUTSIDE)
             self._queue(event, uuid)
 
     def rows(self) -> list[Row[T]]:
@@ -171,7 +174,7 @@ class Follower(Generic[T]):
         self._max_bytes = max_bytes
         self._max_producers = max_producers
         self._spans: dict[bytes, _Span[T]] = {}
-        self._outside: OrderedDict[bytes, int] = OrderedDict(outside)
+        self._outside: OrderedDict[bytes, int] = OrderedDict(deque(outside, max_producers))
         self._messages = self._bytes = 0
 
     @property
@@ -198,7 +201,7 @@ class Follower(Generic[T]):
             found = self.commit(entry, event.offset, place)
             if isinstance(found, Replay):
                 yield found
-            elif found is not None:
+            else:
                 for offset, message in zip(*found, strict=True):
                     yield Row(event.offset, place, offset, message)
         if event.acks:
@@ -224,50 +227,41 @@ class Follower(Generic[T]):
         """
         shown: list[int] = []
         for start, end, producer, flags, clocks in runs_of(uuids):
-            if flags != Flags.CONTINUE:
-                for number, clock in enumerate(clocks, start):
-                    if self._is_new(producer, clock):
-                        shown.append(number)
+            if flags == Flags.CONTINUE and all(clocks):
+                part = slice(start, end)
+                self._continue(producer, clocks, offsets[part], messages[part], sizes[part])
                 continue
-            span = self._spans.get(producer)
-            high = 0 if span is None else span.clocks[-1]
-            part = slice(start, end)
-            if high < clocks[0] and (end == start + 1 or all(map(lt, clocks, clocks[1:]))):
-                self._extend(producer, clocks, offsets[part], messages[part], sum(sizes[part]))
-                continue
-            kept: list[int] = []
             for number, clock in enumerate(clocks, start):
-                if not clock:
+                # A clock of 0 takes no part.
+                if not clock or self._is_new(producer, clock):
                     shown.append(number)
-                elif high < clock:  # else it is a repeat
-                    high = clock
-                    kept.append(number)
-            if kept:
-                self._extend(
-                    producer,
-                    [clocks[number - start] for number in kept],
-                    [offsets[number] for number in kept],
-                    [messages[number] for number in kept],
-                    sum(sizes[number] for number in kept),
-                )
         if not shown:
             return None
         if len(shown) == len(uuids):
             return Shown(offsets, messages)
         return Shown([offsets[each] for each in shown], [messages[each] for each in shown])
 
-    def _extend(
+    def _continue(
         self,
         producer: bytes,
         clocks: Sequence[int],
         offsets: Sequence[int],
         messages: Sequence[T],
-        size: int,
+        sizes: Sequence[int],
     ) -> None:
-        """Add messages whose clocks rise to the open transaction of a producer."""
+        """Add messages to the open transaction of a producer, without repeats."""
         span = self._spans.get(producer)
+        high = 0 if span is None else span.clocks[-1]
+        if clocks[0] <= high or not all(map(lt, clocks, clocks[1:])):
+            new = list(map(lt, accumulate(clocks, max, initial=high), clocks))
+            clocks, offsets, messages, sizes = (
+                list(compress(each, new)) for each in (clocks, offsets, messages, sizes)
+            )
+            if not clocks:
+                return
         if span is None:
             span = self._spans[producer] = _Span(offsets[0])
+        size = sum(sizes)
         span.clocks += clocks
         span.offsets += offsets
         span.messages += messages
@@ -281,10 +275,7 @@ class Follower(Generic[T]):
 
     def _is_new(self, producer: bytes, clock: int) -> bool:
         """Return False for the repeat of a committed single message."""
-        if not clock:
-            return True  # it takes no part
-        # What the table makes of an open transaction, a replay tells.
-        self._drop(producer)
+        self._drop(producer)  # what the table makes of the transaction, a replay tells
         outside = self._outside
         if clock <= outside.get(producer, -1):
             return False
@@ -294,12 +285,12 @@ class Follower(Generic[T]):
             outside.popitem(last=False)
         return True
 
-    def commit(self, entry: AckEntry, position: int, place: int) -> Shown[T] | Replay[T] | None:
+    def commit(self, entry: AckEntry, position: int, place: int) -> Shown[T] | Replay[T]:
         """Take an entry of an ack at that offset; return what it shows."""
         producer, clock, begin, previous, _ = entry
         span = self._drop(producer)
         if begin == NO_OFFSET or clock <= previous:
-            return None
+            return Shown((), ())
         if span is None or span.begin != begin:
             return Replay(entry, position, place)
         shown = slice(bisect_right(span.clocks, previous), bisect_right(span.clocks, clock))
