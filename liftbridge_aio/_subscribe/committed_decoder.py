@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
-from operator import contains
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from liftbridge_aio.errors import LiftbridgeError, UsageError
 from liftbridge_aio.model import Message
+from liftbridge_aio.wire.codec import decode_marked, marks_of
+from liftbridge_aio.wire.columns import Mark
 
-from .core.visibility import Replay, Shown, Visibility
+from .core.visibility import Replay, Shown, ShownRun, Visibility
 from .decoder import Decoder, DecoderListener, Progress
 from .receive_buffer import ReceiveBuffer
 
@@ -45,7 +45,10 @@ class CommittedDecoder(Decoder):
         self._positions: list[int] = []
         """Of the messages in `ready`, and of those that were delivered from it since it was
         empty."""
-        self._steps: Iterator[Shown | Replay] = iter(())
+        self._marks: list[Mark] | None = None
+        """Of the messages of the batch that was decoded last; None if none has one."""
+        self._marks_known = False
+        self._steps: Iterator[ShownRun | Replay] = iter(())
         """What decoded messages show that are not looked at yet."""
         self._replay: Replay | None = None
         """What is being read again."""
@@ -161,40 +164,50 @@ class CommittedDecoder(Decoder):
         self._buffer.cut(0)
         self._listener.failed(error, end)
 
+    def _decode(self, data: list[bytes]) -> tuple[list[Message], LiftbridgeError | None]:
+        self._marks_known = False
+        return super()._decode(data)
+
+    def _decode_all(self, data: list[bytes]) -> list[Message]:
+        messages, self._marks = decode_marked(data)
+        self._marks_known = True
+        return messages
+
+    def _keep_of_batch(self, kept: Sequence[int]) -> None:
+        self._marks_known = False
+        super()._keep_of_batch(kept)
+
     def _decode_next(self, most: int, *, ahead: bool = True) -> bool:
         buffer = self._buffer
         while not buffer.replaying and super()._decode_next(most, ahead=ahead):
-            messages, data = list(self.ready), self._batch
+            ready, data = self.ready, self._batch
             if self._first is None:
-                self._first = messages[0].offset
-            if any(map(contains, data, repeat(self._visibility.mark))):
-                self._judged -= len(messages)
-                self.ready.clear()
-                self._positions = []
-                self._steps = self._shown_by(messages, data)
-                self._go_on()
+                self._first = ready[0].offset
+            marks = self._marks if self._marks_known else marks_of(ready, data)
+            if marks is None:
+                self._positions = [message.offset for message in ready]
             else:
-                self._positions = [message.offset for message in messages]
+                messages = list(ready)
+                self._judged -= len(messages)
+                ready.clear()
+                self._positions = []
+                sizes = list(map(len, data))
+                self._steps = self._judging(self._visibility.feed(messages, marks, sizes))
+                self._go_on()
             self._release()
-            if self.ready:
+            if ready:
                 return True
         return False
 
-    def _shown_by(
-        self, messages: Sequence[Message], data: Sequence[bytes]
-    ) -> Iterator[Shown | Replay]:
-        mark, feed = self._visibility.mark, self._visibility.feed
-        for message, encoded in zip(messages, data, strict=True):
-            if mark in encoded:
-                try:
-                    yield from feed(message, len(encoded))
-                except LiftbridgeError as error:
-                    self._buffer.cut(0)
-                    self._last = message.offset - 1
-                    self._listener.failed(error, message.offset)
-                    return
-            else:
-                yield message.offset, message
+    def _judging(self, steps: Iterable[ShownRun | Replay]) -> Iterator[ShownRun | Replay]:
+        """Yield steps up to a message that cannot be understood, and end there."""
+        try:
+            yield from steps
+        except LiftbridgeError as error:
+            self._buffer.cut(0)
+            offset = error.offset
+            self._last = None if offset is None else offset - 1
+            self._listener.failed(error, offset)
 
     def _go_on(self) -> None:
         """Deliver what decoded messages show, up to where a part must be read again."""
@@ -205,8 +218,8 @@ class CommittedDecoder(Decoder):
             if not isinstance(step, tuple):
                 replay = step
                 break
-            positions.append(step[0])
-            ready.append(step[1])
+            positions += step[0]
+            ready.extend(step[1])
         self._judged += len(ready) - before
         self._replay = replay
         if replay is not None:

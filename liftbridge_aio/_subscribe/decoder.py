@@ -316,7 +316,7 @@ class Decoder:
             data = buffer.take(min(count, self._batch_size()) if ahead else count)
             self._batch = data
             self._account(_DECODED_BYTES * len(data))
-            messages, broken = _decoded(data)
+            messages, broken = self._decode(data)
             sifted = self._sift(messages, judged=bool(judged))
             if sifted.kept is not None:
                 messages = [messages[index] for index in sifted.kept]
@@ -331,6 +331,16 @@ class Decoder:
                 return True
             self._release()
         return False
+
+    def _decode(self, data: list[bytes]) -> tuple[list[Message], LiftbridgeError | None]:
+        """Decode messages, up to the first that is malformed."""
+        try:
+            return self._decode_all(data), None
+        except Exception:  # noqa: BLE001 - raised again below, with its message
+            return _until_broken(data, decode_message)
+
+    def _decode_all(self, data: list[bytes]) -> list[Message]:
+        return decode_messages(data)
 
     def _count(self, messages: Sequence[Placed]) -> None:
         if messages:
@@ -426,14 +436,6 @@ class _Sifted(NamedTuple):
 
 _ALL: Final = _Sifted(None)
 _WANTED: Final = frozenset({Verdict.DELIVER, Verdict.DELIVER_LAST})
-
-
-def _decoded(data: list[bytes]) -> tuple[list[Message], LiftbridgeError | None]:
-    """Decode messages, up to the first that is malformed."""
-    try:
-        return decode_messages(data), None
-    except Exception:  # noqa: BLE001 - raised again below, with its message
-        return _until_broken(data, decode_message)
 
 
 def _placed(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import Final, Literal, TypeAlias
 
 from liftbridge_aio._core.arguments import INT64_MAX, check_flags, check_type, check_whole_number
-from liftbridge_aio._subscribe.core.visibility import MakeVisibility, Shown
+from liftbridge_aio._subscribe.core.visibility import MakeVisibility, ShownRun
+from liftbridge_aio._subscribe.core.visibility import Shown as ShownMessage
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import UUID_HEADER, Isolation, Message
+from liftbridge_aio.wire.columns import ACK_MARK, Mark
 
-from .core.uuid import PRODUCER_BYTES, is_outside, parse_uuid
-from .core.visibility import AckEntry, Event, Follower, Replay, Row
+from .core.uuid import PRODUCER_BYTES, UUID_BYTES, is_outside, parse_uuid
+from .core.visibility import AckEntry, Event, Follower, Replay, Shown
 from .errors import TransactionTruncated
 from .log_format import event_of
 
@@ -79,8 +81,6 @@ def make_visibility(isolation: Isolation | ReadCommitted) -> MakeVisibility | No
 class CommittedVisibility:
     """Shows what is committed of one partition; see `Follower`."""
 
-    mark = b"txn-"
-
     def __init__(self, options: ReadCommitted) -> None:
         """Know nothing of the partition."""
         self.look_back = options.look_back
@@ -122,30 +122,62 @@ class CommittedVisibility:
             for _ in self._follower.feed(Event(message.offset, message, uuid)):
                 pass
 
-    def feed(self, message: Message, size: int) -> Iterator[Shown | PartReplay]:
-        """Take the next message; yield what it shows.
+    def feed(
+        self, messages: Sequence[Message], marks: Sequence[Mark], sizes: Sequence[int]
+    ) -> Iterator[ShownRun | PartReplay]:
+        """Take the next messages; yield what they show.
 
         Raises:
-            NewerFormat: it is an ack of a later version of the format.
-            MalformedAck: it is a malformed ack.
+            NewerFormat: one is an ack of a later version of the format.
+            MalformedAck: one is a malformed ack.
         """
+        start, count = 0, len(messages)
+        while start < count:
+            try:
+                end = marks.index(ACK_MARK, start)
+            except ValueError:
+                end = count
+            if start < end:
+                part = slice(start, end)
+                yield from self._between_acks(messages[part], marks[part], sizes[part])
+            if end < count:
+                yield from self._ack(messages[end])
+            start = end + 1
+
+    def _between_acks(
+        self, messages: Sequence[Message], marks: Sequence[Mark], sizes: Sequence[int]
+    ) -> Iterator[ShownRun]:
+        lengths = [0 if mark is None else len(mark) for mark in marks]
+        offsets = [message.offset for message in messages]
+        start = 0
+        for has_uuid, group in groupby(lengths, UUID_BYTES.__eq__):
+            part = slice(start, start := start + len(list(group)))
+            if not has_uuid:
+                yield offsets[part], messages[part]
+                continue
+            shown = self._follower.feed_run(marks[part], offsets[part], messages[part], sizes[part])
+            if shown:
+                yield shown
+
+    def _ack(self, message: Message) -> Iterator[ShownRun | PartReplay]:
+        """Take a message that has the mark of an ack, though it may be none."""
         event = event_of(message.offset, message.transaction_headers, message.value, message)
         if not event.acks:
-            for found in self._follower.feed(event, size):
-                if not isinstance(found, Replay):
-                    yield found.position, found.message
+            yield [message.offset], [message]
             return
-        steps = list(self._follower.feed(event, size))
-        rows = [step for step in steps if not isinstance(step, Replay)]
+        steps = [
+            self._follower.commit(entry, message.offset, place)
+            for place, entry in enumerate(event.acks)
+        ]
         position, delivered = self._resumed
         skipped = delivered if message.offset == position else 0
-        if len(rows) < len(steps):
+        if any(isinstance(step, Replay) for step in steps):
             yield PartReplay(steps, message.offset, self._options.on_truncated, skipped)
         else:
-            for row in rows[skipped:]:
-                yield row.position, row.message
+            shown = [each for step in steps for each in step.messages][skipped:]
+            yield [message.offset] * len(shown), shown
         if self._options.acks:
-            yield message.offset, message
+            yield [message.offset], [message]
 
 
 class PartReplay:
@@ -153,7 +185,7 @@ class PartReplay:
 
     def __init__(
         self,
-        steps: list[Row[Message] | Replay[Message]],
+        steps: Sequence[Shown[Message] | Replay[Message]],
         end: int,
         on_truncated: OnTruncated,
         skipped: int,
@@ -195,23 +227,23 @@ class PartReplay:
                 if replay.entry.begin <= offset:
                     replay.feed(event)
 
-    def shown(self) -> list[Shown]:
+    def shown(self) -> list[ShownMessage]:
         """Return what the ack shows.
 
         Raises:
             TransactionTruncated: a transaction began before the first message that is left.
         """
-        rows: list[Row[Message]] = []
+        shown: list[Message] = []
         for step in self._steps:
             if not isinstance(step, Replay):
-                rows.append(step)
+                shown += step.messages
             elif step.entry.begin not in self._missing or self._on_truncated == "emit":
-                rows += step.rows()
+                shown += [row.message for row in step.rows()]
             elif self._on_truncated == "error":
                 raise truncated(step.entry, self.end)
         # What was delivered before cannot be told from the rest if some of it is gone.
         skipped = 0 if self._missing else self._skipped
-        return [(row.position, row.message) for row in rows[skipped:]]
+        return [(self.end, message) for message in shown[skipped:]]
 
 
 def truncated(entry: AckEntry, offset: int) -> TransactionTruncated:

@@ -14,8 +14,10 @@ from typing import Any, Final
 from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import (
+    ACK_HEADER,
     RESERVED_HEADERS,
     UNCHECKED_OFFSET,
+    UUID_HEADER,
     Ack,
     AckError,
     AckPolicy,
@@ -27,7 +29,7 @@ from liftbridge_aio.model import (
 )
 
 from . import proto
-from .columns import MIN_MESSAGES, ack_rows, message_rows
+from .columns import ACK_MARK, MIN_MESSAGES, Mark, ack_rows, marked_rows, message_rows
 from .field_types import wrong_field
 from .framing import PREFIX_BYTES
 from .hot_schema import (
@@ -326,6 +328,39 @@ def decode_messages(datas: Sequence[bytes]) -> list[Message]:
         if rows is not None:
             return Message.received(rows, _headers)
     return Message.received(_message_rows_one_by_one(datas), _headers)
+
+
+def decode_marked(datas: Sequence[bytes]) -> tuple[list[Message], list[Mark] | None]:
+    """Read many Messages, and the mark of each; None in place of these if none has one.
+
+    Raises:
+        MalformedData: as `decode_messages`.
+    """
+    if len(datas) >= MIN_MESSAGES and max(map(len, datas)) <= _MAX_KEPT_BYTES:
+        found = marked_rows(datas)
+        if found is not None:
+            rows, marks = found
+            return Message.received(rows, _headers), marks
+    messages = Message.received(_message_rows_one_by_one(datas), _headers)
+    return messages, marks_of(messages, datas)
+
+
+def marks_of(messages: Sequence[Message], datas: Sequence[bytes]) -> list[Mark] | None:
+    """Return the marks of messages that were decoded already; None if none has one."""
+    if not any(_MARK in data for data in datas):
+        return None
+    return [
+        _mark(message.transaction_headers) if _MARK in data else None
+        for message, data in zip(messages, datas, strict=True)
+    ]
+
+
+def _mark(headers: Mapping[str, bytes]) -> Mark:
+    return ACK_MARK if ACK_HEADER in headers else headers.get(UUID_HEADER)
+
+
+_MARK: Final = b"txn-"
+"""In the names of all headers of transactions."""
 
 
 def message_place(data: bytes) -> tuple[int, int]:

@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 from liftbridge_aio.model import Message
+from liftbridge_aio.wire.columns import Mark
 
 Shown: TypeAlias = tuple[int, Message]
 """A message that is shown, after its position: the offset of its ack, or its own without one.
 
 Positions never step back from one shown message to the next, offsets may."""
+
+ShownRun: TypeAlias = tuple[Sequence[int], Sequence[Message]]
+"""The same of many messages: their positions, and the messages."""
 
 
 class Replay(Protocol):
@@ -41,9 +45,6 @@ class Replay(Protocol):
 class Visibility(Protocol):
     """Decides about the messages of one partition, from any offset on."""
 
-    mark: bytes
-    """What is in the bytes of each message that this decides about; all others are shown."""
-
     look_back: int
     """Offsets before a start that are read first, for `remember`."""
 
@@ -62,13 +63,15 @@ class Visibility(Protocol):
     def remember(self, message: Message) -> None:
         """Take a message before the start, which is not shown but may be repeated behind it."""
 
-    def feed(self, message: Message, size: int) -> Iterator[Shown | Replay]:
-        """Take the next message, of that many bytes; yield what it shows.
+    def feed(
+        self, messages: Sequence[Message], marks: Sequence[Mark], sizes: Sequence[int]
+    ) -> Iterator[ShownRun | Replay]:
+        """Take the next messages, with their marks and bytes; yield what they show.
 
         Where a `Replay` is yielded, what it shows comes before the rest.
 
         Raises:
-            LiftbridgeError: the message cannot be understood.
+            LiftbridgeError: the message at its offset cannot be understood.
         """
 
 
