@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from operator import contains
@@ -52,6 +53,8 @@ class CommittedDecoder(Decoder):
         self._first: int | None = None
         self._discarded: tuple[int | None, int | None] | None = None
         """What was delivered and what was finished when the rest was discarded."""
+        self._rows_discarded = 0
+        """`rows_delivered` at that time."""
 
     @property
     def _next_position(self) -> int | None:
@@ -94,6 +97,17 @@ class CommittedDecoder(Decoder):
         return super().next_offset if following is None else following
 
     @property
+    def rows_delivered(self) -> int:
+        """How many of the messages at the next position were delivered already."""
+        if self._discarded is not None:
+            return self._rows_discarded
+        following = self._next_position
+        if following is None:
+            return 0
+        delivered = len(self._positions) - len(self.ready)
+        return delivered - bisect_left(self._positions, following, 0, delivered)
+
+    @property
     def buffered(self) -> int:
         """Number of messages that can be asked for; some may turn out not to be shown."""
         return len(self.ready) if self._buffer.replaying else super().buffered
@@ -120,6 +134,7 @@ class CommittedDecoder(Decoder):
     def discard(self) -> None:
         """Discard everything that is buffered."""
         if self._discarded is None:
+            self._rows_discarded = self.rows_delivered
             self._discarded = self.last_delivered, self.finished
         super().discard()
         self._positions = []

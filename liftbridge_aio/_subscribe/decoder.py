@@ -120,6 +120,11 @@ class Decoder:
         return offset if wanted else None
 
     @property
+    def rows_delivered(self) -> int:
+        """How many of the messages at the next position were delivered already."""
+        return 0
+
+    @property
     def delivered(self) -> int:
         """Number of delivered messages."""
         return self._judged - len(self.ready)

@@ -40,7 +40,7 @@ class DurableReader:
         self._child: Child | None = None
         self._readers: dict[StreamPartition, SeekableReader] = {}
 
-    async def start_from_cursors(
+    async def set_starts(
         self,
         readers: Iterable[tuple[SeekableReader, Callable[[], int | None]]],
         timeout: float,
@@ -118,8 +118,10 @@ class DurableReader:
         if not reader.buffer.ended:
             reader.failed(error, reader.position.last)
 
-    async def check_target(self, plan: ReadingPlan) -> None:
-        """Refuse a start behind the end of the log: stored, it would look like another log's.
+    async def target(self, plan: ReadingPlan) -> ReadingPlan:
+        """Return the plan of a seek, unless it starts behind the end of the log.
+
+        Stored, that would look like a position in another log.
 
         Cancelling abandons the call.
 
@@ -128,7 +130,7 @@ class DurableReader:
             LiftbridgeError: the end of the log could not be read.
         """
         if plan.start.position is not StartPosition.OFFSET:
-            return
+            return plan
         stream, partition = plan.stream, plan.partition
         metadata = self._network.metadata
         await metadata.stream(stream, plan.timeout)
@@ -139,6 +141,7 @@ class DurableReader:
                 f" seek to offset {info.newest_offset + 1} at most, not {plan.start.value}"
             )
             raise InvalidRequest(text, stream=stream, partition=partition)
+        return plan
 
     def sought(self, stream: str, partition: int) -> None:
         """Allow the position of a partition to be lower, because its reader has sought."""

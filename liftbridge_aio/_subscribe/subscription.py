@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .core.memory_budget import MemoryBudget
     from .core.plan import ReadingPlan
-    from .durable_reader import DurableReader
+    from .position_store import PositionStore
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Subscription(SubscriptionBase):
         network: Network,
         budget: MemoryBudget,
         close_timeout: float,
-        durable: DurableReader | None = None,
+        durable: PositionStore | None = None,
     ) -> None:
         super().__init__(close_timeout, durable)
         self.stream = plan.stream
@@ -275,7 +275,7 @@ class Subscription(SubscriptionBase):
         self._check_not_ended()
         plan = self._seekable.plan_from(start_at(to, self.stream, self.partition))
         if self._durable is not None:
-            await self._durable.check_target(plan)
+            plan = await self._durable.target(plan)
             self._check_not_ended()
         before = self._seekable.seek(plan)
         if self._durable is not None:
@@ -315,9 +315,9 @@ class Subscription(SubscriptionBase):
     async def _begin(self) -> None:
         if self._durable is not None and self._state is SubscriptionState.NEW:
             if not self._entered:
-                raise self._wrong_time("a subscription with a cursor is read inside `async with`")
+                raise self._outside()
             seekable = self._seekable
-            await self._durable.start_from_cursors(
+            await self._durable.set_starts(
                 [(seekable, lambda: seekable.finished)], seekable.plan.timeout
             )
             self._check_not_closed()

@@ -7,9 +7,13 @@
         await transaction.publish("invoices", b"...")
         await transaction.publish("orders", b"...")
 
+- `checkpoint`: The checkpoint of a producer with a store, and how it is written.
+- `checkpoints`: Keeps the checkpoints of producers in streams: what survives a crash, and fences
+  the dead.
 - `claimed_log`: A log of records with one writer at a time, who is fenced off by the next one.
 - `errors`: The errors of transactions, a tree below `LiftbridgeError`.
 - `log_format`: What transactions write to the log, and how it is read.
+- `positions`: Read positions that are committed with the transactions of a producer.
 - `producer`: Publishes messages that committed readings show once: alone, or in transactions.
 - `reading`: Committed reading: its options, and what it shows of a partition.
 - `sender`: Sends messages and acks under producer ids, which are used again where that is safe.
@@ -18,6 +22,7 @@
 - `journals/`: Exactly once over journals of framed messages: the API of Gazette's published guide.
 """
 
+from .checkpoints import CheckpointStream
 from .claimed_log import ClaimedLog
 from .core.records import LogRecord
 from .core.transaction import AckIntent, Phase
@@ -38,6 +43,7 @@ from .transaction import Transaction
 __all__ = [
     "AckEntry",
     "AckIntent",
+    "CheckpointStream",
     "ClaimedLog",
     "CommitInDoubt",
     "LogRecord",

@@ -6,7 +6,7 @@ import asyncio
 import random
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Final, Protocol, Self
 
@@ -16,6 +16,7 @@ from liftbridge_aio.errors import (
     InvalidRequest,
     LiftbridgeError,
     PublishOutcomeUnknown,
+    UsageError,
 )
 from liftbridge_aio.model import (
     Ack,
@@ -122,11 +123,11 @@ class ClaimedLog:
         self._writer = secrets.token_bytes(WRITER_BYTES)
         self._next = 0
         self._unsettled: deque[tuple[Mark, bytes]] = deque()
-        """The messages of the last record that are not known to be stored."""
+        """The messages of records that are not known to be stored."""
         self._may_be_stored = False
         """True if the first of these may be stored."""
         self._fenced: ProducerFenced | None = None
-        self._turn = asyncio.Lock()
+        self._busy = False
 
     @classmethod
     async def open(
@@ -247,6 +248,8 @@ class ClaimedLog:
     async def append(self, value: bytes) -> int:
         """Append a record and return its offset. It may be of any size.
 
+        Where the outcome of the record before is unknown, that one is settled first.
+
         Cancelling leaves its outcome unknown, see `settle`.
 
         Args:
@@ -255,14 +258,12 @@ class ClaimedLog:
         Raises:
             ProducerFenced: another writer has claimed the log; the record is not in it.
             PublishOutcomeUnknown: it may be in the log or not; `settle` finds out.
+            UsageError: another task writes.
             LiftbridgeError: it is not in the log.
         """
         check_type(value, bytes, "a record is bytes")
-        async with self._turn:
-            await self._settle()
-            self._unsettled.extend(parts_of(self._writer, value))
-            await self._settle()
-            return self._next - 1
+        await self._write(parts_of(self._writer, value))
+        return self._next - 1
 
     async def settle(self) -> None:
         """Write the rest of a record whose outcome is unknown. Does nothing if there is none.
@@ -272,9 +273,20 @@ class ClaimedLog:
         Raises:
             ProducerFenced: another writer has claimed the log; the record is not in it.
             PublishOutcomeUnknown: it is still unknown.
+            UsageError: another task writes.
         """
-        async with self._turn:
+        await self._write(())
+
+    async def _write(self, parts: Iterable[tuple[Mark, bytes]]) -> None:
+        if self._busy:
+            text = f"one task at a time writes to {self.stream}"
+            raise UsageError(text, stream=self.stream)
+        self._busy = True
+        try:
+            self._unsettled.extend(parts)
             await self._settle()
+        finally:
+            self._busy = False
 
     async def _settle(self) -> None:
         if self._fenced is not None:
