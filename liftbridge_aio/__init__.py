@@ -143,6 +143,7 @@ from .tls import TLS
 
 if TYPE_CHECKING:
     from ._publish.publisher import PublisherStatistics
+    from ._subscribe.core.checkpoint import Checkpoint
     from ._subscribe.merged_subscription import MergedSubscription
     from ._subscribe.seekable_reader import ReadStatistics
     from ._subscribe.subscription import Subscription
@@ -160,6 +161,7 @@ __all__ = [
     "AlreadyMember",
     "Backoff",
     "BrokerInfo",
+    "Checkpoint",
     "Client",
     "ClientClosed",
     "ClientNotTrusted",
@@ -253,6 +255,7 @@ def __getattr__(name: str) -> Any:
 
 
 _LATE = {
+    "Checkpoint": "_subscribe.core.checkpoint",
     "ConsumerGroup": "groups",
     "GroupState": "groups",
     "MergedSubscription": "_subscribe.merged_subscription",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from operator import contains
@@ -12,7 +11,7 @@ from liftbridge_aio.errors import LiftbridgeError, UsageError
 from liftbridge_aio.model import Message
 
 from .core.visibility import Replay, Shown, Visibility
-from .decoder import Decoder, DecoderListener
+from .decoder import Decoder, DecoderListener, Progress
 from .receive_buffer import ReceiveBuffer
 
 
@@ -51,10 +50,8 @@ class CommittedDecoder(Decoder):
         self._replay: Replay | None = None
         """What is being read again."""
         self._first: int | None = None
-        self._discarded: tuple[int | None, int | None] | None = None
-        """What was delivered and what was finished when the rest was discarded."""
-        self._rows_discarded = 0
-        """`rows_delivered` at that time."""
+        self._discarded: tuple[int | None, int | None, Progress] | None = None
+        """What was delivered and what was finished when the rest was discarded, and `progress`."""
 
     @property
     def _next_position(self) -> int | None:
@@ -87,6 +84,18 @@ class CommittedDecoder(Decoder):
             return last  # more was asked for since
         return self._unless_before(self._positions[delivered - 1] - 1)
 
+    @property
+    def progress(self) -> Progress:
+        """What a checkpoint has beside the position."""
+        if self._discarded is not None:
+            return self._discarded[2]
+        following = self._next_position
+        positions = self._positions
+        first = last = len(positions) - len(self.ready)
+        while first and positions[first - 1] == following:
+            first -= 1
+        return Progress(last - first, self._visibility.before(self.ready))
+
     def _unless_before(self, position: int) -> int | None:
         return None if self._first is None or position < self._first else position
 
@@ -95,17 +104,6 @@ class CommittedDecoder(Decoder):
         """The position of the next message to deliver; None if none is buffered."""
         following = self._next_position
         return super().next_offset if following is None else following
-
-    @property
-    def rows_delivered(self) -> int:
-        """How many of the messages at the next position were delivered already."""
-        if self._discarded is not None:
-            return self._rows_discarded
-        following = self._next_position
-        if following is None:
-            return 0
-        delivered = len(self._positions) - len(self.ready)
-        return delivered - bisect_left(self._positions, following, 0, delivered)
 
     @property
     def buffered(self) -> int:
@@ -134,8 +132,7 @@ class CommittedDecoder(Decoder):
     def discard(self) -> None:
         """Discard everything that is buffered."""
         if self._discarded is None:
-            self._rows_discarded = self.rows_delivered
-            self._discarded = self.last_delivered, self.finished
+            self._discarded = self.last_delivered, self.finished, self.progress
         super().discard()
         self._positions = []
         self._stop_replay()

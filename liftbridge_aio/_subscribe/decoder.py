@@ -38,6 +38,13 @@ class Placed(Protocol):
     timestamp: int
 
 
+class Progress(NamedTuple):
+    """What a checkpoint has beside the position; see `Checkpoint`."""
+
+    delivered: int
+    producers: tuple[tuple[bytes, int], ...] | None
+
+
 class DecoderListener(Protocol):
     """Is called when messages end the subscription, rather than the server."""
 
@@ -105,6 +112,11 @@ class Decoder:
         return self._before_batch if used else self._before_last
 
     @property
+    def progress(self) -> Progress:
+        """What a checkpoint has beside the position."""
+        return Progress(0, None)
+
+    @property
     def next_offset(self) -> int | None:
         """The offset of the next message to deliver; None if none is buffered."""
         if self.ready:
@@ -118,11 +130,6 @@ class Decoder:
             return None  # raised when its turn comes
         wanted = bool(self._buffer.judged) or self.position.wants(offset, timestamp)
         return offset if wanted else None
-
-    @property
-    def rows_delivered(self) -> int:
-        """How many of the messages at the next position were delivered already."""
-        return 0
 
     @property
     def delivered(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from liftbridge_aio._core.bounded_gather import bounded_gather
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, RequestTimeout, StreamReset
-from liftbridge_aio.model import PartitionInfo, StartPosition, StreamPartition
+from liftbridge_aio.model import PartitionInfo, StartAt, StartPosition, StreamPartition
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.net.supervisor import Child, wait_despite_cancellation
 
@@ -76,7 +76,7 @@ class DurableReader:
             info = await metadata.partition(plan.stream, plan.partition, timeout)
             if not reader.sought:
                 self._check_end(plan, stored, info)
-                reader.begin_at(stored + 1)
+                reader.begin_at(StartAt.offset(stored + 1))
         kept = None if reader.sought else stored
         self._committer.keep(plan.stream, plan.partition, finished, kept)
 
@@ -118,10 +118,8 @@ class DurableReader:
         if not reader.buffer.ended:
             reader.failed(error, reader.position.last)
 
-    async def target(self, plan: ReadingPlan) -> ReadingPlan:
-        """Return the plan of a seek, unless it starts behind the end of the log.
-
-        Stored, that would look like a position in another log.
+    async def check_target(self, plan: ReadingPlan) -> None:
+        """Refuse a start behind the end of the log: stored, it would look like another log's.
 
         Cancelling abandons the call.
 
@@ -130,7 +128,7 @@ class DurableReader:
             LiftbridgeError: the end of the log could not be read.
         """
         if plan.start.position is not StartPosition.OFFSET:
-            return plan
+            return
         stream, partition = plan.stream, plan.partition
         metadata = self._network.metadata
         await metadata.stream(stream, plan.timeout)
@@ -141,7 +139,6 @@ class DurableReader:
                 f" seek to offset {info.newest_offset + 1} at most, not {plan.start.value}"
             )
             raise InvalidRequest(text, stream=stream, partition=partition)
-        return plan
 
     def sought(self, stream: str, partition: int) -> None:
         """Allow the position of a partition to be lower, because its reader has sought."""

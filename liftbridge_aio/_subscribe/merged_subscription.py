@@ -21,6 +21,7 @@ from .subscription_base import SubscriptionBase, SubscriptionState
 if TYPE_CHECKING:
     from liftbridge_aio.net.network import Network
 
+    from .core.checkpoint import Checkpoint
     from .core.memory_budget import MemoryBudget
     from .core.plan import MergedPlan
     from .position_store import PositionStore
@@ -129,6 +130,17 @@ class MergedSubscription(SubscriptionBase):
         lags = await bounded_gather(self._seekables.values(), lambda seekable: seekable.lag(limit))
         return dict(zip(self._seekables, lags, strict=True))
 
+    def checkpoint(self) -> dict[int, Checkpoint]:
+        """Return a start for each partition; see `Subscription.checkpoint`.
+
+        Raises:
+            UsageError: it reads in reverse.
+        """
+        return {
+            partition: seekable.current.checkpoint()
+            for partition, seekable in self._seekables.items()
+        }
+
     def statistics(self) -> ReadStatistics:
         """Return the counters of all partitions together."""
         each = [seekable.statistics() for seekable in self._seekables.values()]
@@ -211,8 +223,7 @@ class MergedSubscription(SubscriptionBase):
             for partition, target in targets.items()
         }
         if self._durable is not None:
-            targets_of = await bounded_gather(plans.values(), self._durable.target)
-            plans = dict(zip(plans, targets_of, strict=True))
+            await bounded_gather(plans.values(), self._durable.check_target)
             self._check_not_ended()
         before = [self._seekables[partition].seek(plan) for partition, plan in plans.items()]
         for reader in before:

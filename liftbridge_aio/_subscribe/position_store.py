@@ -25,8 +25,8 @@ class PositionStore(Protocol):
     async def begin(self) -> None:
         """Begin to store positions."""
 
-    async def target(self, plan: ReadingPlan) -> ReadingPlan:
-        """Return the plan with which a partition is read after a seek."""
+    async def check_target(self, plan: ReadingPlan) -> None:
+        """Refuse a seek to where nothing can be stored."""
 
     def sought(self, stream: str, partition: int) -> None:
         """Note that the position of a partition may be lower from now on."""

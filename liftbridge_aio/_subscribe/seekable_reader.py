@@ -103,14 +103,9 @@ class SeekableReader:
 
     # Seeking
 
-    def begin_at(self, offset: int, plan: ReadingPlan | None = None) -> None:
-        """Set the start to an offset that was looked up; only before it has begun.
-
-        Args:
-            offset: the start.
-            plan: another one than the current one.
-        """
-        plan = replace(plan or self.plan, start=StartAt.offset(offset), start_found=True)
+    def begin_at(self, start: StartAt) -> None:
+        """Set the start to one that was looked up; only before it has begun."""
+        plan = replace(self.plan, start=start, start_found=True)
         self.current = PartitionReader(plan, self._network, self._budget)
 
     def plan_from(self, start: StartAt) -> ReadingPlan:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from liftbridge_aio.net.network import Network
     from liftbridge_aio.wire.column_batch import ColumnBatch
 
+    from .core.checkpoint import Checkpoint
     from .core.memory_budget import MemoryBudget
     from .core.plan import ReadingPlan
     from .position_store import PositionStore
@@ -119,6 +120,18 @@ class Subscription(SubscriptionBase):
         plan = self._seekable.plan
         limit = plan.timeout if timeout is None else timer_seconds(timeout, "timeout")
         return await self._seekable.lag(limit)
+
+    def checkpoint(self) -> Checkpoint:
+        """Return a start behind the last delivered message, also in the middle of a transaction.
+
+        To be stored by the program with what it has made of the messages: the last message or list
+        that was delivered counts as read. A subscription that starts at it goes on exactly there,
+        see `Checkpoint` for its bounds. Before the first message it is the start.
+
+        Raises:
+            UsageError: it reads in reverse.
+        """
+        return self._reader.checkpoint()
 
     def statistics(self) -> ReadStatistics:
         """Return the counters of this subscription; they continue after seeks."""
@@ -275,7 +288,7 @@ class Subscription(SubscriptionBase):
         self._check_not_ended()
         plan = self._seekable.plan_from(start_at(to, self.stream, self.partition))
         if self._durable is not None:
-            plan = await self._durable.target(plan)
+            await self._durable.check_target(plan)
             self._check_not_ended()
         before = self._seekable.seek(plan)
         if self._durable is not None:

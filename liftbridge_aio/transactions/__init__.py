@@ -7,7 +7,6 @@
         await transaction.publish("invoices", b"...")
         await transaction.publish("orders", b"...")
 
-- `checkpoint`: The checkpoint of a producer with a store, and how it is written.
 - `checkpoints`: Keeps the checkpoints of producers in streams: what survives a crash, and fences
   the dead.
 - `claimed_log`: A log of records with one writer at a time, who is fenced off by the next one.
@@ -15,6 +14,7 @@
 - `log_format`: What transactions write to the log, and how it is read.
 - `positions`: Read positions that are committed with the transactions of a producer.
 - `producer`: Publishes messages that committed readings show once: alone, or in transactions.
+- `producer_checkpoint`: The checkpoint of a producer with a store, and how it is written.
 - `reading`: Committed reading: its options, and what it shows of a partition.
 - `sender`: Sends messages and acks under producer ids, which are used again where that is safe.
 - `transaction`: One transaction: messages of any partitions that become visible together, or never.

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Self
 
 from liftbridge_aio._core.arguments import check_text, check_whole_number
+from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.retry import Retry
 
-from .checkpoint import Checkpoint, ReadPosition, decode
 from .claimed_log import ALL_SERVERS, ClaimedLog, LogClient
 from .core.transaction import AckIntent, Place, ProducerIdentity
+from .producer_checkpoint import ProducerCheckpoint, decode
 
 if TYPE_CHECKING:
     from .positions import SubscriptionPositions
@@ -70,11 +71,11 @@ class CheckpointStream:
 class Checkpoints:
     """The checkpoints of one open producer."""
 
-    def __init__(self, log: ClaimedLog, inherited: Checkpoint) -> None:
+    def __init__(self, log: ClaimedLog, inherited: ProducerCheckpoint) -> None:
         """Use `open`."""
         self.inherited: Final = inherited
         """What the producer before has left."""
-        self.positions: dict[Place, ReadPosition] = dict(inherited.positions)
+        self.positions: dict[Place, Checkpoint] = dict(inherited.positions)
         """How far partitions were read, up to the last transaction that is stored."""
         self.readers: dict[Place, SubscriptionPositions] = {}
         """Who reads a partition now."""
@@ -85,7 +86,7 @@ class Checkpoints:
         """The producer id of the newest checkpoint."""
         self._places: dict[Place, None] = {}
         """The partitions that the newest checkpoint has acks for."""
-        self._committing: Mapping[Place, ReadPosition] = {}
+        self._committing: Mapping[Place, Checkpoint] = {}
         """The positions of a transaction that may be stored."""
 
     @classmethod
@@ -101,7 +102,7 @@ class Checkpoints:
         stream, factor = store.stream_of(name), store.replication_factor
         log = await ClaimedLog.open(client, stream, replication_factor=factor, retry=retry)
         last = await log.last()
-        return cls(log, Checkpoint() if last is None else decode(last.value))
+        return cls(log, ProducerCheckpoint() if last is None else decode(last.value))
 
     def inherit(self, places: Iterable[Place]) -> None:
         """Keep these partitions of the producer before: later checkpoints have acks for them."""
@@ -130,7 +131,7 @@ class Checkpoints:
         self,
         identity: ProducerIdentity,
         intents: Iterable[AckIntent],
-        positions: Mapping[Place, ReadPosition],
+        positions: Mapping[Place, Checkpoint],
     ) -> None:
         """Store a transaction: this is what commits it.
 
@@ -161,7 +162,7 @@ class Checkpoints:
         identity: ProducerIdentity,
         places: Iterable[Place],
         intents: Iterable[AckIntent],
-        positions: Mapping[Place, ReadPosition],
+        positions: Mapping[Place, Checkpoint],
     ) -> bytes:
         """Return the record of a checkpoint.
 
@@ -174,4 +175,6 @@ class Checkpoints:
         }
         for stream, partition, entry in intents:
             acks[stream, partition] = AckIntent(stream, partition, entry._replace(final=True))
-        return Checkpoint(identity.id, identity.clock, positions, tuple(acks.values())).encode()
+        return ProducerCheckpoint(
+            identity.id, identity.clock, positions, tuple(acks.values())
+        ).encode()

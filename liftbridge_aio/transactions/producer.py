@@ -298,7 +298,7 @@ class Producer:
         Raises:
             UsageError: it has no store, or was not entered.
         """
-        return {place: position.offset for place, position in self._opened().positions.items()}
+        return {place: position.value for place, position in self._opened().positions.items()}
 
     def subscription_positions(self) -> SubscriptionPositions:
         """Return where a subscription is stored; for `Client.subscribe`.

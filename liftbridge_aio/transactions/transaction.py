@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, cast
 
+from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio.errors import LiftbridgeError, PublishOutcomeUnknown, UsageError
 from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.model import Ack, Partitioner
 
-from .checkpoint import ReadPosition
 from .checkpoints import Checkpoints
 from .core.transaction import PHASES, AckIntent, Phase, Place, Step
 from .core.uuid import Flags
@@ -65,7 +65,7 @@ class Transaction:
         self._sending = asyncio.Lock()
         """Held while a message waits for its partition or for room: none may overtake it."""
         self._intents: list[AckIntent] | None = None
-        self._positions: dict[Place, ReadPosition] = {}
+        self._positions: dict[Place, Checkpoint] = {}
         """How far subscriptions were read when it was about to be committed."""
         self._stored = checkpoints is None
         """True if its checkpoint is stored, or it has none."""

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import random
-from itertools import chain
+from itertools import chain, pairwise
+from typing import Any
 
 import pytest
 
 from liftbridge_aio import (
     ALL_PARTITIONS,
+    Checkpoint,
     Client,
+    ClientOptions,
     EndReason,
+    Hook,
     InvalidRequest,
     Isolation,
+    MalformedData,
     Message,
     Record,
     StartAt,
     StopAt,
+    StreamReset,
     UsageError,
     WrongType,
 )
 from liftbridge_aio.model import ACK_HEADER
+from liftbridge_aio.telemetry import Subscribed
 from liftbridge_aio.transactions import (
     MalformedAck,
     NewerFormat,
@@ -33,7 +40,8 @@ from support.faults import eventually
 from support.marks import ON_ONE_PATH
 from support.raw import BOUND, Wire
 from support.segments import become, create
-from support.transaction_logs import Producers, followed, log_of, records_of
+from support.servers.node import Server
+from support.transaction_logs import Producers, followed, log_of, range_of, records_of
 
 pytestmark = ON_ONE_PATH
 
@@ -44,6 +52,16 @@ NO_MEMORY = ReadCommitted(max_messages=1)
 
 def words(messages: list[Message]) -> str:
     return " ".join(message.value.decode() for message in messages)
+
+
+class Subscriptions(Hook):
+    """Keeps the subscriptions that began."""
+
+    def __init__(self) -> None:
+        self.begun: list[Subscribed] = []
+
+    def subscribed(self, event: Subscribed) -> None:
+        self.begun.append(event)
 
 
 async def write(client: Client, stream: str, log: str, partition: int = 0) -> None:
@@ -295,3 +313,231 @@ async def test_random_logs(client: Client, stream: str, seed: int) -> None:
     assert [each.offset for each in found if not each.value.endswith(b"o")] == [
         row.offset for row in expected if row.position >= start and not row.message.endswith("o")
     ]
+
+
+# Ranges
+
+
+async def ranged(client: Client, stream: str, start: int, end: int, **options: Any) -> str:
+    return words(await rest(client.committed_range(stream, 0, start, end, **options)))
+
+
+async def test_a_range_shows_transactions_whose_acks_are_in_it(client: Client, stream: str) -> None:
+    await write(client, stream, LOG)
+    assert await ranged(client, stream, 0, 9) == SHOWN
+    assert await ranged(client, stream, 0, 6) == "- - B1c"
+    assert await ranged(client, stream, 6, 7) == "A1c A2c"
+    assert await ranged(client, stream, 7, 9) == "-"
+    assert await ranged(client, stream, 0, 0) == ""
+    assert await ranged(client, stream, 5, 5) == ""
+
+
+async def test_a_range_recognises_repeats_within_the_look_back(client: Client, stream: str) -> None:
+    await write(client, stream, "A1o A2o - A1o A2o A3o")
+    assert await ranged(client, stream, 0, 6) == "A1o A2o - A3o"
+    assert await ranged(client, stream, 3, 6) == "A3o"
+    assert await ranged(client, stream, 3, 6, look_back=2) == "A3o"
+    assert await ranged(client, stream, 3, 6, look_back=1) == "A1o A2o A3o"
+    assert await ranged(client, stream, 3, 6, look_back=0) == "A1o A2o A3o"
+
+
+async def test_the_transactions_of_an_ack_are_read_again_at_once(
+    server: Server, client: Client, stream: str
+) -> None:
+    """One call for the union of their spans, in the order of the ack."""
+    letters = "ABCDEFGH"
+    begun = " ".join(f"{letter}1c" for letter in letters)
+    ack = "+".join(f"{letter}2/{place}/0" for place, letter in enumerate(letters))
+    await write(client, stream, f"{begun} - {ack}")
+    hook = Subscriptions()
+    async with Client(server.address, options=ClientOptions(hook=hook)) as watched:
+        assert await ranged(watched, stream, 9, 10, look_back=0) == begun
+    assert len(hook.begun) == 2
+
+
+async def test_ranges_are_refused_that_make_no_sense(client: Client, stream: str) -> None:
+    for start, end in ((-1, 2), (3, 2), (0, 2**63)):
+        with pytest.raises(InvalidRequest):
+            client.committed_range(stream, 0, start, end)
+    with pytest.raises(InvalidRequest, match="look_back"):
+        client.committed_range(stream, 0, 0, 1, look_back=-1)
+
+
+async def test_a_range_whose_transaction_is_truncated(
+    client: Client, wire: Wire, cleaned_stream: str
+) -> None:
+    await create(wire, cleaned_stream, retention_max_messages=4)
+    await write(client, cleaned_stream, "A1c A2c - A3/0/0 -")
+    await become(wire, cleaned_stream, [1, 2, 3, 4])
+    with pytest.raises(TransactionTruncated):
+        await ranged(client, cleaned_stream, 3, 5)
+    assert await ranged(client, cleaned_stream, 3, 5, on_truncated="emit") == "A2c -"
+    assert await ranged(client, cleaned_stream, 3, 5, on_truncated="skip") == "-"
+    assert await ranged(client, cleaned_stream, 0, 3) == "-"
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_ranges_of_random_logs(client: Client, stream: str, seed: int) -> None:
+    """Ranges agree with the pure rule, wherever the log is cut."""
+    chance = random.Random(seed)
+    producers = Producers(chance)
+    while len(producers.words) < 120:
+        producers.write()
+    log = log_of(" ".join(producers.words))
+    await write(client, stream, " ".join(producers.words))
+    cuts = sorted({0, len(log), *(chance.randrange(len(log)) for _ in range(5))})
+    for start, end in pairwise(cuts):
+        look_back = chance.randrange(30)
+        found = await rest(client.committed_range(stream, 0, start, end, look_back=look_back))
+        expected = range_of(log, start, end, look_back)
+        assert [message.offset for message in found] == [row.offset for row in expected]
+
+
+# Checkpoints
+
+
+@pytest.mark.parametrize("isolation", [COMMITTED, NO_MEMORY, ReadCommitted(acks=True)])
+async def test_a_checkpoint_resumes_behind_each_message(
+    client: Client, stream: str, isolation: Isolation | ReadCommitted
+) -> None:
+    """In the middle of transactions too, and single messages are not shown again."""
+    await write(client, stream, "B1o A1c A2c - A3c A4/1/0 B1o B2o C1c B3o D1c C2/8/0+D2/10/0 B3o -")
+    stop = StopAt.latest()
+    whole = [each.offset for each in await rest(client.read(stream, isolation=isolation))]
+    for count in range(len(whole) + 1):
+        async with client.subscribe(stream, 0, EARLIEST, isolation=isolation) as subscription:
+            assert [each.offset for each in await take(subscription, count)] == whole[:count]
+            checkpoint = subscription.checkpoint()
+        if count:
+            assert subscription.checkpoint() == checkpoint
+        checkpoint = Checkpoint.from_bytes(bytes(checkpoint))
+        async with client.subscribe(stream, 0, checkpoint, stop, isolation=isolation) as resumed:
+            assert [each.offset for each in await rest(resumed)] == whole[count:]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_checkpoints_of_random_logs(client: Client, stream: str, seed: int) -> None:
+    chance = random.Random(seed)
+    producers = Producers(chance)
+    while len(producers.words) < 120:
+        producers.write()
+    await write(client, stream, " ".join(producers.words))
+    expected = [row.offset for row in followed(log_of(" ".join(producers.words)))]
+    found: list[Message] = []
+    start, last = EARLIEST, False
+    while not last:
+        isolation = ReadCommitted(max_messages=chance.randrange(1, 9))
+        async with client.read(stream, start, isolation=isolation) as reading:
+            async for batch in reading.batches(max=chance.randrange(1, 20)):
+                found += batch
+                break
+            else:
+                last = True
+            start = reading.checkpoint()
+    assert [message.offset for message in found] == expected
+
+
+async def test_a_checkpoint_forgets_the_producers_beyond_its_bound(
+    client: Client, stream: str
+) -> None:
+    """What they repeat is delivered again; nothing else is."""
+    isolation = ReadCommitted(max_producers=2)
+    await write(client, stream, "A1o B1o C1o")
+    async with client.subscribe(stream, 0, EARLIEST, isolation=isolation) as subscription:
+        assert words(await take(subscription, 3)) == "A1o B1o C1o"
+        checkpoint = subscription.checkpoint()
+    assert checkpoint.producers is not None
+    assert len(checkpoint.producers) == 2
+    await write(client, stream, "A1o B1o C1o")
+    async with client.read(stream, checkpoint, isolation=COMMITTED) as resumed:
+        assert words(await rest(resumed)) == "A1o"
+
+
+async def test_a_checkpoint_of_several_partitions(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    await write(client, stream_name, LOG, 0)
+    await write(client, stream_name, "A1c A2c A3/0/0", 1)
+    every = ALL_PARTITIONS
+    async with client.read(stream_name, partition=every, isolation=COMMITTED) as reading:
+        first = [await anext(reading) for _ in range(4)]
+        checkpoint = reading.checkpoint()
+    async with client.read(
+        stream_name, checkpoint, partition=every, isolation=COMMITTED
+    ) as reading:
+        both = first + await rest(reading)
+    by_partition = [[each for each in both if each.partition == n] for n in (0, 1)]
+    assert [words(each) for each in by_partition] == [SHOWN, "A1c A2c"]
+
+
+async def test_a_checkpoint_before_the_first_message(client: Client, stream: str) -> None:
+    async with client.subscribe(stream, 0, EARLIEST, isolation=COMMITTED) as subscription:
+        checkpoint = Checkpoint.from_bytes(bytes(subscription.checkpoint()))
+    await write(client, stream, LOG)
+    assert words(await rest(client.read(stream, checkpoint, isolation=COMMITTED))) == SHOWN
+
+
+async def test_a_checkpoint_is_of_one_log(client: Client, stream: str) -> None:
+    await write(client, stream, LOG)
+    async with client.subscribe(stream, 0, EARLIEST, isolation=COMMITTED) as subscription:
+        await take(subscription, 2)
+        checkpoint = subscription.checkpoint()
+        plain = client.subscribe(stream, 0, EARLIEST).checkpoint()
+    with pytest.raises(InvalidRequest, match="read committed from it"):
+        client.subscribe(stream, 0, checkpoint)
+    with pytest.raises(InvalidRequest, match=f"one of {stream}/0"):
+        client.subscribe(stream, 1, checkpoint, isolation=COMMITTED)
+    with pytest.raises(InvalidRequest, match="reverse"):
+        client.subscribe(stream, 0, plain, reverse=True)
+    with pytest.raises(MalformedData, match="version 0"):
+        Checkpoint.from_bytes(b"")
+    await client.delete_stream(stream)
+    await client.create_stream(stream)
+    await write(client, stream, LOG)
+    with pytest.raises(StreamReset, match="created again"):
+        async with client.subscribe(stream, 0, checkpoint, isolation=COMMITTED):
+            pass
+
+
+# Single messages that are repeated behind a start
+
+
+async def test_a_cursor_recognises_repeats_within_the_look_back(
+    client: Client, stream: str
+) -> None:
+    async def read(count: int, isolation: Isolation | ReadCommitted = COMMITTED) -> str:
+        async with client.subscribe(
+            stream, 0, EARLIEST, cursor="reader", isolation=isolation
+        ) as subscription:
+            return words(await take(subscription, count))
+
+    await write(client, stream, "A1o A2o -")
+    assert await read(3) == "A1o A2o -"
+    await write(client, stream, "A1o A2o A3o")
+    assert await read(1) == "A3o"
+    await write(client, stream, "A2o A4o")
+    assert await read(1, ReadCommitted(look_back=0)) == "A2o"
+    assert await read(1) == "A4o"
+
+
+async def test_a_group_recognises_repeats_within_the_look_back(client: Client, stream: str) -> None:
+    async def read(count: int) -> str:
+        async with (
+            asyncio.timeout(BOUND),
+            client.group(stream, [stream], start=EARLIEST, isolation=COMMITTED) as member,
+        ):
+            return words([await anext(member) for _ in range(count)])
+
+    await write(client, stream, "A1o A2o -")
+    assert await read(3) == "A1o A2o -"
+    await write(client, stream, "A1o A2o A3o")
+    assert await read(1) == "A3o"
+
+
+async def test_looking_back_does_not_wait_for_what_does_not_exist(
+    client: Client, stream: str
+) -> None:
+    await write(client, stream, "A1o")
+    async with client.subscribe(stream, 0, StartAt.offset(5), isolation=COMMITTED) as subscription:
+        assert subscription.position == 5
+        await write(client, stream, "- - - - A1o A2o")
+        assert words(await take(subscription, 1)) == "A2o"

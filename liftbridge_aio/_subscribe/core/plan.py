@@ -19,6 +19,7 @@ from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import AllPartitions, StartAt, StartPosition, StopAt, StopPosition
 from liftbridge_aio.options import Duration, seconds
 
+from .checkpoint import Checkpoint
 from .visibility import MakeVisibility
 
 
@@ -59,6 +60,8 @@ class ReadingPlan:
     consumer: ConsumerIdentity | None = None
     """The member of a consumer group that reads; it ends with `PartitionTaken` when another member
     takes the partition."""
+    created: int = 0
+    """The creation timestamp of the stream, if it must be that one; 0 if it may be any."""
     make_visibility: MakeVisibility | None = None
     """Makes what decides about the messages of a committed reading; None shows all of them."""
 
@@ -91,10 +94,11 @@ class ReadingPlan:
             return "a stream name must not be empty"
         if self.consumer is not None and self.from_isr_replica:
             return "members of a consumer group read from the leader"
-        if self.reverse:
+        problem = self._checkpoint_problem()
+        if problem is None and self.reverse:
             problem = self._reverse_problem()
-            if problem is not None:
-                return problem
+        if problem is not None:
+            return problem
         stop = self.stop
         if stop is None:
             return None
@@ -107,6 +111,18 @@ class ReadingPlan:
                 first, last = last, first
             if first > last:
                 return f"the stop offset {stop.value} lies before the start {self.start.value}"
+        return None
+
+    def _checkpoint_problem(self) -> str | None:
+        start = self.start
+        if not isinstance(start, Checkpoint):
+            return None
+        if (start.stream, start.partition) != (self.stream, self.partition):
+            return f"the checkpoint is one of {start.stream}/{start.partition}"
+        if start.producers is not None and self.make_visibility is None:
+            return "the checkpoint is one of a committed reading, so read committed from it"
+        if self.reverse:
+            return "a reverse subscription cannot start at a checkpoint"
         return None
 
     def _reverse_problem(self) -> str | None:
@@ -148,8 +164,9 @@ class MergedPlan:
             if not isinstance(partition, AllPartitions):
                 self.partitions = tuple(partition_numbers(partition))
                 self._check(self.partitions)
-        for one in start.values() if isinstance(start, Mapping) else [start]:
-            replace(each, start=one)
+        starts = start if isinstance(start, Mapping) else {each.partition: start}
+        for number, one in starts.items():
+            replace(each, partition=number, start=one)
 
     @property
     def stream(self) -> str:

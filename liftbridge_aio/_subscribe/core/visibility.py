@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeAlias
 
 from liftbridge_aio.model import Message
@@ -43,6 +43,24 @@ class Visibility(Protocol):
 
     mark: bytes
     """What is in the bytes of each message that this decides about; all others are shown."""
+
+    look_back: int
+    """Offsets before a start that are read first, for `remember`."""
+
+    def before(self, undelivered: Iterable[Message]) -> tuple[tuple[bytes, int], ...]:
+        """Return what was known of producers before these messages, the last that were shown."""
+
+    def resume(self, producers: Iterable[tuple[bytes, int]], position: int, delivered: int) -> None:
+        """Go on where another one stood, before the first message.
+
+        Args:
+            producers: from `before`.
+            position: of the next message.
+            delivered: how many messages of this position are not shown again.
+        """
+
+    def remember(self, message: Message) -> None:
+        """Take a message before the start, which is not shown but may be repeated behind it."""
 
     def feed(self, message: Message, size: int) -> Iterator[Shown | Replay]:
         """Take the next message, of that many bytes; yield what it shows.

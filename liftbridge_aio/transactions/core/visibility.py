@@ -11,12 +11,12 @@ others, and shows the same.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .sequencer import NO_OFFSET, Outcome, ProducerState, Sequencer
-from .uuid import UUID_BYTES, Flags, build_uuid, parse_uuid
+from .uuid import UUID_BYTES, Flags, build_uuid, is_outside, parse_uuid
 
 T = TypeVar("T")
 
@@ -97,6 +97,8 @@ class Replay(Generic[T]):
                 self._over = ack.final
         uuid = event.uuid
         if uuid and not event.acks and uuid[-len(producer) :] == producer and not self._over:
+            if is_outside(uuid):  # also with the flags of an ack, which stands elsewhere
+                uuid = build_uuid(producer, parse_uuid(uuid)[1], Flags.OUTSIDE)
             self._queue(event, uuid)
 
     def rows(self) -> list[Row[T]]:
@@ -163,7 +165,7 @@ class Follower(Generic[T]):
         self._max_bytes = max_bytes
         self._max_producers = max_producers
         self._spans: dict[bytes, _Span[T]] = {}
-        self._outside: OrderedDict[bytes, int] = OrderedDict(outside)
+        self._outside: OrderedDict[bytes, int] = OrderedDict(deque(outside, max_producers))
         self._messages = self._bytes = 0
 
     @property

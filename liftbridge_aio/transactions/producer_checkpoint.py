@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
+from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.wire.transactions_codec import (
-    WireCheckpoint,
+    WireProducerCheckpoint,
     decode_ack,
-    decode_checkpoint,
+    decode_producer_checkpoint,
     encode_ack,
-    encode_checkpoint,
+    encode_producer_checkpoint,
 )
 
 from .core.transaction import AckIntent, Place
@@ -22,53 +23,42 @@ from .errors import NewerFormat
 VERSION: Final = 1
 
 
-class ReadPosition(NamedTuple):
-    """How far a partition was read."""
-
-    offset: int
-    """The position to be read next; in a committed reading that of an ack."""
-    rows: int = 0
-    """How many of the messages that are shown at this position were read already."""
-    created: int = 0
-    """Creation timestamp of the stream."""
-
-
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class ProducerCheckpoint:
     """What the next producer of the same name must know."""
 
     producer: bytes = b""
     """The producer id under which the transactions are published."""
     clock: int = 0
-    positions: Mapping[Place, ReadPosition] = field(default_factory=dict)
+    positions: Mapping[Place, Checkpoint] = field(default_factory=dict)
+    """How far partitions were read."""
     intents: tuple[AckIntent, ...] = ()
     """An ack for each partition that it may have published to. They commit what the checkpoint
     commits, and roll back the rest."""
 
     def encode(self) -> bytes:
         """Return the record of it."""
-        return encode_checkpoint(
-            WireCheckpoint(
-                VERSION,
-                self.producer,
-                self.clock,
-                {_journal(place): position for place, position in self.positions.items()},
-                {
-                    _journal((stream, partition)): encode_ack([entry])
-                    for stream, partition, entry in self.intents
-                },
-            )
+        sources = {
+            _journal(place): (position.value, bytes(position))
+            for place, position in self.positions.items()
+        }
+        acks = {
+            _journal((stream, partition)): encode_ack([entry])
+            for stream, partition, entry in self.intents
+        }
+        return encode_producer_checkpoint(
+            WireProducerCheckpoint(VERSION, self.producer, self.clock, sources, acks)
         )
 
 
-def decode(data: bytes) -> Checkpoint:
+def decode(data: bytes) -> ProducerCheckpoint:
     """Return the checkpoint of a record.
 
     Raises:
         NewerFormat: it has a later version.
         MalformedData: it is none.
     """
-    version, producer, clock, sources, ack_intents = decode_checkpoint(data)
+    version, producer, clock, sources, ack_intents = decode_producer_checkpoint(data)
     if version > VERSION:
         text = f"the checkpoint has version {version}, and this package reads version {VERSION}"
         raise NewerFormat(text)
@@ -80,8 +70,10 @@ def decode(data: bytes) -> Checkpoint:
         for journal, ack in ack_intents.items()
         for entry in decode_ack(ack)
     )
-    positions = {_place(journal): ReadPosition(*source) for journal, source in sources.items()}
-    return Checkpoint(producer, clock, positions, intents)
+    positions = {
+        _place(journal): Checkpoint.from_bytes(reading) for journal, (_, reading) in sources.items()
+    }
+    return ProducerCheckpoint(producer, clock, positions, intents)
 
 
 def _journal(place: Place) -> str:
