@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .core.checkpoint import Checkpoint
     from .core.memory_budget import MemoryBudget
     from .core.plan import MergedPlan
-    from .durable_reader import DurableReader
+    from .position_store import PositionStore
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class MergedSubscription(SubscriptionBase):
         network: Network,
         budget: MemoryBudget,
         close_timeout: float,
-        durable: DurableReader | None = None,
+        durable: PositionStore | None = None,
     ) -> None:
         super().__init__(close_timeout, durable)
         self.stream = plan.stream
@@ -301,7 +301,7 @@ class MergedSubscription(SubscriptionBase):
 
     async def _begin(self) -> None:
         if self._durable is not None and not self._entered:
-            raise self._wrong_time("a subscription with a cursor is read inside `async with`")
+            raise self._outside()
         if not self._seekables:
             try:
                 info = await self._network.metadata.stream(
@@ -315,7 +315,7 @@ class MergedSubscription(SubscriptionBase):
         seekables = list(self._seekables.values())
         if self._durable is not None:
             merge = self._merge
-            await self._durable.start_from_cursors(
+            await self._durable.set_starts(
                 [(seekable, _finished_by(merge, seekable)) for seekable in seekables],
                 self._plan.timeout,
             )

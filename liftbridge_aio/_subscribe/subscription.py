@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .core.checkpoint import Checkpoint
     from .core.memory_budget import MemoryBudget
     from .core.plan import ReadingPlan
-    from .durable_reader import DurableReader
+    from .position_store import PositionStore
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Subscription(SubscriptionBase):
         network: Network,
         budget: MemoryBudget,
         close_timeout: float,
-        durable: DurableReader | None = None,
+        durable: PositionStore | None = None,
     ) -> None:
         super().__init__(close_timeout, durable)
         self.stream = plan.stream
@@ -328,9 +328,9 @@ class Subscription(SubscriptionBase):
     async def _begin(self) -> None:
         if self._durable is not None and self._state is SubscriptionState.NEW:
             if not self._entered:
-                raise self._wrong_time("a subscription with a cursor is read inside `async with`")
+                raise self._outside()
             seekable = self._seekable
-            await self._durable.start_from_cursors(
+            await self._durable.set_starts(
                 [(seekable, lambda: seekable.finished)], seekable.plan.timeout
             )
             self._check_not_closed()

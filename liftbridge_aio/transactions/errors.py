@@ -93,3 +93,9 @@ class TransactionActive(TransactionError):
     """A transaction is not rolled back by others, as its producer may be at work."""
 
     hint = "wait until it commits or dies; force it if the producer is known to be dead"
+
+
+class ProducerFenced(TransactionError):
+    """Another producer with the same name, and the same store, has taken over."""
+
+    hint = "end this one: it can commit nothing more, and the other has its transactions"

@@ -22,6 +22,7 @@ from liftbridge_aio.model import (
     Partitioner,
 )
 from liftbridge_aio.net.network import Network
+from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.options import Duration
 from liftbridge_aio.retry import Retry
 
@@ -249,8 +250,8 @@ class Sender:
         else:
             written.stored += 1
 
-    def write_rollbacks(self, intents: Iterable[AckIntent]) -> None:
-        """Begin to write acks on which nothing depends."""
+    def write_rollbacks(self, intents: Iterable[AckIntent]) -> Child | None:
+        """Begin to write acks on which nothing depends; return who does, unless closed."""
 
         async def write() -> None:
             written = await self.write_acks(intents)
@@ -258,9 +259,10 @@ class Sender:
                 logger.debug("a rollback was not written: %s", error)
 
         try:
-            self.supervisor.spawn(write, name="rollback")
+            return self.supervisor.spawn(write, name="rollback")
         except LiftbridgeError as error:
             logger.debug("a rollback was not written: %s", error)
+            return None
 
 
 def forget(future: AckFuture) -> None:
