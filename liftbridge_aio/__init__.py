@@ -123,6 +123,7 @@ from .model import (
     EndReason,
     EventTimestamps,
     GroupInfo,
+    Isolation,
     Message,
     Metadata,
     OutgoingMessage,
@@ -142,6 +143,7 @@ from .tls import TLS
 
 if TYPE_CHECKING:
     from ._publish.publisher import PublisherStatistics
+    from ._subscribe.core.checkpoint import Checkpoint
     from ._subscribe.merged_subscription import MergedSubscription
     from ._subscribe.seekable_reader import ReadStatistics
     from ._subscribe.subscription import Subscription
@@ -159,6 +161,7 @@ __all__ = [
     "AlreadyMember",
     "Backoff",
     "BrokerInfo",
+    "Checkpoint",
     "Client",
     "ClientClosed",
     "ClientNotTrusted",
@@ -182,6 +185,7 @@ __all__ = [
     "IncorrectOffset",
     "Interceptor",
     "InvalidRequest",
+    "Isolation",
     "LiftbridgeError",
     "MalformedData",
     "MergedSubscription",
@@ -251,6 +255,7 @@ def __getattr__(name: str) -> Any:
 
 
 _LATE = {
+    "Checkpoint": "_subscribe.core.checkpoint",
     "ConsumerGroup": "groups",
     "GroupState": "groups",
     "MergedSubscription": "_subscribe.merged_subscription",

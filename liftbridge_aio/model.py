@@ -39,6 +39,15 @@ RESERVED_STREAMS: Final = frozenset({CURSORS_STREAM, ACTIVITY_STREAM})
 RESERVED_HEADERS: Final = frozenset({"subject", "reply"})
 """Names of headers that the server sets in every message, replacing the publisher's."""
 
+UUID_HEADER: Final = "txn-uuid"
+"""Header with the UUID of a producer's message, 16 bytes."""
+
+ACK_HEADER: Final = "txn-ack"
+"""Header that makes a message an ack of transactions: the version of the format, one byte."""
+
+TRANSACTION_HEADERS: Final = frozenset({UUID_HEADER, ACK_HEADER})
+"""Names of headers that transactions set; they are no headers of the publisher."""
+
 UNCHECKED_OFFSET: Final = -1
 """Value on the wire for "no expected offset"."""
 
@@ -100,7 +109,9 @@ class Message(_Unread):
 
     `headers` holds the publisher's headers, so `publish(other, m.value, key=m.key,
     headers=m.headers)` forwards a message as it is. The headers `subject` and `reply`, which the
-    server writes into every message over the publisher's own, are `subject` and `reply_subject`.
+    server writes into every message over the publisher's own, are `subject` and `reply_subject`;
+    those of transactions are `transaction_headers`, so that no forwarded message takes part in the
+    transaction of another one.
     """
 
     stream: str
@@ -116,6 +127,8 @@ class Message(_Unread):
     """The NATS subject on which it arrived."""
     reply_subject: str = ""
     """The NATS reply subject that came with it; empty for most messages."""
+    transaction_headers: Mapping[str, bytes] = field(default_factory=dict)
+    """The headers that make it part of a transaction, or its ack; empty for most messages."""
 
     @property
     def time(self) -> datetime:
@@ -124,7 +137,7 @@ class Message(_Unread):
 
     @staticmethod
     def received(
-        rows: Iterable[MessageRow], read_headers: Callable[[bytes], Mapping[str, bytes]]
+        rows: Iterable[MessageRow], read_headers: Callable[[bytes], HeadersRow]
     ) -> list[Message]:
         """Make many messages at once; for the codec.
 
@@ -152,7 +165,7 @@ class Message(_Unread):
                 message._unread = headers  # type: ignore[misc]  # noqa: SLF001 - the slot is inherited
                 message._read = read_headers  # noqa: SLF001 - same
             else:
-                message.headers = headers
+                message.headers, message.transaction_headers = headers
             messages.append(message)
         return messages
 
@@ -165,14 +178,18 @@ class Message(_Unread):
         def __getattr__(self, name: str) -> object:
             # Python comes here for what is not set, so only once for unread headers.
             if name == "headers":
-                self.headers = headers = self._read(self._unread)
+                self.headers = headers = self._read(self._unread)[0]
+                return headers
+            if name == "transaction_headers":
+                self.transaction_headers = headers = self._read(self._unread)[1]
                 return headers
             return object.__getattribute__(self, name)  # raises what it always raises
 
 
-MessageRow: TypeAlias = tuple[
-    str, int, int, bytes, bytes, int, Mapping[str, bytes] | bytes, str, str
-]
+HeadersRow: TypeAlias = tuple[Mapping[str, bytes], Mapping[str, bytes]]
+"""The headers of the publisher, and those of transactions."""
+
+MessageRow: TypeAlias = tuple[str, int, int, bytes, bytes, int, HeadersRow | bytes, str, str]
 """The fields of a message; bytes stand for headers that are not read yet."""
 
 
@@ -449,6 +466,15 @@ class StreamPartition(NamedTuple):
     def __str__(self) -> str:
         """Return `stream/partition`."""
         return f"{self.stream}/{self.partition}"
+
+
+class Isolation(enum.Enum):
+    """Which messages of transactions a reading shows."""
+
+    UNCOMMITTED = "uncommitted"
+    """Everything that is in the log."""
+    READ_COMMITTED = "read committed"
+    """What is committed, each transaction at the place of its ack."""
 
 
 class EndReason(enum.Enum):

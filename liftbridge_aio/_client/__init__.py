@@ -11,6 +11,7 @@
 - `publishing`: The publishing calls of the client.
 - `reading`: The reading calls of the client.
 - `server_url`: Parses servers as users write them: addresses, or one URL with TLS parameters.
+- `transactions`: The transactions of the client.
 - `typed_stream`: Publishes and reads a stream as values of one type.
 - `values`: The calls of the client that publish and read typed values, and read events.
 """

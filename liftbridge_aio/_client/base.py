@@ -5,10 +5,15 @@ from __future__ import annotations
 from asyncio import get_running_loop
 from typing import TYPE_CHECKING
 
+from liftbridge_aio._core.arguments import about
 from liftbridge_aio.errors import ClientClosed, UsageError
+from liftbridge_aio.model import Isolation
 from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
 
 if TYPE_CHECKING:
+    from liftbridge_aio._subscribe.core.visibility import MakeVisibility
+    from liftbridge_aio.transactions.reading import ReadCommitted
+
     from .parts import ClientParts
 
 
@@ -34,3 +39,18 @@ class ClientBase:
 
     def _seconds(self, timeout: Duration | None) -> float:
         return timer_seconds(self.options.call_timeout if timeout is None else timeout, "timeout")
+
+    def _visibility(
+        self, isolation: Isolation | ReadCommitted, stream: str | None
+    ) -> MakeVisibility | None:
+        """Return what makes the visibility of each partition; None if all of it is shown.
+
+        Raises:
+            WrongType: it is no isolation.
+        """
+        if isolation is Isolation.UNCOMMITTED:
+            return None
+        from liftbridge_aio.transactions.reading import make_visibility  # noqa: PLC0415 - not before use
+
+        with about(stream):
+            return make_visibility(isolation)

@@ -23,6 +23,7 @@ from .groups import ClientGroups
 from .publishing import ClientPublishing
 from .reading import ClientReading
 from .server_url import parse_servers, split_servers
+from .transactions import ClientTransactions
 from .values import ClientValues
 
 if TYPE_CHECKING:
@@ -47,7 +48,14 @@ class ClientStatistics(NamedTuple):
     """Messages in flight, and counts of those that were settled; None before it is connected."""
 
 
-class Client(ClientGroups, ClientValues, ClientPublishing, ClientReading, ClientAdministration):
+class Client(
+    ClientGroups,
+    ClientTransactions,
+    ClientValues,
+    ClientPublishing,
+    ClientReading,
+    ClientAdministration,
+):
     """An asyncio client of a Liftbridge cluster.
 
     Use it as an async context manager, or call `connect` and `aclose`. It belongs to the event

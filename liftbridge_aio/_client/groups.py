@@ -13,7 +13,7 @@ from liftbridge_aio._core.arguments import (
     names,
 )
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.model import StartAt
+from liftbridge_aio.model import Isolation, StartAt
 from liftbridge_aio.options import Duration, timer_seconds
 
 from .base import ClientBase
@@ -21,6 +21,7 @@ from .base import ClientBase
 if TYPE_CHECKING:
     from liftbridge_aio.groups import ConsumerGroup
     from liftbridge_aio.groups.core.group_plan import RebalanceCallback
+    from liftbridge_aio.transactions.reading import ReadCommitted
 
 _NEW_ONLY: Final = StartAt.new_only()
 
@@ -39,6 +40,7 @@ class ClientGroups(ClientBase):
         on_assigned: RebalanceCallback | None = None,
         on_revoked: RebalanceCallback | None = None,
         resume: bool = False,
+        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
     ) -> ConsumerGroup:
         """Return a member of a consumer group: enter it, then iterate over it or `run` a handler.
@@ -61,6 +63,7 @@ class ClientGroups(ClientBase):
             resume: resume partitions whenever they are paused, by a user or by `auto_pause_time`.
                 Without it, a paused partition is not read until it is resumed or somebody publishes
                 to it; see `ConsumerGroup.blocked`.
+            isolation: as for `Client.subscribe`; READ_COMMITTED stores positions of acks.
             timeout: seconds to join; None is the client's call_timeout.
 
         Raises:
@@ -98,6 +101,7 @@ class ClientGroups(ClientBase):
             on_assigned=on_assigned,
             on_revoked=on_revoked,
             resume=resume,
+            make_visibility=self._visibility(isolation, None),
             timeout=self._seconds(timeout),
             close_timeout=timer_seconds(self.options.close_timeout),
             interceptors=tuple(self.options.interceptors),

@@ -17,14 +17,24 @@ from liftbridge_aio._core.arguments import (
 )
 from liftbridge_aio._subscribe.core.plan import MergedPlan, ReadingPlan, kind_of_partitions
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.model import AllPartitions, Message, StartAt, StopAt
+from liftbridge_aio.model import (
+    AllPartitions,
+    Isolation,
+    Message,
+    StartAt,
+    StopAt,
+    StopPosition,
+)
 from liftbridge_aio.options import UNSET, Duration, Unset, timer_seconds
 
 from .base import ClientBase
 
 if TYPE_CHECKING:
     from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
+    from liftbridge_aio._subscribe.position_store import PositionStore
     from liftbridge_aio._subscribe.subscription import Subscription
+    from liftbridge_aio.transactions.producer import Producer
+    from liftbridge_aio.transactions.reading import OnTruncated, ReadCommitted
 
 _NEW_ONLY: Final = StartAt.new_only()
 _EARLIEST: Final = StartAt.earliest()
@@ -48,6 +58,8 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
+        positions: Producer | None = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription: ...
 
@@ -65,6 +77,8 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
+        positions: Producer | None = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> MergedSubscription: ...
 
@@ -82,6 +96,8 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
+        positions: Producer | None = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription | MergedSubscription: ...
 
@@ -98,6 +114,8 @@ class ClientReading(ClientBase):
         reverse: bool = False,
         cursor: str | None = None,
         cursor_interval: Duration = 5.0,
+        positions: Producer | None = None,
+        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
     ) -> Subscription | MergedSubscription:
         """Read one partition or several: return an async iterator over messages.
@@ -120,7 +138,8 @@ class ClientReading(ClientBase):
             stream: the stream to read.
             partition: a number, several of them, or `ALL_PARTITIONS`. Several are read as one; the
                 order of each is kept.
-            start: where to begin; for several partitions also a mapping from their numbers.
+            start: where to begin, or a `Checkpoint`; for several partitions also a mapping from
+                their numbers.
             stop: where to end; None: never.
             resubscribe_timeout: seconds to retry after a break, None: without limit; left out: the
                 client's value.
@@ -129,11 +148,18 @@ class ClientReading(ClientBase):
             reverse: read towards lower offsets; needs a server with API 2.0.0.
             cursor: the id of a cursor that stores the position; requires `async with`.
             cursor_interval: seconds between commits of the cursor.
+            positions: a producer with a store, whose transactions commit how far was read, see
+                `Producer.transaction`. Reading goes on there; `start` applies only if nothing was
+                committed. Requires `async with`.
+            isolation: READ_COMMITTED shows what transactions committed, and each message of a
+                producer once; `transactions.ReadCommitted` has more options. Positions, the stop
+                and the cursor then count the offsets of acks.
             timeout: seconds until the server has accepted; None is the client's call_timeout.
 
         Raises:
             InvalidRequest: an argument is invalid, or arguments contradict each other.
             ClientClosed: not connected.
+            UsageError: the producer of `positions` has no store, or was not entered.
         """
         parts = self._living
         with about(stream):
@@ -142,10 +168,11 @@ class ClientReading(ClientBase):
         if isinstance(start, Mapping) and not (several and start):
             text = "a mapping of starts needs several partitions, and must not be empty"
             raise InvalidRequest(text, stream=stream)
+        first = next(iter(start)) if isinstance(start, Mapping) else 0
         plan = ReadingPlan(
             stream=stream,
-            partition=partition if isinstance(partition, int) else 0,
-            start=next(iter(start.values())) if isinstance(start, Mapping) else start,
+            partition=partition if isinstance(partition, int) else first,
+            start=start[first] if isinstance(start, Mapping) else start,
             stop=stop,
             resubscribe_timeout=(
                 self.options.resubscribe_timeout
@@ -157,11 +184,15 @@ class ClientReading(ClientBase):
             reverse=reverse,
             timeout=self._seconds(timeout),
             now=time.time_ns(),
+            make_visibility=self._visibility(isolation, stream),
         )
         with about(stream, partition):
             interval = _cursor_interval(cursor, cursor_interval, reverse=reverse)
-        durable = None
-        if cursor is not None:
+        durable: PositionStore | None = None
+        if positions is not None:
+            with about(stream, partition):
+                durable = _positions_of(positions, cursor, reverse=reverse)
+        elif cursor is not None:
             durable = parts.durable_reading(cursor, interval, plan.timeout)
         close_timeout = timer_seconds(self.options.close_timeout)
         if isinstance(partition, int):
@@ -178,6 +209,7 @@ class ClientReading(ClientBase):
         partition: int = ...,
         *,
         resume: bool = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription: ...
 
@@ -190,6 +222,7 @@ class ClientReading(ClientBase):
         *,
         partition: AllPartitions | Collection[int],
         resume: bool = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> MergedSubscription: ...
 
@@ -202,6 +235,7 @@ class ClientReading(ClientBase):
         partition: AllPartitions | Collection[int],
         *,
         resume: bool = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> MergedSubscription: ...
 
@@ -214,6 +248,7 @@ class ClientReading(ClientBase):
         partition: int | AllPartitions | Collection[int] = ...,
         *,
         resume: bool = ...,
+        isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription | MergedSubscription: ...
 
@@ -225,6 +260,7 @@ class ClientReading(ClientBase):
         partition: int | AllPartitions | Collection[int] = 0,
         *,
         resume: bool = False,
+        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
     ) -> Subscription | MergedSubscription:
         """Read stored messages, and end: by default all that are stored when it begins.
@@ -238,6 +274,7 @@ class ClientReading(ClientBase):
             stop: where to end; waits for an offset that does not exist yet.
             partition: as for `subscribe`.
             resume: resume the partition if it is paused.
+            isolation: as for `subscribe`.
             timeout: seconds until the server has accepted; None is the client's call_timeout.
 
         Raises:
@@ -249,8 +286,74 @@ class ClientReading(ClientBase):
             if isinstance(start, Mapping):
                 text = "a mapping of starts needs several partitions"
                 raise InvalidRequest(text, stream=stream)
-            return self.subscribe(stream, partition, start, stop, resume=resume, timeout=timeout)
-        return self.subscribe(stream, partition, start, stop, resume=resume, timeout=timeout)
+            return self.subscribe(
+                stream, partition, start, stop, resume=resume, isolation=isolation, timeout=timeout
+            )
+        return self.subscribe(
+            stream, partition, start, stop, resume=resume, isolation=isolation, timeout=timeout
+        )
+
+    def committed_range(
+        self,
+        stream: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        look_back: int | None = None,
+        on_truncated: OnTruncated = "error",
+        resume: bool = False,
+        timeout: Duration | None = None,
+    ) -> Subscription:
+        """Read what a committed reading shows at the positions from `start` to before `end`.
+
+        What it returns depends on the log and these arguments alone. So readers that share a
+        partition out into ranges show each message of a transaction once, in the range where its
+        ack stands; and each repeated single message once, as long as the repeat stands no further
+        behind it than the `look_back` of its range. Messages of a transaction may stand before the
+        start, and are read there.
+
+        Args:
+            stream: the stream to read.
+            partition: which of its partitions.
+            start: the first position.
+            end: the one behind the last; waits for what does not exist yet.
+            look_back: offsets before the start whose single messages are recognised when they are
+                repeated; None: as for `ReadCommitted`.
+            on_truncated: as for `ReadCommitted`.
+            resume: resume the partition whenever it is paused.
+            timeout: seconds until the server has accepted; None is the client's call_timeout.
+
+        Raises:
+            InvalidRequest: an argument is invalid, or the end is before the start.
+            ClientClosed: not connected.
+        """
+        from liftbridge_aio.transactions.reading import LOOK_BACK, ReadCommitted  # noqa: PLC0415 - not before use
+
+        parts = self._living
+        with about(stream, partition):
+            check_whole_number(start, "start", 0, INT64_MAX)
+            check_whole_number(end, "end", start, INT64_MAX)
+            isolation = ReadCommitted(
+                on_truncated=on_truncated,
+                max_producers=INT64_MAX,
+                look_back=LOOK_BACK if look_back is None else look_back,
+            )
+        plan = ReadingPlan(
+            stream=stream,
+            partition=partition,
+            start=StartAt.offset(start),
+            stop=StopAt(StopPosition.OFFSET, end - 1),
+            start_found=True,
+            resubscribe_timeout=self.options.resubscribe_timeout,
+            resume=resume,
+            from_isr_replica=False,
+            reverse=False,
+            timeout=self._seconds(timeout),
+            now=time.time_ns(),
+            make_visibility=self._visibility(isolation, stream),
+        )
+        return parts.subscription(plan, timer_seconds(self.options.close_timeout), None)
 
     async def last(
         self,
@@ -259,18 +362,21 @@ class ClientReading(ClientBase):
         partition: int = 0,
         *,
         resume: bool = False,
+        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
     ) -> list[Message]:
         """Return the last messages of a partition, the oldest of them first.
 
         These are fewer only if the log has no more; gaps from compaction and retention are skipped.
-        Only committed messages count. Cancelling abandons the calls.
+        Only messages on all in-sync replicas count. Cancelling abandons the calls.
 
         Args:
             stream: the stream to read.
             n: how many messages, from 0 up.
             partition: which of its partitions.
             resume: resume the partition if it is paused.
+            isolation: as for `subscribe`: READ_COMMITTED returns those that such a reading shows
+                last.
             timeout: seconds for everything; None is the client's call_timeout. If retention has
                 emptied the log, finding that out takes 1.5 of them.
 
@@ -291,10 +397,13 @@ class ClientReading(ClientBase):
         from liftbridge_aio._subscribe.log_start import last_messages  # noqa: PLC0415 - imports the network
 
         def subscribe(start: StartAt, stop: StopAt) -> Subscription:
-            return self.subscribe(stream, partition, start, stop, resume=resume, timeout=limit)
+            return self.subscribe(
+                stream, partition, start, stop, resume=resume, isolation=isolation, timeout=limit
+            )
 
+        filtered = self._visibility(isolation, stream) is not None
         return await last_messages(
-            parts.network, subscribe, stream, partition, n, limit, resume=resume
+            parts.network, subscribe, stream, partition, n, limit, resume=resume, filtered=filtered
         )
 
     async def oldest_offset(
@@ -345,6 +454,17 @@ class ClientReading(ClientBase):
                 async for message in subscription:
                     return message
         return None
+
+
+def _positions_of(producer: Producer, cursor: str | None, *, reverse: bool) -> PositionStore:
+    from liftbridge_aio.transactions.producer import Producer  # noqa: PLC0415 - not before use
+
+    check_type(producer, Producer, "positions is a producer with a store")
+    if cursor is not None:
+        raise InvalidRequest("positions are stored by a cursor or by a producer, not by both")
+    if reverse:
+        raise InvalidRequest("a subscription with positions of a producer cannot read in reverse")
+    return producer.subscription_positions()
 
 
 def _cursor_interval(cursor: str | None, interval: Duration, *, reverse: bool) -> float:

@@ -252,6 +252,15 @@ class Publisher:
             self._dispatcher.enqueue(pending)
         return pending
 
+    def partition_now(self, stream: str, key: bytes | None, partition: int | None) -> int | None:
+        """Return the partition of a message; None where `partition_of` must find it."""
+        if partition is not None:
+            return partition
+        if key is None:
+            return 0 if self._partitioner is None else None
+        chosen = self._partition_by_key(stream, key)
+        return None if chosen < 0 else chosen
+
     def _partition_by_key(self, stream: str, key: bytes) -> int:
         """Return the partition of a key; -1 where a partitioner or the servers must be asked."""
         if self._partitioner is not None or type(stream) is not str or type(key) is not bytes:

@@ -1,5 +1,6 @@
 """Everything between a Subscribe call and `async for`.
 
+- `committed_decoder`: Shows what is committed of the messages that a `Decoder` decodes.
 - `cursor_committer`: Stores the positions of readers as cursors in the server.
 - `decoder`: Judges and decodes received messages, a batch ahead of the user.
 - `durable_reader`: Starts readers at their stored cursors, and stores their positions while they
@@ -11,6 +12,7 @@
 - `missed_offsets`: Detects messages that were removed from the log before they were read.
 - `partition_reader`: Reads one partition: subscribes, buffers what is received, and resubscribes
   after breaks.
+- `position_store`: What a subscription asks of whatever stores its positions.
 - `receive_buffer`: The bounded buffer of received messages between the connection and the user.
 - `recovery`: Decides what follows when the call of a reader ends: the end, an error, or another
   try.

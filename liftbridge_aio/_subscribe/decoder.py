@@ -38,6 +38,13 @@ class Placed(Protocol):
     timestamp: int
 
 
+class Progress(NamedTuple):
+    """What a checkpoint has beside the position; see `Checkpoint`."""
+
+    delivered: int
+    producers: tuple[tuple[bytes, int], ...] | None
+
+
 class DecoderListener(Protocol):
     """Is called when messages end the subscription, rather than the server."""
 
@@ -105,6 +112,11 @@ class Decoder:
         return self._before_batch if used else self._before_last
 
     @property
+    def progress(self) -> Progress:
+        """What a checkpoint has beside the position."""
+        return Progress(0, None)
+
+    @property
     def next_offset(self) -> int | None:
         """The offset of the next message to deliver; None if none is buffered."""
         if self.ready:
@@ -166,13 +178,19 @@ class Decoder:
     def take(self, most: int) -> list[Message]:
         """Take up to `most` messages."""
         ready, before = self.ready, self.last_delivered
-        taken = [ready.popleft() for _ in range(min(most, len(ready)))]
-        while len(taken) < most and self._decode_next(most - len(taken), ahead=False):
-            taken += ready
-            ready.clear()
+        taken: list[Message] = []
+        while True:
+            missing = most - len(taken)
+            if len(ready) <= missing:
+                taken += ready
+                ready.clear()
+            else:
+                taken += [ready.popleft() for _ in range(missing)]
+            if len(taken) == most or not self._decode_next(most - len(taken), ahead=False):
+                break
         self.release_delivered()
         if taken:
-            self._last_list = (before, taken[-1].offset)
+            self._last_list = (before, self.last_delivered)
         return taken
 
     def take_as(
@@ -215,7 +233,7 @@ class Decoder:
                 items.append(item)
         if count:
             taken = [ready.popleft() for _ in range(count)]
-            self._last_list = (before, taken[-1].offset)
+            self._last_list = (before, self.last_delivered)
             self.release_delivered()
             if delivered is not None:
                 for message in taken:
@@ -298,7 +316,7 @@ class Decoder:
             data = buffer.take(min(count, self._batch_size()) if ahead else count)
             self._batch = data
             self._account(_DECODED_BYTES * len(data))
-            messages, broken = _decoded(data)
+            messages, broken = self._decode(data)
             sifted = self._sift(messages, judged=bool(judged))
             if sifted.kept is not None:
                 messages = [messages[index] for index in sifted.kept]
@@ -313,6 +331,16 @@ class Decoder:
                 return True
             self._release()
         return False
+
+    def _decode(self, data: list[bytes]) -> tuple[list[Message], LiftbridgeError | None]:
+        """Decode messages, up to the first that is malformed."""
+        try:
+            return self._decode_all(data), None
+        except Exception:  # noqa: BLE001 - raised again below, with its message
+            return _until_broken(data, decode_message)
+
+    def _decode_all(self, data: list[bytes]) -> list[Message]:
+        return decode_messages(data)
 
     def _count(self, messages: Sequence[Placed]) -> None:
         if messages:
@@ -408,14 +436,6 @@ class _Sifted(NamedTuple):
 
 _ALL: Final = _Sifted(None)
 _WANTED: Final = frozenset({Verdict.DELIVER, Verdict.DELIVER_LAST})
-
-
-def _decoded(data: list[bytes]) -> tuple[list[Message], LiftbridgeError | None]:
-    """Decode messages, up to the first that is malformed."""
-    try:
-        return decode_messages(data), None
-    except Exception:  # noqa: BLE001 - raised again below, with its message
-        return _until_broken(data, decode_message)
 
 
 def _placed(

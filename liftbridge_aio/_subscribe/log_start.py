@@ -120,8 +120,9 @@ async def last_messages(
     timeout: float,
     *,
     resume: bool,
+    filtered: bool,
 ) -> list[Message]:
-    """Read the last `count` committed messages, the oldest of them first.
+    """Read the last `count` messages below the high watermark, the oldest of them first.
 
     Reads the end of the log and, where too few messages are left there, wider and wider parts
     before it. Cancelling abandons the calls.
@@ -134,6 +135,7 @@ async def last_messages(
         count: how many messages, at most.
         timeout: seconds for everything.
         resume: True if subscriptions resume the partition where it is paused.
+        filtered: True if subscriptions do not show every message.
 
     Raises:
         PartitionPaused: the partition is paused, and they do not resume it.
@@ -157,7 +159,7 @@ async def last_messages(
                 async for message in reader:
                     part.append(message)
             found = [*part, *found]
-            if not found:
+            if not found and not filtered:
                 break  # the newest message is kept as long as any is
             highest, width = lowest - 1, width * _WIDER
         return found

@@ -101,7 +101,7 @@ class Merge:
         """Take messages from these again."""
         for reader in readers:
             self._held.discard(reader)
-            if reader.decoder.buffered or reader.buffer.ended:
+            if reader.decoder.buffered or reader.buffer.over:
                 reader.buffer.bell.ring()
             else:
                 reader.decoder.release_delivered()
@@ -281,7 +281,7 @@ class Merge:
             return True
         buffered = 0
         for reader in self._line:
-            if reader.buffer.half_full or reader.buffer.ended:
+            if reader.buffer.half_full or reader.buffer.over:
                 return True
             buffered += reader.decoder.buffered
         return buffered >= most
@@ -308,7 +308,7 @@ class Merge:
             if reader.decoder.buffered:
                 return reader
             reader.decoder.release_delivered()
-            if reader.buffer.ended:
+            if reader.buffer.over:
                 self.remove(reader)
                 self._ended(reader)
             else:

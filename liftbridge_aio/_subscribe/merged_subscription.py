@@ -21,9 +21,10 @@ from .subscription_base import SubscriptionBase, SubscriptionState
 if TYPE_CHECKING:
     from liftbridge_aio.net.network import Network
 
+    from .core.checkpoint import Checkpoint
     from .core.memory_budget import MemoryBudget
     from .core.plan import MergedPlan
-    from .durable_reader import DurableReader
+    from .position_store import PositionStore
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class MergedSubscription(SubscriptionBase):
         network: Network,
         budget: MemoryBudget,
         close_timeout: float,
-        durable: DurableReader | None = None,
+        durable: PositionStore | None = None,
     ) -> None:
         super().__init__(close_timeout, durable)
         self.stream = plan.stream
@@ -128,6 +129,17 @@ class MergedSubscription(SubscriptionBase):
         limit = self._plan.timeout if timeout is None else timer_seconds(timeout, "timeout")
         lags = await bounded_gather(self._seekables.values(), lambda seekable: seekable.lag(limit))
         return dict(zip(self._seekables, lags, strict=True))
+
+    def checkpoint(self) -> dict[int, Checkpoint]:
+        """Return a start for each partition; see `Subscription.checkpoint`.
+
+        Raises:
+            UsageError: it reads in reverse.
+        """
+        return {
+            partition: seekable.current.checkpoint()
+            for partition, seekable in self._seekables.items()
+        }
 
     def statistics(self) -> ReadStatistics:
         """Return the counters of all partitions together."""
@@ -289,7 +301,7 @@ class MergedSubscription(SubscriptionBase):
 
     async def _begin(self) -> None:
         if self._durable is not None and not self._entered:
-            raise self._wrong_time("a subscription with a cursor is read inside `async with`")
+            raise self._outside()
         if not self._seekables:
             try:
                 info = await self._network.metadata.stream(
@@ -303,7 +315,7 @@ class MergedSubscription(SubscriptionBase):
         seekables = list(self._seekables.values())
         if self._durable is not None:
             merge = self._merge
-            await self._durable.start_from_cursors(
+            await self._durable.set_starts(
                 [(seekable, _finished_by(merge, seekable)) for seekable in seekables],
                 self._plan.timeout,
             )
@@ -333,7 +345,7 @@ class MergedSubscription(SubscriptionBase):
         for reader in readers:
             await asyncio.shield(reader.started)
         for reader in readers:
-            if reader.buffer.ended and not reader.decoder.buffered:
+            if reader.buffer.over and not reader.decoder.buffered:
                 error = reader.buffer.take_error()
                 if error is not None:
                     self._ends.errors[reader.plan.partition] = error

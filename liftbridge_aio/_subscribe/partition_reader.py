@@ -6,15 +6,27 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from math import inf
+from typing import Final
 
 from liftbridge_aio._core.status import CallFailure, Code
-from liftbridge_aio.errors import ClientClosed, LiftbridgeError, PartitionNotFound
-from liftbridge_aio.model import EndReason, StartPosition
+from liftbridge_aio.errors import (
+    ClientClosed,
+    ConnectionFailed,
+    LiftbridgeError,
+    PartitionNotFound,
+    RequestTimeout,
+    StreamReset,
+    UsageError,
+)
+from liftbridge_aio.model import EndReason, Message, StartAt, StartPosition, StopAt
 from liftbridge_aio.net.broker_connection import Purpose
 from liftbridge_aio.net.fast_call import FastCall
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.net.plain_call import PlainCall
 from liftbridge_aio.net.supervisor import Child
+from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.telemetry import (
     Resubscribed,
     Subscribed,
@@ -23,9 +35,12 @@ from liftbridge_aio.telemetry import (
 )
 from liftbridge_aio.wire.rpc import SUBSCRIBE
 
+from .committed_decoder import CommittedDecoder
+from .core.checkpoint import Checkpoint
 from .core.memory_budget import MemoryBudget
 from .core.plan import ReadingPlan
 from .core.position import Position, ReversePosition
+from .core.visibility import Replay, Visibility
 from .decoder import Decoder, bug
 from .missed_offsets import MissedOffsets
 from .receive_buffer import ReceiveBuffer
@@ -35,20 +50,25 @@ from .start import broker_for, log_probe, resolve, subscribe_request
 
 logger = logging.getLogger("liftbridge_aio.subscription")
 
+_TAKEN_AT_ONCE: Final = 500
+"""Messages of a part of the log that are looked at before other tasks may run."""
+
 
 class PartitionReader:
     """Reads one partition into a `ReceiveBuffer`.
 
     A task exists only while it subscribes and, if the subscription is bounded, until its first
     message. After that the call passes messages to `received` and its end to `ended`, which starts
-    the next task.
+    the next task. A committed reading has another one while it reads a part of the log again.
     """
 
     def __init__(self, plan: ReadingPlan, network: Network, budget: MemoryBudget) -> None:
         self._loop = asyncio.get_running_loop()
         self.plan = plan
         self.buffer = ReceiveBuffer(lambda: budget.share, self._account)
-        self.decoder = Decoder(self.buffer, self, self._account)
+        make = plan.make_visibility
+        self._visibility = None if make is None else make()
+        self.decoder = self._make_decoder()
         self.started: asyncio.Future[None] = self._loop.create_future()
         """Done once the server has accepted the subscription, or it ended before that."""
         self.missed = MissedOffsets(plan, network.reporter)
@@ -62,9 +82,16 @@ class PartitionReader:
         self._high_watermark: int | None = None
         self._start = plan.start
         self._child: Child | None = None
+        self._replaying: Child | None = None
         self._call: FastCall | PlainCall | None = None
         self._subscribed_at = 0.0
         self._recovery = Recovery(plan, network, self._loop.time())
+
+    def _make_decoder(self) -> Decoder:
+        visibility, buffer = self._visibility, self.buffer
+        if visibility is None:
+            return Decoder(buffer, self, self._account)
+        return CommittedDecoder(buffer, self, self._account, visibility, self._start_replay)
 
     @property
     def accepted(self) -> bool:
@@ -90,6 +117,31 @@ class PartitionReader:
             return last - 1 if self.plan.reverse else last + 1
         start = self.start_offset
         return self.decoder.next_offset if start is None else start
+
+    def checkpoint(self) -> Checkpoint:
+        """Return where it stands.
+
+        Raises:
+            UsageError: it reads in reverse.
+        """
+        plan, at, progress = self.plan, self.next_offset, self.decoder.progress
+        if plan.reverse:
+            text = "a reverse subscription has no checkpoint"
+            raise UsageError(text, stream=plan.stream, partition=plan.partition)
+        start = self._start if at is None else StartAt.offset(at)
+        delivered = progress.delivered
+        if isinstance(plan.start, Checkpoint) and plan.start.value == at:
+            delivered += plan.start.delivered
+        return Checkpoint(
+            start.position,
+            start.value,
+            start.delta,
+            stream=plan.stream,
+            partition=plan.partition,
+            created=self._recovery.creation_timestamp,
+            delivered=delivered,
+            producers=progress.producers,
+        )
 
     def statistics(self) -> SubscriptionStatistics:
         """Return the address, position and lag as far as they are known."""
@@ -124,6 +176,12 @@ class PartitionReader:
     def close(self) -> None:
         """End at once. May be called again."""
         self._finish(EndReason.CLOSED)
+        if self._replaying is not None:
+            self._replaying.cancel()
+        if self.buffer.replaying:
+            self.decoder.discard()
+            if self.buffer.reason is not None:
+                self.buffer.reason = EndReason.CLOSED  # the rest is missing
 
     def drop(self) -> None:
         """End at once, and discard what was not delivered."""
@@ -134,8 +192,9 @@ class PartitionReader:
 
     async def wait_closed(self) -> None:
         """Wait until no task is left. Cancelling abandons the wait."""
-        if self._child is not None:
-            await self._child.wait()
+        for child in (self._child, self._replaying):
+            if child is not None:
+                await child.wait()
 
     def _spawn(self, failure: CallFailure | None) -> None:
         name = f"subscription:{self.plan.stream}:{self.plan.partition}"
@@ -280,11 +339,32 @@ class PartitionReader:
             partition=plan.partition,
         ):
             await self._resolve()
+        if self._visibility is not None and not self.buffer.ended:
+            await self._look_back(self._visibility)
+            self._recovery.deadline.begin(self._loop.time())
+
+    async def _look_back(self, visibility: Visibility) -> None:
+        """Read what stands before a start that was given as an offset, and may be repeated."""
+        plan = self.plan
+        if isinstance(plan.start, Checkpoint) and plan.start.producers is not None:
+            visibility.resume(plan.start.producers, plan.start.value, plan.start.delivered)
+            return
+        start = plan.start.value if plan.start.position is StartPosition.OFFSET else 0
+        first = max(start - visibility.look_back, 0)
+        if first >= start:
+            return
+        state = await self._network.metadata.partition(plan.stream, plan.partition, plan.timeout)
+        end = min(start, state.high_watermark + 1)
+        if first < end:
+            await self._read_part(first, end, visibility.remember)
 
     async def _resolve(self) -> None:
         plan = self.plan
         info = await self._network.metadata.stream(plan.stream, plan.timeout, renew=True)
         self._recovery.creation_timestamp = info.creation_timestamp
+        created = {plan.created, plan.start.created if isinstance(plan.start, Checkpoint) else 0}
+        if created - {0, info.creation_timestamp}:
+            raise StreamReset("the stream was deleted and created again")
         if plan.partition not in info.partitions:
             text = f"the stream has {len(info.partitions)} partitions"
             raise PartitionNotFound(text)
@@ -375,6 +455,87 @@ class PartitionReader:
                     plan.stream, plan.partition, address, next_offset, deadline.attempts, down
                 )
             )
+
+    # Reading a part again
+
+    def _start_replay(self, decoder: CommittedDecoder, replay: Replay) -> None:
+        name = f"replay:{self.plan.stream}:{self.plan.partition}"
+        spawn = self._network.supervisor.spawn
+        try:
+            self._replaying = spawn(self._replay, decoder, replay, name=name)
+        except ClientClosed:
+            self.close()
+
+    async def _replay(self, decoder: CommittedDecoder, replay: Replay) -> None:
+        """Read a part of the log again. Cancelling ends the subscription."""
+        try:
+            await self._read_part(replay.begin, replay.end, replay.feed)
+            decoder.replayed(replay.shown())
+        except ClientClosed:
+            self.close()
+        except LiftbridgeError as error:
+            decoder.replay_failed(error)
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        except Exception as error:
+            decoder.replay_failed(bug(error))
+            raise
+
+    async def _read_part(self, begin: int, end: int, take: Callable[[Message], None]) -> None:
+        """Pass the messages from `begin` to before `end` to `take`.
+
+        Cancelling closes the calls.
+
+        Raises:
+            LiftbridgeError: they could not be read.
+        """
+        limit = self.plan.resubscribe_timeout
+        deadline = inf if limit is None else self._loop.time() + timer_seconds(limit)
+        while True:
+            part = replace(
+                self.plan,
+                start=StartAt.offset(begin),
+                start_found=True,
+                stop=StopAt.offset(end - 1),
+                consumer=None,
+                make_visibility=None,
+                created=self._recovery.creation_timestamp,
+            )
+            reader = PartitionReader(part, self._network, self._budget)
+            try:
+                await reader.pass_to(take)
+            except (ConnectionFailed, RequestTimeout):
+                if self._loop.time() >= deadline:
+                    raise
+                begin = reader.next_offset or begin
+            else:
+                return
+
+    async def pass_to(self, take: Callable[[Message], None]) -> None:
+        """Read to the end, and pass each message to `take`. Cancelling closes it.
+
+        Raises:
+            LiftbridgeError: it came to no orderly end.
+        """
+        buffer, decoder = self.buffer, self.decoder
+        try:
+            self.begin()
+            while not buffer.over or decoder.buffered:
+                if not decoder.buffered:
+                    await buffer.wait()
+                    continue
+                for message in decoder.take(_TAKEN_AT_ONCE):
+                    take(message)
+                await asyncio.sleep(0)
+            error = buffer.take_error()
+            if error is not None:
+                raise error
+            if buffer.reason is EndReason.CLOSED:
+                raise ClientClosed("the client was closed")
+        finally:
+            self.drop()
+            await self.wait_closed()
 
     # After a call has ended
 

@@ -94,6 +94,8 @@ class ReceiveBuffer:
         self.held_bytes = 0
         """Approximate memory of messages that were not released yet, in bytes."""
         self.reason: EndReason | None = None
+        self.replaying = False
+        """True while a part of the log is read again, before what was taken can be delivered."""
         self.capacity = capacity
         self._account = account
         self._drained: Callable[[int], None] | None = None
@@ -108,6 +110,11 @@ class ReceiveBuffer:
     def ended(self) -> bool:
         """True if nothing more will be put."""
         return self._ended
+
+    @property
+    def over(self) -> bool:
+        """True if, behind what is buffered, nothing more will be delivered."""
+        return self._ended and not self.replaying
 
     @property
     def full(self) -> bool:

@@ -53,7 +53,7 @@ class SeekableReader:
         self._earlier = ReadStatistics(0, 0, 0, 0, 0, 0)
         self.sought = False
         """True once `seek` was called."""
-        self._finished_up_to: int | None = None
+        self._finished_count: int | None = None
         self.current = PartitionReader(plan, network, budget)
         """The current reader; another one after a seek."""
 
@@ -71,14 +71,14 @@ class SeekableReader:
 
     def mark_finished(self) -> None:
         """Count everything that was delivered as finished."""
-        self._finished_up_to = self.current.decoder.last_delivered
+        self._finished_count = self.current.decoder.delivered
 
     @property
     def finished(self) -> int | None:
         """The last finished offset; before the first, see `finished_at`."""
         decoder = self.current.decoder
-        last = decoder.last_delivered
-        return self.finished_at(last if last == self._finished_up_to else decoder.finished)
+        all_finished = decoder.delivered == self._finished_count
+        return self.finished_at(decoder.last_delivered if all_finished else decoder.finished)
 
     def finished_at(self, offset: int | None) -> int | None:
         """Return `offset` or, if it is None, the one below the start.
@@ -103,9 +103,9 @@ class SeekableReader:
 
     # Seeking
 
-    def begin_at(self, offset: int) -> None:
-        """Set the start to an offset that was looked up; only before it has begun."""
-        plan = replace(self.plan, start=StartAt.offset(offset), start_found=True)
+    def begin_at(self, start: StartAt) -> None:
+        """Set the start to one that was looked up; only before it has begun."""
+        plan = replace(self.plan, start=start, start_found=True)
         self.current = PartitionReader(plan, self._network, self._budget)
 
     def plan_from(self, start: StartAt) -> ReadingPlan:
@@ -127,7 +127,7 @@ class SeekableReader:
         """
         before, self._earlier = self.current, self.statistics()
         self.current = PartitionReader(plan, self._network, self._budget)
-        self.sought, self._finished_up_to = True, None
+        self.sought, self._finished_count = True, None
         return before
 
     # Statistics

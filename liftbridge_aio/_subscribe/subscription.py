@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from liftbridge_aio.net.network import Network
     from liftbridge_aio.wire.column_batch import ColumnBatch
 
+    from .core.checkpoint import Checkpoint
     from .core.memory_budget import MemoryBudget
     from .core.plan import ReadingPlan
-    from .durable_reader import DurableReader
+    from .position_store import PositionStore
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ class Subscription(SubscriptionBase):
         network: Network,
         budget: MemoryBudget,
         close_timeout: float,
-        durable: DurableReader | None = None,
+        durable: PositionStore | None = None,
     ) -> None:
         super().__init__(close_timeout, durable)
         self.stream = plan.stream
@@ -120,6 +121,18 @@ class Subscription(SubscriptionBase):
         limit = plan.timeout if timeout is None else timer_seconds(timeout, "timeout")
         return await self._seekable.lag(limit)
 
+    def checkpoint(self) -> Checkpoint:
+        """Return a start behind the last delivered message, also in the middle of a transaction.
+
+        To be stored by the program with what it has made of the messages: the last message or list
+        that was delivered counts as read. A subscription that starts at it goes on exactly there,
+        see `Checkpoint` for its bounds. Before the first message it is the start.
+
+        Raises:
+            UsageError: it reads in reverse.
+        """
+        return self._reader.checkpoint()
+
     def statistics(self) -> ReadStatistics:
         """Return the counters of this subscription; they continue after seeks."""
         return self._seekable.statistics()
@@ -168,7 +181,7 @@ class Subscription(SubscriptionBase):
                 await self._buffer.wait()
             elif self._decoder.buffered:
                 return
-            elif self._buffer.ended:
+            elif self._buffer.over:
                 self._state = SubscriptionState.ENDED
                 error = self._buffer.take_error()
                 if error is not None:
@@ -247,7 +260,7 @@ class Subscription(SubscriptionBase):
 
     async def _enough(self, most: int) -> None:
         while (
-            self._decoder.buffered < most and not self._buffer.half_full and not self._buffer.ended
+            self._decoder.buffered < most and not self._buffer.half_full and not self._buffer.over
         ):
             await self._buffer.wait(most - len(self._decoder.ready))
 
@@ -315,9 +328,9 @@ class Subscription(SubscriptionBase):
     async def _begin(self) -> None:
         if self._durable is not None and self._state is SubscriptionState.NEW:
             if not self._entered:
-                raise self._wrong_time("a subscription with a cursor is read inside `async with`")
+                raise self._outside()
             seekable = self._seekable
-            await self._durable.start_from_cursors(
+            await self._durable.set_starts(
                 [(seekable, lambda: seekable.finished)], seekable.plan.timeout
             )
             self._check_not_closed()
@@ -330,7 +343,7 @@ class Subscription(SubscriptionBase):
     async def _accepted(self) -> None:
         reader = self._reader
         await asyncio.shield(reader.started)
-        if reader.buffer.ended and not reader.decoder.buffered:
+        if reader.buffer.over and not reader.decoder.buffered:
             error = reader.buffer.take_error()
             if error is not None:
                 if reader is self._reader:

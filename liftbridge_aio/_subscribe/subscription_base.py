@@ -20,7 +20,7 @@ from liftbridge_aio.wire.raw_message import RawMessage
 from .partition_reader import PartitionReader
 
 if TYPE_CHECKING:
-    from .durable_reader import DurableReader
+    from .position_store import PositionStore
 
 T = TypeVar("T")
 
@@ -178,12 +178,12 @@ class SubscriptionBase(MessageSource):
 
     Args:
         close_timeout: seconds that closing may wait, for tasks and for the cursor each.
-        durable: stores the position as a cursor; None stores none.
+        durable: stores the positions; None stores none.
     """
 
     stream: str
 
-    def __init__(self, close_timeout: float, durable: DurableReader | None) -> None:
+    def __init__(self, close_timeout: float, durable: PositionStore | None) -> None:
         self._close_timeout = close_timeout
         self._durable = durable
         self._state = SubscriptionState.NEW
@@ -194,6 +194,11 @@ class SubscriptionBase(MessageSource):
     def state(self) -> SubscriptionState:
         """The state: new, reading or ended."""
         return self._state
+
+    @property
+    def position_store(self) -> PositionStore | None:
+        """What stores its positions, if anything does."""
+        return self._durable
 
     # Implemented by each kind
 
@@ -320,6 +325,9 @@ class SubscriptionBase(MessageSource):
     def _closed_too_early(self) -> ClientClosed:
         text = "closed before the server had accepted the subscription"
         return ClientClosed(text, stream=self.stream)
+
+    def _outside(self) -> UsageError:
+        return self._wrong_time("a subscription that stores positions is read inside `async with`")
 
     def _check_not_ended(self) -> None:
         if self._state is SubscriptionState.ENDED:

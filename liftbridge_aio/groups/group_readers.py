@@ -298,7 +298,9 @@ class GroupReaders:
         if slot.continued is not reader:
             return False
         self._drop_reader(slot)
-        slot.start, slot.continued = StartAt.offset(message.offset), None
+        before = reader.decoder.finished
+        again = message.offset if before is None else before + 1
+        slot.start, slot.continued = StartAt.offset(again), None
         return partition not in self._lost
 
     async def wait_for_turns(self, partitions: frozenset[StreamPartition]) -> None:

@@ -379,6 +379,7 @@ class MemberRuntime:
             timeout=self.plan.timeout,
             now=0,
             consumer=identity,
+            make_visibility=self.plan.make_visibility,
         )
 
 

@@ -66,3 +66,36 @@ class MalformedAck(TransactionError):
     """A message says that it is an ack, and cannot be read as one."""
 
     hint = "find out who wrote it; seek behind it to pass it over"
+
+
+class TransactionTruncated(TransactionError):
+    """The beginning of a committed transaction is no longer in the log."""
+
+    hint = (
+        "retain messages for longer than transactions take; ReadCommitted(on_truncated=...) shows"
+        " the rest of such a transaction, or nothing of it"
+    )
+
+
+class TransactionAborted(TransactionError):
+    """A message of a transaction was not stored, so committed readings show nothing of it."""
+
+    hint = "repeat the whole block of the transaction"
+
+
+class CommitInDoubt(TransactionError):
+    """Not all acks of a commit are known to be stored: partitions may show it, and others not."""
+
+    hint = "call resume() of the transaction until it returns; do not repeat the block"
+
+
+class TransactionActive(TransactionError):
+    """A transaction is not rolled back by others, as its producer may be at work."""
+
+    hint = "wait until it commits or dies; force it if the producer is known to be dead"
+
+
+class ProducerFenced(TransactionError):
+    """Another producer with the same name, and the same store, has taken over."""
+
+    hint = "end this one: it can commit nothing more, and the other has its transactions"

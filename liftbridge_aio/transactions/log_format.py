@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from liftbridge_aio.errors import MalformedData
+from liftbridge_aio.model import ACK_HEADER, UUID_HEADER
 from liftbridge_aio.wire.transactions_codec import decode_ack, encode_ack
 
 from .core.sequencer import NO_OFFSET
@@ -15,11 +16,6 @@ from .errors import MalformedAck, NewerFormat
 
 T = TypeVar("T")
 
-UUID_HEADER: Final = "txn-uuid"
-"""Header with the UUID of a message, 16 bytes."""
-ACK_HEADER: Final = "txn-ack"
-"""Header that makes a message an ack: the version of the format, one byte."""
-TRANSACTION_HEADERS: Final = frozenset({UUID_HEADER, ACK_HEADER})
 VERSION: Final = 1
 ACK_HEADERS: Final = {ACK_HEADER: bytes([VERSION])}
 """The headers of an ack."""
@@ -52,12 +48,12 @@ def event_of(
             f"the ack at offset {offset} has version {version.hex() or 'none'} of the format,"
             f" and this package reads version {VERSION}"
         )
-        raise NewerFormat(text)
+        raise NewerFormat(text, offset=offset)
     try:
         acks = tuple(AckEntry(*entry) for entry in decode_ack(value or b""))
     except MalformedData as error:
         text = f"the ack at offset {offset} is malformed: {error.message}"
-        raise MalformedAck(text) from error
+        raise MalformedAck(text, offset=offset) from error
     for ack in acks:
         if (
             len(ack.producer) != PRODUCER_BYTES
@@ -65,5 +61,5 @@ def event_of(
             or not NO_OFFSET <= ack.begin < offset
         ):
             text = f"the ack at offset {offset} is malformed: {ack}"
-            raise MalformedAck(text)
+            raise MalformedAck(text, offset=offset)
     return Event(offset, message, None, acks)

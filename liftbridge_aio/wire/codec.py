@@ -14,19 +14,22 @@ from typing import Any, Final
 from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import (
+    ACK_HEADER,
     RESERVED_HEADERS,
     UNCHECKED_OFFSET,
+    UUID_HEADER,
     Ack,
     AckError,
     AckPolicy,
     AckRest,
+    HeadersRow,
     Message,
     MessageRow,
     OutgoingMessage,
 )
 
 from . import proto
-from .columns import MIN_MESSAGES, ack_rows, message_rows
+from .columns import ACK_MARK, MIN_MESSAGES, Mark, ack_rows, marked_rows, message_rows
 from .field_types import wrong_field
 from .framing import PREFIX_BYTES
 from .hot_schema import (
@@ -34,7 +37,7 @@ from .hot_schema import (
     WireMessage,
     WirePublishRequest,
     WirePublishResponse,
-    publisher_headers,
+    split_headers,
 )
 
 _MIN_ACKS_IN_COLUMNS: Final = 8
@@ -327,6 +330,39 @@ def decode_messages(datas: Sequence[bytes]) -> list[Message]:
     return Message.received(_message_rows_one_by_one(datas), _headers)
 
 
+def decode_marked(datas: Sequence[bytes]) -> tuple[list[Message], list[Mark] | None]:
+    """Read many Messages, and the mark of each; None in place of these if none has one.
+
+    Raises:
+        MalformedData: as `decode_messages`.
+    """
+    if len(datas) >= MIN_MESSAGES and max(map(len, datas)) <= _MAX_KEPT_BYTES:
+        found = marked_rows(datas)
+        if found is not None:
+            rows, marks = found
+            return Message.received(rows, _headers), marks
+    messages = Message.received(_message_rows_one_by_one(datas), _headers)
+    return messages, marks_of(messages, datas)
+
+
+def marks_of(messages: Sequence[Message], datas: Sequence[bytes]) -> list[Mark] | None:
+    """Return the marks of messages that were decoded already; None if none has one."""
+    if not any(_MARK in data for data in datas):
+        return None
+    return [
+        _mark(message.transaction_headers) if _MARK in data else None
+        for message, data in zip(messages, datas, strict=True)
+    ]
+
+
+def _mark(headers: Mapping[str, bytes]) -> Mark:
+    return ACK_MARK if ACK_HEADER in headers else headers.get(UUID_HEADER)
+
+
+_MARK: Final = b"txn-"
+"""In the names of all headers of transactions."""
+
+
 def message_place(data: bytes) -> tuple[int, int]:
     """Read no more of a Message than its offset and timestamp.
 
@@ -372,12 +408,12 @@ def _message_row(wire: Any, data: bytes) -> MessageRow:
         wire.key,
         wire.value,
         wire.timestamp,
-        data if len(data) <= _MAX_KEPT_BYTES else publisher_headers(wire),
+        data if len(data) <= _MAX_KEPT_BYTES else split_headers(wire),
         wire.subject,
         wire.reply_subject,
     )
 
 
-def _headers(data: bytes) -> dict[str, bytes]:
+def _headers(data: bytes) -> HeadersRow:
     """Read the headers of a message that could be parsed, so they are sound."""
-    return publisher_headers(WireMessage.FromString(data))
+    return split_headers(WireMessage.FromString(data))

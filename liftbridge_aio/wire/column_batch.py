@@ -21,7 +21,7 @@ from .columns import (
     separated,
     separated_or_absent,
 )
-from .hot_schema import PARSE_ERRORS, MessageColumns, WireMessage, publisher_headers
+from .hot_schema import PARSE_ERRORS, MessageColumns, WireMessage, split_headers
 
 _AT_ONCE: Final = 512
 """Messages that are parsed together, at most."""
@@ -50,7 +50,7 @@ class ColumnBatch:
 
     def headers(self) -> list[dict[str, bytes]]:
         """Read the publisher's headers of each message; see `Message.headers`."""
-        return [publisher_headers(WireMessage.FromString(each)) for each in self.data]
+        return [split_headers(WireMessage.FromString(each))[0] for each in self.data]
 
     def subjects(self) -> list[str]:
         """Read the NATS subject on which each message arrived."""

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from liftbridge_aio.model import AckRow, MessageRow
+from liftbridge_aio.model import ACK_HEADER, UUID_HEADER, AckRow, MessageRow
 
 from .hot_schema import (
     PARSE_ERRORS,
@@ -43,9 +43,25 @@ MIN_MESSAGES: Final = 24
 NO_NUMBER: Final = -(2**63) + 0x5EBA4A
 NO_BYTES: Final = b"\x00separator"
 
-MESSAGE_SEPARATOR: Final[bytes] = WireMessage(
+NO_HEADER: Final = "\0separator"
+
+_SEPARATOR: Final[Any] = WireMessage(
     offset=NO_NUMBER, key=NO_BYTES, value=NO_BYTES, timestamp=NO_NUMBER
-).SerializeToString()
+)
+MESSAGE_SEPARATOR: Final[bytes] = _SEPARATOR.SerializeToString()
+_SEPARATOR.headers.add(name=NO_HEADER)
+_WITH_HEADER: Final[bytes] = _SEPARATOR.SerializeToString()
+
+Mark: TypeAlias = bytes | None
+"""What transactions have marked a message with: the UUID of its producer's message, nothing at all,
+or `ACK_MARK`."""
+ACK_MARK: Final = b""
+"""The mark of a message whose headers say more: an ack."""
+
+_UUID_BYTES: Final = 16
+_BEFORE_UUID: Final[bytes] = WireMessage(
+    headers=[{"name": UUID_HEADER, "content": bytes(_UUID_BYTES)}]
+).SerializeToString()[:-_UUID_BYTES]
 
 
 def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
@@ -54,23 +70,73 @@ def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
     Returns:
         None if they have to be read one by one: they differ too much, or one is broken.
     """
-    count = len(datas)
     try:
-        columns = MessageColumns.FromString(MESSAGE_SEPARATOR.join(datas))
-        return zip(
-            _constant(columns.stream, count, ""),
-            _constant(columns.partition, count, 0),
-            separated(columns.offset, NO_NUMBER, count),
-            separated_or_absent(columns.key, NO_BYTES, count),
-            separated_or_absent(columns.value, NO_BYTES, count),
-            separated(columns.timestamp, NO_NUMBER, count),
-            datas,
-            _constant(columns.subject, count, ""),
-            _constant(columns.reply_subject, count, ""),
-            strict=True,
-        )
+        return _rows(MessageColumns.FromString(MESSAGE_SEPARATOR.join(datas)), datas)
     except (*PARSE_ERRORS, UnevenColumns):
         return None
+
+
+def marked_rows(
+    datas: Sequence[bytes],
+) -> tuple[Iterator[MessageRow], list[Mark] | None] | None:
+    """Do as `message_rows`, and read the mark of each message.
+
+    Returns:
+        None if they have to be read one by one; None in place of the marks if there are none.
+    """
+    try:
+        joined = _WITH_HEADER.join(datas)
+        columns = MessageColumns.FromString(joined)
+        return _rows(columns, datas), _marks(columns.headers.name[:], joined, len(datas))
+    except (*PARSE_ERRORS, UnevenColumns):
+        return None
+
+
+def _rows(columns: Any, datas: Sequence[bytes]) -> Iterator[MessageRow]:
+    count = len(datas)
+    return zip(
+        _constant(columns.stream, count, ""),
+        _constant(columns.partition, count, 0),
+        separated(columns.offset, NO_NUMBER, count),
+        separated_or_absent(columns.key, NO_BYTES, count),
+        separated_or_absent(columns.value, NO_BYTES, count),
+        separated(columns.timestamp, NO_NUMBER, count),
+        datas,
+        _constant(columns.subject, count, ""),
+        _constant(columns.reply_subject, count, ""),
+        strict=True,
+    )
+
+
+def _marks(names: list[str], joined: bytes, count: int) -> list[Mark] | None:
+    """Find the marks of joined messages, which have headers of these names.
+
+    A column of contents would not do: empty ones are left out on the wire. There are as many places
+    that look like the header of a UUID as there are such headers, so these are the headers.
+    """
+    with_uuid, acks = names.count(UUID_HEADER), ACK_HEADER in names
+    if not with_uuid and not acks:
+        return None
+    _, *behind = joined.split(_BEFORE_UUID)
+    if len(behind) != with_uuid:
+        raise UnevenColumns
+    marks: list[Mark] = [each[:_UUID_BYTES] for each in behind]
+    if with_uuid == count and not acks:
+        return marks
+    uuids = iter(marks)
+    marks, mark = [], None
+    for name in names:
+        if name == NO_HEADER:
+            marks.append(mark)
+            mark = None
+        elif name == UUID_HEADER:
+            mark = next(uuids)
+        elif name == ACK_HEADER:
+            mark = ACK_MARK
+    marks.append(mark)
+    if len(marks) != count:
+        raise UnevenColumns
+    return marks
 
 
 def ack_rows(datas: Sequence[bytes]) -> Iterator[AckRow] | None:

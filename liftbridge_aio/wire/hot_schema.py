@@ -22,7 +22,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from liftbridge_aio.model import RESERVED_HEADERS
+from liftbridge_aio.model import RESERVED_HEADERS, TRANSACTION_HEADERS
 
 PARSE_ERRORS: Final = (DecodeError, UnicodeDecodeError)
 """Errors of parsing; the second comes from protobuf where its C runtime is missing."""
@@ -78,7 +78,8 @@ _MESSAGES: Final = {
     # A header is what an entry of a `map<string, bytes>` is on the wire.
     "Header": ("string name = 1", "bytes content = 2"),
     "Message": (*_MESSAGE, _HEADERS),
-    "MessageColumns": (*_repeated(_MESSAGE), _HEADERS),
+    "HeaderColumns": ("repeated string name = 1", "repeated bytes content = 2"),
+    "MessageColumns": (*_repeated(_MESSAGE), "HeaderColumns headers = 9"),
     "Ack": _ACK,
     "AckColumns": _repeated(_ACK),
     "PublishAsyncError": ("int32 code = 1", "string message = 2"),
@@ -197,13 +198,14 @@ _CLASSES: Final = build_classes(_PACKAGE, _MESSAGES)
 WireMessage: Final[Any] = _CLASSES["Message"]
 
 
-def publisher_headers(message: Any) -> dict[str, bytes]:
-    """Return the headers of a `WireMessage` without those that the server adds."""
+def split_headers(message: Any) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """Return the publisher's headers of a `WireMessage`, and those of transactions."""
     # A list is faster to iterate over than what protobuf has.
     headers = {header.name: header.content for header in message.headers[:]}
     for name in RESERVED_HEADERS:
         headers.pop(name, None)
-    return headers
+    own = headers.keys() & TRANSACTION_HEADERS
+    return headers, {name: headers.pop(name) for name in own}
 
 
 WirePublishRequest: Final[Any] = _CLASSES["PublishRequest"]

@@ -226,16 +226,19 @@ def test_messages_share_no_headers() -> None:
 def unread_message(reads: list[bytes]) -> Message:
     """A message as the codec makes it; what is read goes to `reads`."""
 
-    def read_headers(data: bytes) -> dict[str, bytes]:
+    def read_headers(data: bytes) -> tuple[dict[str, bytes], dict[str, bytes]]:
         reads.append(data)
-        return {"name": data}
+        return {"name": data}, {"txn-uuid": data}
 
     row = ("s", 1, 2, b"k", b"v", 3, b"unread", "subject", "reply")
     [message] = Message.received([row], read_headers)
     return message
 
 
-READ_MESSAGE = Message("s", 1, 2, b"k", b"v", 3, {"name": b"unread"}, "subject", "reply")
+READ_HEADERS = {"name": b"unread"}, {"txn-uuid": b"unread"}
+READ_MESSAGE = Message(
+    "s", 1, 2, b"k", b"v", 3, READ_HEADERS[0], "subject", "reply", READ_HEADERS[1]
+)
 
 
 def test_headers_are_read_when_they_are_asked_for_and_once() -> None:
@@ -270,13 +273,14 @@ def test_headers_can_be_given_to_an_unread_message() -> None:
     message = unread_message(reads)
     message.headers = {}
     assert message.headers == {}
-    assert dataclasses.replace(unread_message(reads), headers={}) == message
     assert reads == []
+    assert dataclasses.replace(unread_message(reads), headers={}) == message
+    assert message.headers == {}
 
 
 def test_rows_may_bring_headers_that_are_read_already() -> None:
-    row = ("s", 1, 2, b"k", b"v", 3, {"name": b"unread"}, "subject", "reply")
-    assert Message.received([row], lambda _: {}) == [READ_MESSAGE]
+    row = ("s", 1, 2, b"k", b"v", 3, READ_HEADERS, "subject", "reply")
+    assert Message.received([row], lambda _: ({}, {})) == [READ_MESSAGE]
 
 
 def test_messages_have_no_other_attributes() -> None:

@@ -19,6 +19,9 @@ from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import AllPartitions, StartAt, StartPosition, StopAt, StopPosition
 from liftbridge_aio.options import Duration, seconds
 
+from .checkpoint import Checkpoint
+from .visibility import MakeVisibility
+
 
 class ConsumerIdentity:
     """The identity with which a member of a consumer group subscribes.
@@ -57,6 +60,10 @@ class ReadingPlan:
     consumer: ConsumerIdentity | None = None
     """The member of a consumer group that reads; it ends with `PartitionTaken` when another member
     takes the partition."""
+    created: int = 0
+    """The creation timestamp of the stream, if it must be that one; 0 if it may be any."""
+    make_visibility: MakeVisibility | None = None
+    """Makes what decides about the messages of a committed reading; None shows all of them."""
 
     def __post_init__(self) -> None:
         """Refuse invalid plans.
@@ -87,10 +94,11 @@ class ReadingPlan:
             return "a stream name must not be empty"
         if self.consumer is not None and self.from_isr_replica:
             return "members of a consumer group read from the leader"
-        if self.reverse:
+        problem = self._checkpoint_problem()
+        if problem is None and self.reverse:
             problem = self._reverse_problem()
-            if problem is not None:
-                return problem
+        if problem is not None:
+            return problem
         stop = self.stop
         if stop is None:
             return None
@@ -105,7 +113,21 @@ class ReadingPlan:
                 return f"the stop offset {stop.value} lies before the start {self.start.value}"
         return None
 
+    def _checkpoint_problem(self) -> str | None:
+        start = self.start
+        if not isinstance(start, Checkpoint):
+            return None
+        if (start.stream, start.partition) != (self.stream, self.partition):
+            return f"the checkpoint is one of {start.stream}/{start.partition}"
+        if start.producers is not None and self.make_visibility is None:
+            return "the checkpoint is one of a committed reading, so read committed from it"
+        if self.reverse:
+            return "a reverse subscription cannot start at a checkpoint"
+        return None
+
     def _reverse_problem(self) -> str | None:
+        if self.make_visibility is not None:
+            return "a committed reading goes forward: an ack comes behind what it commits"
         if self.start.position is StartPosition.TIMESTAMP:
             return "a reverse reading cannot start by time; start at an offset or at latest()"
         if self.stop is not None and self.stop.position is StopPosition.LATEST:
@@ -142,8 +164,9 @@ class MergedPlan:
             if not isinstance(partition, AllPartitions):
                 self.partitions = tuple(partition_numbers(partition))
                 self._check(self.partitions)
-        for one in start.values() if isinstance(start, Mapping) else [start]:
-            replace(each, start=one)
+        starts = start if isinstance(start, Mapping) else {each.partition: start}
+        for number, one in starts.items():
+            replace(each, partition=number, start=one)
 
     @property
     def stream(self) -> str:

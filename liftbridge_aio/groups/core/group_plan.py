@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from liftbridge_aio._subscribe.core.visibility import MakeVisibility
 from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.model import StartAt, StreamPartition
 
@@ -32,5 +33,7 @@ class GroupPlan:
     timeout: float
     """Seconds to join; also the timeout of other calls."""
     close_timeout: float
+    make_visibility: MakeVisibility | None = None
+    """Makes what decides about the messages of each partition; None shows all of them."""
     interceptors: tuple[Interceptor, ...] = ()
     """The interceptors of the client, which wrap the handler of `ConsumerGroup.run`."""

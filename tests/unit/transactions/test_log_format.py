@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liftbridge_aio.model import ACK_HEADER, UUID_HEADER
 from liftbridge_aio.transactions.core.uuid import MAX_CLOCK
 from liftbridge_aio.transactions.core.visibility import AckEntry
 from liftbridge_aio.transactions.errors import MalformedAck, NewerFormat
 from liftbridge_aio.transactions.log_format import (
-    ACK_HEADER,
     ACK_HEADERS,
     MAX_ENTRIES,
-    UUID_HEADER,
     ack_values,
     event_of,
 )

@@ -4,86 +4,19 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liftbridge_aio.transactions.core.uuid import Flags, build_uuid
 from liftbridge_aio.transactions.core.visibility import (
-    AckEntry,
     Event,
     Follower,
-    Range,
     Replay,
     Row,
 )
 from support.examples import examples
-
-BASE = 100  # clocks are never 0
-FLAGS = {"c": Flags.CONTINUE, "o": Flags.OUTSIDE}
-
-
-def producer(letter: str) -> bytes:
-    return b"\x01prod" + letter.encode()
-
-
-def log_of(words: str) -> list[Event[str]]:
-    """Return a log: `A3c` continues a transaction, `A3o` is of none, `-` is plain.
-
-    `A5/2/1` is an ack at clock 5 of a transaction that began at offset 2, after the commit of
-    clock 1; `A5/2/1!` a final one; `A5/2/1+B7/3/0` is one ack of two producers.
-    """
-    events = []
-    for offset, word in enumerate(words.split()):
-        uuid, acks = None, []
-        if "/" in word:
-            for part in word.split("+"):
-                clock, begin, previous = part[1:].rstrip("!").split("/")
-                acks.append(
-                    AckEntry(
-                        producer(part[0]),
-                        BASE + int(clock),
-                        int(begin),
-                        BASE + int(previous),
-                        part[-1] == "!",
-                    )
-                )
-        elif word != "-":
-            uuid = build_uuid(producer(word[0]), BASE + int(word[1:-1]), FLAGS[word[-1]])
-        events.append(Event(offset, word, uuid, tuple(acks)))
-    return events
-
-
-def followed(
-    log: list[Event[str]], follower: Follower[str] | None = None, start: int = 0
-) -> list[Row[str]]:
-    follower = follower or Follower()
-    rows: list[Row[str]] = []
-    for event in log[start:]:
-        for found in follower.feed(event, size=1):
-            if isinstance(found, Replay):
-                for each in log[found.entry.begin : found.position]:
-                    found.feed(each)
-                rows += found.rows()
-            else:
-                rows.append(found)
-    return rows
-
-
-def read_range(log: list[Event[str]], start: int, end: int, look_back: int = 0) -> list[Row[str]]:
-    reading: Range[str] = Range(start, end, look_back)
-    for event in log[reading.first : end]:
-        reading.feed(event)
-    for begin, stop in reading.spans:
-        for event in log[begin:stop]:
-            reading.replay(event)
-    return reading.rows()
-
-
-def shown(rows: Iterable[Row[str]]) -> str:
-    return " ".join(row.message for row in rows)
+from support.transaction_logs import BASE, Producers, followed, log_of, producer, range_of, shown
 
 
 @pytest.mark.parametrize(
@@ -109,14 +42,14 @@ def shown(rows: Iterable[Row[str]]) -> str:
 def test_what_is_shown(words: str, expected: str) -> None:
     log = log_of(words)
     assert shown(followed(log)) == expected
-    assert shown(read_range(log, 0, len(log))) == expected
+    assert shown(range_of(log, 0, len(log))) == expected
 
 
 def test_a_reader_that_started_in_the_middle_sees_the_whole_transaction() -> None:
     log = log_of("A1c A2c A3c A4/0/0")
     assert shown(followed(log, start=2)) == "A1c A2c A3c"
-    assert shown(read_range(log, 3, 4)) == "A1c A2c A3c"
-    assert read_range(log, 0, 3) == []
+    assert shown(range_of(log, 3, 4)) == "A1c A2c A3c"
+    assert range_of(log, 0, 3) == []
 
 
 def test_rows_say_where_they_belong() -> None:
@@ -149,55 +82,6 @@ def test_a_follower_deduplicates_by_bounded_state() -> None:
     assert shown(followed(log_of("A5o B5o C5o"), again)) == "A5o"
 
 
-class Producers:
-    """Producers that publish, repeat, commit, roll back, crash, and come back as zombies."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self.chance = chance
-        self.words: list[str] = []
-        self.clock = dict.fromkeys("ABC", 0)
-        self.begin = dict.fromkeys("ABC", -1)
-        self.committed = dict.fromkeys("ABC", 0)
-
-    def write(self) -> None:
-        name, chance = self.chance.choice("ABC"), self.chance
-        match chance.randrange(12):
-            case 0 | 1 | 2 | 3:
-                if self.begin[name] < 0:
-                    self.begin[name] = len(self.words)
-                self.words.append(f"{name}{self.tick(name)}c")
-            case 4 | 5:
-                self.words.append(self.commit(name))
-            case 6:
-                both = [self.commit(each) for each in "AB"]
-                self.words.append("+".join(both))
-            case 7:  # a rollback, by itself or by an operator
-                self.words.append(
-                    f"{name}{self.committed[name]}/{self.begin[name]}/{self.committed[name]}"
-                    + chance.choice(["", "!"])
-                )
-                if chance.random() < 0.7:  # else the producer has not heard of it
-                    self.begin[name] = -1
-            case 8:
-                self.words.append("-")
-            case 9:
-                self.words.append(f"{name}{self.tick(name)}o")
-                self.begin[name] = -1
-            case _:  # anything again
-                if self.words:
-                    self.words.append(chance.choice(self.words[-12:]))
-
-    def tick(self, name: str) -> int:
-        self.clock[name] += self.chance.randrange(1, 3)
-        return self.clock[name]
-
-    def commit(self, name: str) -> str:
-        clock = self.tick(name) - (self.chance.random() < 0.2)
-        word = f"{name}{clock}/{self.begin[name]}/{self.committed[name]}"
-        self.begin[name], self.committed[name] = -1, clock
-        return word
-
-
 @settings(max_examples=examples(600), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 70))
 def test_followers_and_readers_of_ranges_agree(chance: random.Random, length: int) -> None:
@@ -213,7 +97,7 @@ def test_followers_and_readers_of_ranges_agree(chance: random.Random, length: in
     pieces = [
         row
         for start, end in itertools.pairwise(cuts)
-        for row in read_range(log, start, end, look_back=len(log))
+        for row in range_of(log, start, end, look_back=len(log))
     ]
     assert pieces == expected
     start = chance.randrange(len(log))

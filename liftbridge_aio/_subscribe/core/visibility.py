@@ -1,0 +1,78 @@
+"""What a committed reading asks: which messages of a partition are shown, and where in it. Pure.
+
+`transactions` answers it; readers get it by their plan, and import nothing of transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeAlias
+
+from liftbridge_aio.model import Message
+from liftbridge_aio.wire.columns import Mark
+
+Shown: TypeAlias = tuple[int, Message]
+"""A message that is shown, after its position: the offset of its ack, or its own without one.
+
+Positions never step back from one shown message to the next, offsets may."""
+
+ShownRun: TypeAlias = tuple[Sequence[int], Sequence[Message]]
+"""The same of many messages: their positions, and the messages."""
+
+
+class Replay(Protocol):
+    """A part of the log that must be read again before what follows can be shown."""
+
+    @property
+    def begin(self) -> int:
+        """The first offset to be read."""
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last one to be read: the position of what is shown."""
+
+    def feed(self, message: Message) -> None:
+        """Take the next message of the part."""
+
+    def shown(self) -> list[Shown]:
+        """Return what is shown, once the part was fed.
+
+        Raises:
+            LiftbridgeError: the part is not whole any more.
+        """
+
+
+class Visibility(Protocol):
+    """Decides about the messages of one partition, from any offset on."""
+
+    look_back: int
+    """Offsets before a start that are read first, for `remember`."""
+
+    def before(self, undelivered: Iterable[Message]) -> tuple[tuple[bytes, int], ...]:
+        """Return what was known of producers before these messages, the last that were shown."""
+
+    def resume(self, producers: Iterable[tuple[bytes, int]], position: int, delivered: int) -> None:
+        """Go on where another one stood, before the first message.
+
+        Args:
+            producers: from `before`.
+            position: of the next message.
+            delivered: how many messages of this position are not shown again.
+        """
+
+    def remember(self, message: Message) -> None:
+        """Take a message before the start, which is not shown but may be repeated behind it."""
+
+    def feed(
+        self, messages: Sequence[Message], marks: Sequence[Mark], sizes: Sequence[int]
+    ) -> Iterator[ShownRun | Replay]:
+        """Take the next messages, with their marks and bytes; yield what they show.
+
+        Where a `Replay` is yielded, what it shows comes before the rest.
+
+        Raises:
+            LiftbridgeError: the message at its offset cannot be understood.
+        """
+
+
+MakeVisibility: TypeAlias = Callable[[], Visibility]

@@ -1,0 +1,332 @@
+"""Publishes messages that committed readings show once: alone, or in transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import NamedTuple, Self, cast
+from weakref import WeakSet
+
+from liftbridge_aio.errors import (
+    ClientClosed,
+    LiftbridgeError,
+    NotFound,
+    PublishOutcomeUnknown,
+    UsageError,
+)
+from liftbridge_aio.interceptors import AckFuture
+from liftbridge_aio.model import Ack, AckPolicy, Partitioner
+from liftbridge_aio.options import Duration
+from liftbridge_aio.retry import Retry
+
+from .checkpoints import Checkpoints, CheckpointStream
+from .claimed_log import LogClient
+from .core.transaction import AckIntent, Phase, ProducerIdentity
+from .core.uuid import Flags
+from .errors import CommitInDoubt
+from .positions import Readable, SubscriptionPositions
+from .sender import IdentityPool, PublishingClient, Sender
+from .transaction import Transaction
+
+logger = logging.getLogger("liftbridge_aio.transactions")
+
+
+class NamedStore(NamedTuple):
+    """The store of one producer."""
+
+    client: LogClient
+    store: CheckpointStream
+    name: str
+
+
+class Producer:
+    """Publishes messages that committed readings show once: alone, or in transactions.
+
+    Made by `Client.producer`; any number of tasks may use it at a time. Outside of transactions it
+    sends a message again until its outcome is known, and committed readings pass over the repeats.
+    Order holds as for `Client.publish(retry=)`: a message that is sent again may come behind later
+    ones. Readings that are not committed see everything that is in the log.
+
+    With a store it is entered before its first transaction, and has one transaction at a time.
+    Entering fences off whoever had its name before, and finishes or rolls back what that one has
+    left.
+    """
+
+    def __init__(
+        self,
+        client: PublishingClient,
+        ack_policy: AckPolicy,
+        retry: Retry,
+        store: NamedStore | None = None,
+    ) -> None:
+        """Use `Client.producer`."""
+        self._sender = Sender(client, ack_policy, retry)
+        self._metadata = client.network.metadata
+        self._retry = retry
+        self._store = store
+        self._checkpoints: Checkpoints | None = None
+        self._loop = asyncio.get_running_loop()
+        self._single = IdentityPool()
+        self._of_transactions = IdentityPool()
+        self._newest: Transaction | None = None
+        """With a store, the transaction that must be finished before the next."""
+        self._transactions: WeakSet[Transaction] = WeakSet()
+
+    async def __aenter__(self) -> Self:
+        """Return it. With a store, fence off the producer before, and finish what it has left.
+
+        Cancelling leaves that unfinished; entering again continues.
+
+        Raises:
+            CommitInDoubt: not all acks of the producer before are known to be stored.
+            NewerFormat: a later version of this package has written the store.
+            UsageError: the producer is closed.
+            LiftbridgeError: the store could not be claimed or read.
+        """
+        if self._store is not None and self._checkpoints is None:
+            self._sender.check()
+            checkpoints = await Checkpoints.open(*self._store, self._retry)
+            await self._finish(checkpoints)
+            self._checkpoints = checkpoints
+        return self
+
+    async def _finish(self, checkpoints: Checkpoints) -> None:
+        """Write the acks of the producer before; none to streams that are gone."""
+        intents = checkpoints.inherited.intents
+        written = await self._sender.write_acks(intents)
+        gone = {error.stream for error in written.refusals if isinstance(error, NotFound)}
+        if gone:
+            logger.warning("streams of transactions are gone: %s", ", ".join(map(repr, gone)))
+        written.refusals = [error for error in written.refusals if error.stream not in gone]
+        try:
+            written.check()
+        except CommitInDoubt as error:
+            error.hint = "enter the producer again: the acks are those of the one before it"
+            raise
+        checkpoints.inherit(
+            (stream, partition) for stream, partition, _ in intents if stream not in gone
+        )
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close; see `close`."""
+        self.close()
+
+    def close(self) -> None:
+        """Abort open transactions and publish no more. May be called again."""
+        for transaction in tuple(self._transactions):
+            if transaction.phase is Phase.OPEN:
+                transaction.abort()
+        self._sender.closed = True
+
+    async def publish(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        partition: int | None = None,
+        partitioner: Partitioner | None = None,
+        *,
+        timeout: Duration | None = None,
+    ) -> Ack:
+        """Publish a message outside of transactions, and wait for its ack.
+
+        Cancelling takes it back if it is not written yet; after that it abandons the wait only.
+
+        Args:
+            stream: where to; not to a compacted stream, where a repeat may take the place of what
+                came after the message.
+            value: the message.
+            key: as for `Client.publish`.
+            headers: as for `Client.publish`, without those of transactions.
+            partition: as for `Client.publish`.
+            partitioner: as for `Client.publish`.
+            timeout: seconds for each time it is sent; None is publish_timeout + ack_timeout.
+
+        Raises:
+            InvalidRequest: it cannot be sent like this; nothing was sent.
+            PublishOutcomeUnknown: it may be stored, though it was sent again.
+            UsageError: the producer is closed.
+            LiftbridgeError: as for `Client.publish`; it is not stored.
+        """
+        future = await self.publish_async(
+            stream, value, key, headers, partition, partitioner, timeout=timeout
+        )
+        return await future
+
+    async def publish_async(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        partition: int | None = None,
+        partitioner: Partitioner | None = None,
+        *,
+        timeout: Duration | None = None,
+    ) -> asyncio.Future[Ack]:
+        """Publish a message and return the future of its ack, once there is room in the window.
+
+        Arguments and errors are those of `publish`. Cancelling the future takes the message back if
+        it is not written yet.
+        """
+        sender = self._sender
+        sender.check(headers)
+        chosen = sender.partition_now(stream, key, partition, partitioner)
+        if chosen is None:
+            chosen = await sender.partition_of(stream, value, key, partition, partitioner, timeout)
+        identity = self._single.take()
+        uuid = identity.next_uuid(Flags.OUTSIDE)
+        message = (stream, value, key, headers, chosen, uuid)
+        attempt = sender.send_now(*message) if timeout is None else None
+        if attempt is None:
+            attempt = await sender.send(*message, timeout)
+        outcome: asyncio.Future[Ack] = self._loop.create_future()
+        again = partial(sender.send, *message, timeout, again=True)
+        attempt.add_done_callback(partial(self._settle, outcome, identity, again))
+        outcome.add_done_callback(partial(_cancel_too, attempt))
+        return outcome
+
+    def _settle(
+        self,
+        outcome: asyncio.Future[Ack],
+        identity: ProducerIdentity,
+        again: Callable[[], Awaitable[AckFuture]],
+        attempt: AckFuture,
+    ) -> None:
+        """Pass the first attempt's result on, or begin to send the message again."""
+        if attempt.cancelled():
+            outcome.cancel()
+            return
+        error = attempt.exception()
+        if isinstance(error, PublishOutcomeUnknown):
+            if not outcome.done():
+                self._begin_again(outcome, identity, again, error)
+            return
+        self._single.give_back(identity)
+        if outcome.done():
+            return
+        if error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(cast("Ack", attempt.result()))
+
+    def _begin_again(
+        self,
+        outcome: asyncio.Future[Ack],
+        identity: ProducerIdentity,
+        again: Callable[[], Awaitable[AckFuture]],
+        unknown: PublishOutcomeUnknown,
+    ) -> None:
+        """Send a message until it is stored. It does no harm if a repeat is stored much later."""
+
+        async def follow() -> None:
+            nonlocal unknown
+            try:
+                ack = cast("Ack", await (await again()))
+            except PublishOutcomeUnknown as error:
+                unknown = error
+            except LiftbridgeError as error:
+                unknown.add_note(f"sending it again failed: {error}")
+            else:
+                self._single.give_back(identity)
+                if not outcome.done():
+                    outcome.set_result(ack)
+
+        def over(_: object) -> None:
+            if not outcome.done():
+                outcome.set_exception(unknown)
+
+        try:
+            child = self._sender.supervisor.spawn(follow, name="producer")
+        except ClientClosed:
+            over(None)
+        else:
+            child.task.add_done_callback(over)
+            outcome.add_done_callback(lambda _: child.cancel())
+
+    def transaction(self, *subscriptions: Readable) -> Transaction:
+        """Return a new transaction, for `async with`.
+
+        Any number may be open at a time; with a store only one.
+
+        Args:
+            subscriptions: made with `positions=` of this producer. What they have handed out when
+                the block ends is committed with the transaction. If it is aborted, they continue
+                where the one before has committed.
+
+        Raises:
+            UsageError: the producer is closed or was not entered, a transaction with its store is
+                not finished, or a subscription is not one of this producer.
+        """
+        self._sender.check()
+        checkpoints = self._checkpoints
+        if self._store is not None:
+            checkpoints = self._opened()
+            other = self._newest
+            if other is not None and other.phase not in {Phase.COMMITTED, Phase.ABORTED}:
+                text = (
+                    "a producer with a store has one transaction at a time: finish the one that is"
+                    f" {other.phase.value}"
+                )
+                raise UsageError(text)
+        transaction = Transaction(self._sender, self._of_transactions, checkpoints, subscriptions)
+        self._transactions.add(transaction)
+        if checkpoints is not None:
+            self._newest = transaction
+        return transaction
+
+    def _opened(self) -> Checkpoints:
+        if self._checkpoints is None:
+            if self._store is None:
+                raise UsageError("the producer has no store: Client.producer(name, store=...)")
+            raise UsageError("enter the producer first: async with client.producer(...)")
+        return self._checkpoints
+
+    @property
+    def positions(self) -> dict[tuple[str, int], int]:
+        """How far partitions were read by committed transactions: the next position of each.
+
+        Raises:
+            UsageError: it has no store, or was not entered.
+        """
+        return {place: position.value for place, position in self._opened().positions.items()}
+
+    def subscription_positions(self) -> SubscriptionPositions:
+        """Return where a subscription is stored; for `Client.subscribe`.
+
+        Raises:
+            UsageError: it has no store, or was not entered.
+        """
+        return SubscriptionPositions(self._opened(), self._metadata)
+
+    async def append_intents(self, intents: Iterable[AckIntent]) -> None:
+        """Write acks, of any producers, and wait until they are stored.
+
+        For those who keep what `Transaction.build_ack_intents` returns in a store of their own, and
+        find it there after a crash. All acks of one partition become one message. Acks that are
+        stored already change nothing. Cancelling abandons the wait: some may be stored.
+
+        Args:
+            intents: the acks.
+
+        Raises:
+            CommitInDoubt: not all are known to be stored; write them again.
+            UsageError: the producer is closed.
+        """
+        self._sender.check()
+        written = await self._sender.write_acks(intents)
+        written.check()
+
+
+def _cancel_too(attempt: AckFuture, outcome: asyncio.Future[Ack]) -> None:
+    if outcome.cancelled():
+        attempt.cancel()
