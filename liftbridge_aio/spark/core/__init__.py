@@ -5,6 +5,8 @@
 - `data_loss`: Find messages that a query has yet to read and that the log no longer has.
 - `kafka_options`: Options of Spark's Kafka connector, and the options to use instead.
 - `offsets`: Positions in the partitions of streams, and ranges between them.
+- `one_shot_producer`: The producer of one attempt of a task: numbers its rows, and knows what may
+  be committed.
 - `option_table`: Names of options, and parsers for their values.
 - `options`: Options of a read and of a write, parsed from Spark's text and checked together.
 - `positions`: Start and end of a read as given by options: earliest, latest, offsets or times.

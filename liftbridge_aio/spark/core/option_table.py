@@ -48,6 +48,7 @@ READ_NAMES: Final = (
     "readTimeout",
 )
 TARGET_NAMES: Final = ("stream", "topic", "path")
+EXACTLY_ONCE_NAMES: Final = ("decisionStream", "writeId")
 WRITE_NAMES: Final = (
     *CONNECTION_NAMES,
     *TARGET_NAMES,
@@ -55,6 +56,8 @@ WRITE_NAMES: Final = (
     "maxInFlight",
     "publishTimeout",
     "includeWriteId",
+    "delivery",
+    *EXACTLY_ONCE_NAMES,
 )
 CLIENT_PREFIX: Final = "liftbridge."
 
@@ -73,8 +76,6 @@ _OF_SPARK: Final = frozenset(
 
 _NOT_OFFERED: Final = (
     "isolationLevel",
-    "delivery",
-    "decisionStream",
     "includeTimestampType",
 )
 """Options of other sources that a ported pipeline may have, which have no effect here."""
