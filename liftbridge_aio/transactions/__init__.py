@@ -7,6 +7,7 @@
         await transaction.publish("invoices", b"...")
         await transaction.publish("orders", b"...")
 
+- `claimed_log`: A log of records with one writer at a time, who is fenced off by the next one.
 - `errors`: The errors of transactions, a tree below `LiftbridgeError`.
 - `log_format`: What transactions write to the log, and how it is read.
 - `producer`: Publishes messages that committed readings show once: alone, or in transactions.
@@ -17,12 +18,15 @@
 - `journals/`: Exactly once over journals of framed messages: the API of Gazette's published guide.
 """
 
+from .claimed_log import ClaimedLog
+from .core.records import LogRecord
 from .core.transaction import AckIntent, Phase
 from .core.visibility import AckEntry
 from .errors import (
     CommitInDoubt,
     MalformedAck,
     NewerFormat,
+    ProducerFenced,
     TransactionAborted,
     TransactionError,
     TransactionTruncated,
@@ -34,11 +38,14 @@ from .transaction import Transaction
 __all__ = [
     "AckEntry",
     "AckIntent",
+    "ClaimedLog",
     "CommitInDoubt",
+    "LogRecord",
     "MalformedAck",
     "NewerFormat",
     "Phase",
     "Producer",
+    "ProducerFenced",
     "ReadCommitted",
     "Transaction",
     "TransactionAborted",

@@ -87,3 +87,9 @@ class CommitInDoubt(TransactionError):
     """Not all acks of a commit are known to be stored: partitions may show it, and others not."""
 
     hint = "call resume() of the transaction until it returns; do not repeat the block"
+
+
+class ProducerFenced(TransactionError):
+    """Another producer with the same name, and the same store, has taken over."""
+
+    hint = "end this one: it can commit nothing more, and the other has its transactions"
