@@ -17,7 +17,14 @@ from liftbridge_aio._core.arguments import (
 )
 from liftbridge_aio._subscribe.core.plan import MergedPlan, ReadingPlan, kind_of_partitions
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.model import AllPartitions, Isolation, Message, StartAt, StopAt
+from liftbridge_aio.model import (
+    AllPartitions,
+    Isolation,
+    Message,
+    StartAt,
+    StopAt,
+    StopPosition,
+)
 from liftbridge_aio.options import UNSET, Duration, Unset, timer_seconds
 
 from .base import ClientBase
@@ -25,7 +32,7 @@ from .base import ClientBase
 if TYPE_CHECKING:
     from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
     from liftbridge_aio._subscribe.subscription import Subscription
-    from liftbridge_aio.transactions.reading import ReadCommitted
+    from liftbridge_aio.transactions.reading import OnTruncated, ReadCommitted
 
 _NEW_ONLY: Final = StartAt.new_only()
 _EARLIEST: Final = StartAt.earliest()
@@ -270,6 +277,68 @@ class ClientReading(ClientBase):
         return self.subscribe(
             stream, partition, start, stop, resume=resume, isolation=isolation, timeout=timeout
         )
+
+    def committed_range(
+        self,
+        stream: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        look_back: int | None = None,
+        on_truncated: OnTruncated = "error",
+        resume: bool = False,
+        timeout: Duration | None = None,
+    ) -> Subscription:
+        """Read what a committed reading shows at the positions from `start` to before `end`.
+
+        What it returns depends on the log and these arguments alone. So readers that share a
+        partition out into ranges show each message of a transaction once, in the range where its
+        ack stands; and each repeated single message once, as long as the repeat stands no further
+        behind it than the `look_back` of its range. Messages of a transaction may stand before the
+        start, and are read there.
+
+        Args:
+            stream: the stream to read.
+            partition: which of its partitions.
+            start: the first position.
+            end: the one behind the last; waits for what does not exist yet.
+            look_back: offsets before the start whose single messages are recognised when they are
+                repeated; None: as for `ReadCommitted`.
+            on_truncated: as for `ReadCommitted`.
+            resume: resume the partition whenever it is paused.
+            timeout: seconds until the server has accepted; None is the client's call_timeout.
+
+        Raises:
+            InvalidRequest: an argument is invalid, or the end is before the start.
+            ClientClosed: not connected.
+        """
+        from liftbridge_aio.transactions.reading import LOOK_BACK, ReadCommitted  # noqa: PLC0415 - not before use
+
+        parts = self._living
+        with about(stream, partition):
+            check_whole_number(start, "start", 0, INT64_MAX)
+            check_whole_number(end, "end", start, INT64_MAX)
+            isolation = ReadCommitted(
+                on_truncated=on_truncated,
+                max_producers=INT64_MAX,
+                look_back=LOOK_BACK if look_back is None else look_back,
+            )
+        plan = ReadingPlan(
+            stream=stream,
+            partition=partition,
+            start=StartAt.offset(start),
+            stop=StopAt(StopPosition.OFFSET, end - 1),
+            start_found=True,
+            resubscribe_timeout=self.options.resubscribe_timeout,
+            resume=resume,
+            from_isr_replica=False,
+            reverse=False,
+            timeout=self._seconds(timeout),
+            now=time.time_ns(),
+            make_visibility=self._visibility(isolation, stream),
+        )
+        return parts.subscription(plan, timer_seconds(self.options.close_timeout), None)
 
     async def last(
         self,

@@ -7,16 +7,25 @@ import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 from liftbridge_aio._core.status import CallFailure, Code
-from liftbridge_aio.errors import ClientClosed, LiftbridgeError, PartitionNotFound
-from liftbridge_aio.model import EndReason, StartAt, StartPosition, StopAt
+from liftbridge_aio.errors import (
+    ClientClosed,
+    ConnectionFailed,
+    LiftbridgeError,
+    PartitionNotFound,
+    RequestTimeout,
+    StreamReset,
+)
+from liftbridge_aio.model import EndReason, Message, StartAt, StartPosition, StopAt
 from liftbridge_aio.net.broker_connection import Purpose
 from liftbridge_aio.net.fast_call import FastCall
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.net.plain_call import PlainCall
 from liftbridge_aio.net.supervisor import Child
+from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.telemetry import (
     Resubscribed,
     Subscribed,
@@ -29,7 +38,7 @@ from .committed_decoder import CommittedDecoder
 from .core.memory_budget import MemoryBudget
 from .core.plan import ReadingPlan
 from .core.position import Position, ReversePosition
-from .core.visibility import Replay
+from .core.visibility import Replay, Visibility
 from .decoder import Decoder, bug
 from .missed_offsets import MissedOffsets
 from .receive_buffer import ReceiveBuffer
@@ -39,8 +48,8 @@ from .start import broker_for, log_probe, resolve, subscribe_request
 
 logger = logging.getLogger("liftbridge_aio.subscription")
 
-_FED_AT_ONCE: Final = 500
-"""Messages of a replay that are looked at before other tasks may run."""
+_TAKEN_AT_ONCE: Final = 500
+"""Messages of a part of the log that are looked at before other tasks may run."""
 
 
 class PartitionReader:
@@ -55,6 +64,8 @@ class PartitionReader:
         self._loop = asyncio.get_running_loop()
         self.plan = plan
         self.buffer = ReceiveBuffer(lambda: budget.share, self._account)
+        make = plan.make_visibility
+        self._visibility = None if make is None else make()
         self.decoder = self._make_decoder()
         self.started: asyncio.Future[None] = self._loop.create_future()
         """Done once the server has accepted the subscription, or it ended before that."""
@@ -75,10 +86,10 @@ class PartitionReader:
         self._recovery = Recovery(plan, network, self._loop.time())
 
     def _make_decoder(self) -> Decoder:
-        make, buffer = self.plan.make_visibility, self.buffer
-        if make is None:
+        visibility, buffer = self._visibility, self.buffer
+        if visibility is None:
             return Decoder(buffer, self, self._account)
-        return CommittedDecoder(buffer, self, self._account, make(), self._start_replay)
+        return CommittedDecoder(buffer, self, self._account, visibility, self._start_replay)
 
     @property
     def accepted(self) -> bool:
@@ -301,11 +312,28 @@ class PartitionReader:
             partition=plan.partition,
         ):
             await self._resolve()
+        if self._visibility is not None and not self.buffer.ended:
+            await self._look_back(self._visibility)
+            self._recovery.deadline.begin(self._loop.time())
+
+    async def _look_back(self, visibility: Visibility) -> None:
+        """Read what stands before a start that was given as an offset, and may be repeated."""
+        plan = self.plan
+        start = plan.start.value if plan.start.position is StartPosition.OFFSET else 0
+        first = max(start - visibility.look_back, 0)
+        if first >= start:
+            return
+        state = await self._network.metadata.partition(plan.stream, plan.partition, plan.timeout)
+        end = min(start, state.high_watermark + 1)
+        if first < end:
+            await self._read_part(first, end, visibility.remember)
 
     async def _resolve(self) -> None:
         plan = self.plan
         info = await self._network.metadata.stream(plan.stream, plan.timeout, renew=True)
         self._recovery.creation_timestamp = info.creation_timestamp
+        if plan.created not in {None, info.creation_timestamp}:
+            raise StreamReset("the stream was deleted and created again")
         if plan.partition not in info.partitions:
             text = f"the stream has {len(info.partitions)} partitions"
             raise PartitionNotFound(text)
@@ -410,7 +438,7 @@ class PartitionReader:
     async def _replay(self, decoder: CommittedDecoder, replay: Replay) -> None:
         """Read a part of the log again. Cancelling ends the subscription."""
         try:
-            await self._feed(replay)
+            await self._read_part(replay.begin, replay.end, replay.feed)
             decoder.replayed(replay.shown())
         except ClientClosed:
             self.close()
@@ -423,33 +451,60 @@ class PartitionReader:
             decoder.replay_failed(bug(error))
             raise
 
-    async def _feed(self, replay: Replay) -> None:
-        part = replace(
-            self.plan,
-            start=StartAt.offset(replay.begin),
-            start_found=True,
-            stop=StopAt.offset(replay.end - 1),
-            consumer=None,
-            make_visibility=None,
-        )
-        reader = PartitionReader(part, self._network, self._budget)
+    async def _read_part(self, begin: int, end: int, take: Callable[[Message], None]) -> None:
+        """Pass the messages from `begin` to before `end` to `take`.
+
+        Cancelling closes the calls.
+
+        Raises:
+            LiftbridgeError: they could not be read.
+        """
+        limit = self.plan.resubscribe_timeout
+        deadline = inf if limit is None else self._loop.time() + timer_seconds(limit)
+        while True:
+            part = replace(
+                self.plan,
+                start=StartAt.offset(begin),
+                start_found=True,
+                stop=StopAt.offset(end - 1),
+                consumer=None,
+                make_visibility=None,
+                created=self._recovery.creation_timestamp,
+            )
+            reader = PartitionReader(part, self._network, self._budget)
+            try:
+                await reader.pass_to(take)
+            except (ConnectionFailed, RequestTimeout):
+                if self._loop.time() >= deadline:
+                    raise
+                begin = reader.next_offset or begin
+            else:
+                return
+
+    async def pass_to(self, take: Callable[[Message], None]) -> None:
+        """Read to the end, and pass each message to `take`. Cancelling closes it.
+
+        Raises:
+            LiftbridgeError: it came to no orderly end.
+        """
+        buffer, decoder = self.buffer, self.decoder
         try:
-            reader.begin()
-            while not reader.buffer.over or reader.decoder.buffered:
-                if not reader.decoder.buffered:
-                    await reader.buffer.wait()
+            self.begin()
+            while not buffer.over or decoder.buffered:
+                if not decoder.buffered:
+                    await buffer.wait()
                     continue
-                for message in reader.decoder.take(_FED_AT_ONCE):
-                    replay.feed(message)
+                for message in decoder.take(_TAKEN_AT_ONCE):
+                    take(message)
                 await asyncio.sleep(0)
-            error = reader.buffer.take_error()
+            error = buffer.take_error()
             if error is not None:
                 raise error
-            if reader.buffer.reason is EndReason.CLOSED:
+            if buffer.reason is EndReason.CLOSED:
                 raise ClientClosed("the client was closed")
         finally:
-            reader.drop()
-            await reader.wait_closed()
+            self.drop()
+            await self.wait_closed()
 
     # After a call has ended
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from itertools import chain
+from itertools import chain, pairwise
+from typing import Any
 
 import pytest
 
 from liftbridge_aio import (
     ALL_PARTITIONS,
     Client,
+    ClientOptions,
     EndReason,
+    Hook,
     InvalidRequest,
     Isolation,
     Message,
@@ -22,6 +25,7 @@ from liftbridge_aio import (
     WrongType,
 )
 from liftbridge_aio.model import ACK_HEADER
+from liftbridge_aio.telemetry import Subscribed
 from liftbridge_aio.transactions import (
     MalformedAck,
     NewerFormat,
@@ -33,7 +37,8 @@ from support.faults import eventually
 from support.marks import ON_ONE_PATH
 from support.raw import BOUND, Wire
 from support.segments import become, create
-from support.transaction_logs import Producers, followed, log_of, records_of
+from support.servers.node import Server
+from support.transaction_logs import Producers, followed, log_of, range_of, records_of
 
 pytestmark = ON_ONE_PATH
 
@@ -44,6 +49,16 @@ NO_MEMORY = ReadCommitted(max_messages=1)
 
 def words(messages: list[Message]) -> str:
     return " ".join(message.value.decode() for message in messages)
+
+
+class Subscriptions(Hook):
+    """Keeps the subscriptions that began."""
+
+    def __init__(self) -> None:
+        self.begun: list[Subscribed] = []
+
+    def subscribed(self, event: Subscribed) -> None:
+        self.begun.append(event)
 
 
 async def write(client: Client, stream: str, log: str, partition: int = 0) -> None:
@@ -295,3 +310,81 @@ async def test_random_logs(client: Client, stream: str, seed: int) -> None:
     assert [each.offset for each in found if not each.value.endswith(b"o")] == [
         row.offset for row in expected if row.position >= start and not row.message.endswith("o")
     ]
+
+
+# Ranges
+
+
+async def ranged(client: Client, stream: str, start: int, end: int, **options: Any) -> str:
+    return words(await rest(client.committed_range(stream, 0, start, end, **options)))
+
+
+async def test_a_range_shows_transactions_whose_acks_are_in_it(client: Client, stream: str) -> None:
+    await write(client, stream, LOG)
+    assert await ranged(client, stream, 0, 9) == SHOWN
+    assert await ranged(client, stream, 0, 6) == "- - B1c"
+    assert await ranged(client, stream, 6, 7) == "A1c A2c"
+    assert await ranged(client, stream, 7, 9) == "-"
+    assert await ranged(client, stream, 0, 0) == ""
+    assert await ranged(client, stream, 5, 5) == ""
+
+
+async def test_a_range_recognises_repeats_within_the_look_back(client: Client, stream: str) -> None:
+    await write(client, stream, "A1o A2o - A1o A2o A3o")
+    assert await ranged(client, stream, 0, 6) == "A1o A2o - A3o"
+    assert await ranged(client, stream, 3, 6) == "A3o"
+    assert await ranged(client, stream, 3, 6, look_back=2) == "A3o"
+    assert await ranged(client, stream, 3, 6, look_back=1) == "A1o A2o A3o"
+    assert await ranged(client, stream, 3, 6, look_back=0) == "A1o A2o A3o"
+
+
+async def test_the_transactions_of_an_ack_are_read_again_at_once(
+    server: Server, client: Client, stream: str
+) -> None:
+    """One call for the union of their spans, in the order of the ack."""
+    letters = "ABCDEFGH"
+    begun = " ".join(f"{letter}1c" for letter in letters)
+    ack = "+".join(f"{letter}2/{place}/0" for place, letter in enumerate(letters))
+    await write(client, stream, f"{begun} - {ack}")
+    hook = Subscriptions()
+    async with Client(server.address, options=ClientOptions(hook=hook)) as watched:
+        assert await ranged(watched, stream, 9, 10, look_back=0) == begun
+    assert len(hook.begun) == 2
+
+
+async def test_ranges_are_refused_that_make_no_sense(client: Client, stream: str) -> None:
+    for start, end in ((-1, 2), (3, 2), (0, 2**63)):
+        with pytest.raises(InvalidRequest):
+            client.committed_range(stream, 0, start, end)
+    with pytest.raises(InvalidRequest, match="look_back"):
+        client.committed_range(stream, 0, 0, 1, look_back=-1)
+
+
+async def test_a_range_whose_transaction_is_truncated(
+    client: Client, wire: Wire, cleaned_stream: str
+) -> None:
+    await create(wire, cleaned_stream, retention_max_messages=4)
+    await write(client, cleaned_stream, "A1c A2c - A3/0/0 -")
+    await become(wire, cleaned_stream, [1, 2, 3, 4])
+    with pytest.raises(TransactionTruncated):
+        await ranged(client, cleaned_stream, 3, 5)
+    assert await ranged(client, cleaned_stream, 3, 5, on_truncated="emit") == "A2c -"
+    assert await ranged(client, cleaned_stream, 3, 5, on_truncated="skip") == "-"
+    assert await ranged(client, cleaned_stream, 0, 3) == "-"
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_ranges_of_random_logs(client: Client, stream: str, seed: int) -> None:
+    """Ranges agree with the pure rule, wherever the log is cut."""
+    chance = random.Random(seed)
+    producers = Producers(chance)
+    while len(producers.words) < 120:
+        producers.write()
+    log = log_of(" ".join(producers.words))
+    await write(client, stream, " ".join(producers.words))
+    cuts = sorted({0, len(log), *(chance.randrange(len(log)) for _ in range(5))})
+    for start, end in pairwise(cuts):
+        look_back = chance.randrange(30)
+        found = await rest(client.committed_range(stream, 0, start, end, look_back=look_back))
+        expected = range_of(log, start, end, look_back)
+        assert [message.offset for message in found] == [row.offset for row in expected]

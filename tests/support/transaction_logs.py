@@ -7,7 +7,14 @@ from collections.abc import Iterable
 
 from liftbridge_aio.model import UUID_HEADER, Record
 from liftbridge_aio.transactions.core.uuid import Flags, build_uuid
-from liftbridge_aio.transactions.core.visibility import AckEntry, Event, Follower, Replay, Row
+from liftbridge_aio.transactions.core.visibility import (
+    AckEntry,
+    Event,
+    Follower,
+    Range,
+    Replay,
+    Row,
+)
 from liftbridge_aio.transactions.log_format import ACK_HEADERS, ack_values
 
 BASE = 100  # clocks are never 0
@@ -59,6 +66,17 @@ def followed(
             else:
                 rows.append(found)
     return rows
+
+
+def range_of(log: list[Event[str]], start: int, end: int, look_back: int = 0) -> list[Row[str]]:
+    """Return what the pure rule shows of a range."""
+    reader: Range[str] = Range(start, end, look_back)
+    for event in log[reader.first : end]:
+        reader.feed(event)
+    for begin, until in reader.spans:
+        for event in log[begin:until]:
+            reader.replay(event)
+    return reader.rows()
 
 
 def shown(rows: Iterable[Row[str]]) -> str:

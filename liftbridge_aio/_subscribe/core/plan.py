@@ -59,6 +59,8 @@ class ReadingPlan:
     consumer: ConsumerIdentity | None = None
     """The member of a consumer group that reads; it ends with `PartitionTaken` when another member
     takes the partition."""
+    created: int | None = None
+    """The creation timestamp of the stream, if it must be that one."""
     make_visibility: MakeVisibility | None = None
     """Makes what decides about the messages of a committed reading; None shows all of them."""
 

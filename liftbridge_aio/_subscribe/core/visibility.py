@@ -44,6 +44,12 @@ class Visibility(Protocol):
     mark: bytes
     """What is in the bytes of each message that this decides about; all others are shown."""
 
+    look_back: int
+    """Offsets before a start that are read first, for `remember`."""
+
+    def remember(self, message: Message) -> None:
+        """Take a message before the start, which is not shown but may be repeated behind it."""
+
     def feed(self, message: Message, size: int) -> Iterator[Shown | Replay]:
         """Take the next message, of that many bytes; yield what it shows.
 

@@ -136,6 +136,14 @@ def parse_uuid(uuid: bytes) -> tuple[bytes, int, int]:
     return producer, clock, sequence & MAX_FLAGS
 
 
+def is_outside(uuid: bytes) -> bool:
+    """Return True for the UUID of a message of no transaction."""
+    if len(uuid) != UUID_BYTES:
+        return False
+    _, clock, flags = parse_uuid(uuid)
+    return clock != 0 and flags != Flags.CONTINUE
+
+
 def _check_bytes(value: bytes, length: int, what: str) -> None:
     check_type(value, (bytes, bytearray, memoryview), f"{what} must be bytes")
     if len(value) != length:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .sequencer import NO_OFFSET, Outcome, ProducerState, Sequencer
-from .uuid import UUID_BYTES, Flags, build_uuid, parse_uuid
+from .uuid import UUID_BYTES, Flags, build_uuid, is_outside, parse_uuid
 
 T = TypeVar("T")
 
@@ -97,6 +97,8 @@ class Replay(Generic[T]):
                 self._over = ack.final
         uuid = event.uuid
         if uuid and not event.acks and uuid[-len(producer) :] == producer and not self._over:
+            if is_outside(uuid):  # also with the flags of an ack, which stands elsewhere
+                uuid = build_uuid(producer, parse_uuid(uuid)[1], Flags.OUTSIDE)
             self._queue(event, uuid)
 
     def rows(self) -> list[Row[T]]:

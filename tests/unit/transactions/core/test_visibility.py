@@ -12,22 +12,11 @@ from hypothesis import strategies as st
 from liftbridge_aio.transactions.core.visibility import (
     Event,
     Follower,
-    Range,
     Replay,
     Row,
 )
 from support.examples import examples
-from support.transaction_logs import BASE, Producers, followed, log_of, producer, shown
-
-
-def read_range(log: list[Event[str]], start: int, end: int, look_back: int = 0) -> list[Row[str]]:
-    reading: Range[str] = Range(start, end, look_back)
-    for event in log[reading.first : end]:
-        reading.feed(event)
-    for begin, stop in reading.spans:
-        for event in log[begin:stop]:
-            reading.replay(event)
-    return reading.rows()
+from support.transaction_logs import BASE, Producers, followed, log_of, producer, range_of, shown
 
 
 @pytest.mark.parametrize(
@@ -53,14 +42,14 @@ def read_range(log: list[Event[str]], start: int, end: int, look_back: int = 0) 
 def test_what_is_shown(words: str, expected: str) -> None:
     log = log_of(words)
     assert shown(followed(log)) == expected
-    assert shown(read_range(log, 0, len(log))) == expected
+    assert shown(range_of(log, 0, len(log))) == expected
 
 
 def test_a_reader_that_started_in_the_middle_sees_the_whole_transaction() -> None:
     log = log_of("A1c A2c A3c A4/0/0")
     assert shown(followed(log, start=2)) == "A1c A2c A3c"
-    assert shown(read_range(log, 3, 4)) == "A1c A2c A3c"
-    assert read_range(log, 0, 3) == []
+    assert shown(range_of(log, 3, 4)) == "A1c A2c A3c"
+    assert range_of(log, 0, 3) == []
 
 
 def test_rows_say_where_they_belong() -> None:
@@ -108,7 +97,7 @@ def test_followers_and_readers_of_ranges_agree(chance: random.Random, length: in
     pieces = [
         row
         for start, end in itertools.pairwise(cuts)
-        for row in read_range(log, start, end, look_back=len(log))
+        for row in range_of(log, start, end, look_back=len(log))
     ]
     assert pieces == expected
     start = chance.randrange(len(log))
