@@ -44,7 +44,6 @@ _REASONS: Final = {
     "sasl.": "clients authenticate by certificates, see liftbridge.tlsCert",
     "ssl.": "see the options liftbridge.tls…",
     "group": "the position of a query is in its checkpoint",
-    "isolation": "there are no transactions",
 }
 """The reasons for missing options, by the prefix of the name."""
 
