@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 EXACTLY_ONCE = "exactly_once"
 EVERY_KILL = os.environ.get("LIFTBRIDGE_KILLS") == "all"
-"""Kills the driver at each point, and not only where most goes wrong: `test_killed_commit` kills the
-process that commits at each of them anyway."""
+"""Kills the driver at each point, and not only where most goes wrong: `test_killed_commit` kills
+the process that commits at each of them anyway."""
 
 
 def check_rows(log: LogClient, stream: str, *, repeated: bool = True) -> None:
@@ -69,6 +69,10 @@ def test_a_batch_that_runs_again_is_committed_once(
     assert once == Counter(range(40))
     twice = Counter(int(message.value) for message in log.committed(naive))
     assert twice == once + Counter(range(15, 30))
+    reader = spark.read.format("liftbridge").option("servers", spark_broker)
+    assert {int(row.value) for row in reader.load(copies).collect()} == set(range(40))
+    everything = reader.option("isolationLevel", "read_uncommitted").load(copies)
+    assert everything.count() > 55  # acks too
 
 
 @pytest.mark.parametrize("halt", ["raise", "kill"])

@@ -45,6 +45,7 @@ READ_NAMES: Final = (
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "arrowBatchRows",
+    "isolationLevel",
     "readTimeout",
 )
 TARGET_NAMES: Final = ("stream", "topic", "path")
@@ -74,10 +75,7 @@ _OF_SPARK: Final = frozenset(
 )
 """Options that Spark itself reads, whatever the source or sink."""
 
-_NOT_OFFERED: Final = (
-    "isolationLevel",
-    "includeTimestampType",
-)
+_NOT_OFFERED: Final = ("includeTimestampType",)
 """Options of other sources that a ported pipeline may have, which have no effect here."""
 
 _SPELLED: Final = {name.lower(): name for name in (*READ_NAMES, *WRITE_NAMES, *_NOT_OFFERED)}
