@@ -14,6 +14,8 @@ the same in all releases, and names stream, partition, offset and what to change
     ├── ReadStalled              [LIFTBRIDGE_READ_TIMEOUT]         nothing came within readTimeout
     ├── ReadFailed               [LIFTBRIDGE_READ_FAILED]          any other failure of reading
     ├── WriteFailed              [LIFTBRIDGE_WRITE_FAILED]         some rows were not acked
+    ├── CommitFailed             [LIFTBRIDGE_COMMIT_FAILED]        a batch was not committed
+    ├── BatchSuperseded          [LIFTBRIDGE_BATCH_SUPERSEDED]     a later batch is committed
     ├── BatchUnknown             [LIFTBRIDGE_BATCH_UNKNOWN]        a task has no query or batch id
     └── ServersUnreachable       [LIFTBRIDGE_UNREACHABLE]          no server could be reached
 """
@@ -99,6 +101,18 @@ class WriteFailed(SparkSourceError):
     """Some rows of a task were not acknowledged; Spark runs the task again."""
 
     code = "LIFTBRIDGE_WRITE_FAILED"
+
+
+class CommitFailed(SparkSourceError):
+    """The rows of a batch are not visible, or not in all partitions."""
+
+    code = "LIFTBRIDGE_COMMIT_FAILED"
+
+
+class BatchSuperseded(SparkSourceError):
+    """A later batch of the query was committed, and this one never was."""
+
+    code = "LIFTBRIDGE_BATCH_SUPERSEDED"
 
 
 class BatchUnknown(SparkSourceError):

@@ -20,6 +20,7 @@ from .columns import (
     UnevenColumns,
     separated,
     separated_or_absent,
+    transaction_headers,
 )
 from .hot_schema import PARSE_ERRORS, MessageColumns, WireMessage, split_headers
 
@@ -51,6 +52,17 @@ class ColumnBatch:
     def headers(self) -> list[dict[str, bytes]]:
         """Read the publisher's headers of each message; see `Message.headers`."""
         return [split_headers(WireMessage.FromString(each))[0] for each in self.data]
+
+    def transaction_headers(self) -> list[dict[str, bytes]]:
+        """Read the headers of transactions of each message, which has none usually."""
+        found: list[dict[str, bytes]] = []
+        for start in range(0, len(self.data), _AT_ONCE):
+            part = self.data[start : start + _AT_ONCE]
+            together = None if max(map(len, part)) > _LARGE_BYTES else transaction_headers(part)
+            if together is None:
+                together = [split_headers(WireMessage.FromString(each))[1] for each in part]
+            found += together
+        return found
 
     def subjects(self) -> list[str]:
         """Read the NATS subject on which each message arrived."""

@@ -3,8 +3,11 @@
 - `admission`: The end of a micro-batch in each partition.
 - `connection_options`: Options for the servers, and for the client that connects to them.
 - `data_loss`: Find messages that a query has yet to read and that the log no longer has.
+- `decision`: The decision of a batch: which attempts of its tasks are committed.
 - `kafka_options`: Options of Spark's Kafka connector, and the options to use instead.
 - `offsets`: Positions in the partitions of streams, and ranges between them.
+- `one_shot_producer`: The producer of one attempt of a task: numbers its rows, and knows what may
+  be committed.
 - `option_table`: Names of options, and parsers for their values.
 - `options`: Options of a read and of a write, parsed from Spark's text and checked together.
 - `positions`: Start and end of a read as given by options: earliest, latest, offsets or times.

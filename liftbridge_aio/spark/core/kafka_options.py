@@ -15,6 +15,7 @@ _PASSWORD: Final = "the variable LIFTBRIDGE_TLS_KEY_PASSWORD where tasks run"  #
 
 _OF_THE_CLIENT: Final = {
     "bootstrap.servers": "servers",
+    "isolation.level": "isolationLevel, which is read_committed unless you set it",
     "acks": "ackPolicy",
     "request.timeout.ms": "liftbridge.callTimeout, in seconds",
     "default.api.timeout.ms": "liftbridge.callTimeout, in seconds",
@@ -44,7 +45,6 @@ _REASONS: Final = {
     "sasl.": "clients authenticate by certificates, see liftbridge.tlsCert",
     "ssl.": "see the options liftbridge.tls…",
     "group": "the position of a query is in its checkpoint",
-    "isolation": "there are no transactions",
 }
 """The reasons for missing options, by the prefix of the name."""
 

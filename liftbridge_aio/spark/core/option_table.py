@@ -45,9 +45,11 @@ READ_NAMES: Final = (
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "arrowBatchRows",
+    "isolationLevel",
     "readTimeout",
 )
 TARGET_NAMES: Final = ("stream", "topic", "path")
+EXACTLY_ONCE_NAMES: Final = ("decisionStream", "writeId")
 WRITE_NAMES: Final = (
     *CONNECTION_NAMES,
     *TARGET_NAMES,
@@ -55,6 +57,8 @@ WRITE_NAMES: Final = (
     "maxInFlight",
     "publishTimeout",
     "includeWriteId",
+    "delivery",
+    *EXACTLY_ONCE_NAMES,
 )
 CLIENT_PREFIX: Final = "liftbridge."
 
@@ -71,12 +75,7 @@ _OF_SPARK: Final = frozenset(
 )
 """Options that Spark itself reads, whatever the source or sink."""
 
-_NOT_OFFERED: Final = (
-    "isolationLevel",
-    "delivery",
-    "decisionStream",
-    "includeTimestampType",
-)
+_NOT_OFFERED: Final = ("includeTimestampType",)
 """Options of other sources that a ported pipeline may have, which have no effect here."""
 
 _SPELLED: Final = {name.lower(): name for name in (*READ_NAMES, *WRITE_NAMES, *_NOT_OFFERED)}

@@ -5,18 +5,20 @@ All of them pickle.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
 from liftbridge_aio._core.arguments import INT32_MAX
-from liftbridge_aio.model import AckPolicy, StreamPartition
+from liftbridge_aio.model import AckPolicy, Isolation, StreamPartition
 from liftbridge_aio.spark.errors import InvalidOption
 
 from .connection_options import ConnectionOptions
 from .option_table import (
     BATCH_ONLY_NAMES,
     ENDING_NAMES,
+    EXACTLY_ONCE_NAMES,
     SELECTION_NAMES,
     STARTING_NAMES,
     STRATEGY_NAME,
@@ -52,6 +54,10 @@ _READ_TIMEOUT: Final = 60.0
 _TRIGGER_DELAY: Final = 15 * 60.0
 _MAX_IN_FLIGHT: Final = 16_384
 _PUBLISH_TIMEOUT: Final = 30.0
+_ISOLATIONS: Final = {
+    "read_committed": Isolation.READ_COMMITTED,
+    "read_uncommitted": Isolation.UNCOMMITTED,
+}
 _STRATEGIES: Final = {strategy.value: strategy for strategy in NoOffsetStrategy}
 
 
@@ -107,6 +113,7 @@ class ReadOptions:
     arrow_batch_rows: int = _BATCH_ROWS
     pushdown_filters: bool = False
     """Batch queries only."""
+    isolation: Isolation = Isolation.READ_COMMITTED
     read_timeout: float = _READ_TIMEOUT
     """Seconds without a message after which reading a range fails."""
 
@@ -144,11 +151,26 @@ class ReadOptions:
                 options, "arrowBatchRows", default=_BATCH_ROWS, most=INT32_MAX
             ),
             pushdown_filters=switch(options, "pushdownFilters", default=False),
+            isolation=one_of(
+                options, "isolationLevel", _ISOLATIONS, default=Isolation.READ_COMMITTED
+            ),
             read_timeout=seconds_above_zero(options, "readTimeout", default=_READ_TIMEOUT),
         )
         if streaming:
             _check_triggers(read, delayed="maxtriggerdelay" in options)
         return read
+
+
+class Delivery(enum.Enum):
+    """How often a row is visible, if Spark runs a task or batch again."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    """As often as it was published, at once."""
+    EXACTLY_ONCE = "exactly_once"
+    """Once, to committed readings, when the batch is committed."""
+
+
+_DELIVERIES: Final = {delivery.value: delivery for delivery in Delivery}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +187,14 @@ class WriteOptions:
     """Seconds without an ack, or without a server at its start, after which a task fails."""
     include_write_id: bool = False
     """True to give each row a header that identifies its repeats; see `write_id`."""
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    decision_stream: str | None = None
+    """Where commits are decided; None: a stream named after the query."""
+    write_id: str | None = None
+    """Names a batch write, so that its re-run is recognised."""
 
     @classmethod
-    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> Self:  # noqa: ARG003 - so far both take the same
+    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> Self:
         """Parse and check the options of a write; warn of those that have no effect.
 
         Raises:
@@ -175,6 +202,7 @@ class WriteOptions:
         """
         check_names(options, reading=False)
         options = folded(options)
+        delivery = _delivery(options, streaming=streaming)
         return cls(
             connection=ConnectionOptions.parse(options),
             stream=_target(options),
@@ -182,6 +210,9 @@ class WriteOptions:
             max_in_flight=whole_number(options, "maxInFlight", default=_MAX_IN_FLIGHT),
             publish_timeout=seconds_above_zero(options, "publishTimeout", default=_PUBLISH_TIMEOUT),
             include_write_id=switch(options, "includeWriteId", default=False),
+            delivery=delivery,
+            decision_stream=_decision_stream(options),
+            write_id=options.get("writeid"),
         )
 
 
@@ -251,6 +282,37 @@ def _check_named(position: Position, selection: Selection) -> None:
         check_covers(position, {place for place in named if place.stream in selection.names})
         missing = set(selection.names) - {place.stream for place in named}
         check_covers(position, {*named, *(StreamPartition(stream, 0) for stream in missing)})
+
+
+def _delivery(options: Mapping[str, str], *, streaming: bool) -> Delivery:
+    """Parse `delivery`, and check that the other options fit it."""
+    delivery = one_of(options, "delivery", _DELIVERIES, default=Delivery.AT_LEAST_ONCE)
+    exactly_once = delivery is Delivery.EXACTLY_ONCE
+    for name in EXACTLY_ONCE_NAMES:
+        if name.lower() in options and not exactly_once:
+            text = f"{name} has no effect without delivery=exactly_once"
+            raise InvalidOption(text)
+    if "writeid" in options:
+        if streaming:
+            raise InvalidOption("writeId is for batch writes; Spark names streaming queries itself")
+        if not options["writeid"].strip():
+            raise InvalidOption("writeId is empty; give each batch write a name of its own")
+    elif "decisionstream" in options and not streaming:
+        raise InvalidOption("decisionStream has no effect on a batch write without writeId")
+    if exactly_once and options.get("ackpolicy", "all").strip().lower() != "all":
+        raise InvalidOption(
+            "delivery=exactly_once needs ackPolicy=all: rows that only the leader has may be lost"
+            " after they were committed"
+        )
+    return delivery
+
+
+def _decision_stream(options: Mapping[str, str]) -> str | None:
+    name = options.get("decisionstream")
+    if name is not None:
+        name = name.strip()
+        check_stream_name("decisionStream", name)
+    return name
 
 
 def _target(options: Mapping[str, str]) -> str | None:

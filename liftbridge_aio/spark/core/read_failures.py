@@ -27,6 +27,7 @@ from liftbridge_aio.spark.errors import (
     SparkSourceError,
     StreamMissing,
 )
+from liftbridge_aio.transactions.errors import TransactionTruncated
 
 _MISSING_HINT: Final = (
     "create it, or change the option that names it; a stream that was deleted and created again "
@@ -81,6 +82,12 @@ def _meaning(error: LiftbridgeError, servers: str) -> tuple[type[SparkSourceErro
                 DataLoss,
                 "the stream was created again or truncated while it was read",
                 _RESET_HINT,
+            )
+        case TransactionTruncated():
+            return (
+                DataLoss,
+                "the beginning of a transaction is no longer in the log",
+                "keep messages longer (retention), or set failOnDataLoss=false to read the rest",
             )
         case SubscriptionLost():
             return (

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from liftbridge_aio._core.arguments import INT64_MAX
-from liftbridge_aio.model import StreamPartition, ns_from_datetime
+from liftbridge_aio.model import Isolation, StreamPartition, ns_from_datetime
 from liftbridge_aio.spark.core.offsets import OffsetRange
 from liftbridge_aio.spark.core.options import ReadOptions
 
@@ -86,6 +86,14 @@ class FilterBounds:
         if column == "offset":
             return replace(self, offset=self.offset.narrowed(interval))
         return replace(self, microseconds=self.microseconds.narrowed(interval))
+
+    def without_ends(self) -> FilterBounds:
+        """Return bounds for ranges of acks, which stand behind the rows that they show."""
+        return replace(
+            self,
+            offset=Interval(self.offset.low),
+            microseconds=Interval(self.microseconds.low),
+        )
 
     def clip(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Return the parts of ranges within the bounds, except those on time."""
@@ -152,7 +160,10 @@ class PushdownReader(BatchReader):
 
     def wanted(self, ranges: Sequence[OffsetRange]) -> Sequence[OffsetRange]:
         """Return the parts of the planned ranges within the filters."""
-        left, times = self._bounds.clip(ranges), self._bounds.microseconds
+        bounds = self._bounds
+        if self._options.isolation is Isolation.READ_COMMITTED:
+            bounds = bounds.without_ends()
+        left, times = bounds.clip(ranges), bounds.microseconds
         if times == EVERYTHING or not left:
             return left
         low = self._offsets_at(left, times.low)

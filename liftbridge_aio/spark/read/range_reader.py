@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ from liftbridge_aio.errors import (
     RequestTimeout,
     StreamReset,
 )
-from liftbridge_aio.model import StartAt, StopAt
+from liftbridge_aio.model import Isolation, StartAt, StopAt
 from liftbridge_aio.spark.connection import connection_to
 from liftbridge_aio.spark.core.data_loss import Finding, Loss, judge_gap, judge_range, raise_or_warn
 from liftbridge_aio.spark.core.offsets import OffsetRange
@@ -30,6 +31,7 @@ from liftbridge_aio.spark.core.read_failures import read_failure
 from liftbridge_aio.spark.errors import ReadStalled
 from liftbridge_aio.wire.column_batch import ColumnBatch
 
+from .committed_columns import CommittedColumns, LogPart
 from .log_ends import log_states, oldest_offsets
 from .record_batches import Chunk, ChunkBuilder, record_batch
 from .schema import arrow_schema
@@ -97,6 +99,11 @@ class RangeReader:
         """The part of the range that is not read yet."""
         self._task = task
         self._options = options
+        self._committed = (
+            CommittedColumns(task.wanted.start, whole=options.fail_on_data_loss)
+            if options.isolation is Isolation.READ_COMMITTED
+            else None
+        )
 
     async def chunks(self, client: Client) -> AsyncGenerator[Chunk, None]:
         """Read the range in chunks, one for each record batch. Cancelling ends the subscription.
@@ -121,8 +128,10 @@ class RangeReader:
                 while columns := await self._next(client, subscription):
                     await self._check_gaps(client, columns.offsets)
                     self.rest = replace(wanted, start=columns.offsets[-1] + 1)
-                    for chunk in chunks.add(columns):
-                        yield chunk
+                    async with aclosing(self._shown(client, columns)) as shown:
+                        async for rows in shown:
+                            for chunk in chunks.add(rows):
+                                yield chunk
         except (StreamReset, NotFound) as error:
             if options.fail_on_data_loss:
                 raise
@@ -134,6 +143,49 @@ class RangeReader:
                 self._raise_or_log(finding)
         if rest := chunks.rest():
             yield rest
+
+    async def _shown(
+        self, client: Client, columns: ColumnBatch
+    ) -> AsyncGenerator[ColumnBatch, None]:
+        """Yield what is shown of messages. Cancelling ends what is read for that."""
+        if self._committed is None:
+            yield columns
+            return
+        for step in self._committed.add(columns):
+            if isinstance(step, LogPart):
+                await self._read_part(client, step)
+            else:
+                yield step
+
+    async def _read_part(self, client: Client, part: LogPart) -> None:
+        """Read a part of the log, as far as it is still there. Cancelling ends the subscription.
+
+        Raises:
+            LiftbridgeError: it could not be read.
+        """
+        place = self._task.wanted.place
+        ends = {place: part.end}
+        limit = self._options.read_timeout
+        [oldest] = (await oldest_offsets(client, ends, timeout=limit)).values()
+        if oldest >= part.end:
+            return
+        subscription = client.subscribe(
+            *place,
+            StartAt.offset(max(oldest, part.begin)),
+            StopAt.offset(part.end - 1),
+            resubscribe_timeout=limit,
+            resume=True,
+            timeout=limit,
+        )
+        async with subscription, asyncio.timeout(None) as idle:
+            while True:
+                idle.reschedule(asyncio.get_running_loop().time() + limit)
+                columns = await subscription.read_columns(self._options.arrow_batch_rows, _LINGER)
+                if columns is None:
+                    return
+                part.feed(columns)
+                if columns.offsets[-1] >= part.end - 1:
+                    return
 
     def _same_stream(self, client: Client) -> bool:
         """Return True if the stream is still the one that the offsets belong to.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from liftbridge_aio.model import TRANSACTION_HEADERS
 from liftbridge_aio.spark.core.row_columns import RowColumns
 from liftbridge_aio.spark.core.row_placement import Rows
 from liftbridge_aio.spark.errors import InvalidRow
@@ -22,7 +23,7 @@ def rows_of(batch: pa.RecordBatch, columns: RowColumns, *, first: int) -> Rows:
         first: number of the first row of the batch within its task, for errors.
 
     Raises:
-        InvalidRow: a header of a row has no name, or a name occurs twice.
+        InvalidRow: a header of a row has no name, is one of transactions, or occurs twice.
     """
     values = _content(batch.column(columns.value))
     keys = None if columns.key is None else _content(batch.column(columns.key))
@@ -77,6 +78,9 @@ def _header_map(pairs: list[tuple[str | None, bytes | None]], row: int) -> dict[
         if name is None or name in headers:
             problem = "a header without a name" if name is None else f"the header {name!r} twice"
             text = f"row {row} of the task has {problem}, which a message cannot have"
+            raise InvalidRow(text)
+        if name in TRANSACTION_HEADERS:
+            text = f"row {row} of the task has the header {name!r}, which only transactions set"
             raise InvalidRow(text)
         headers[name] = content or b""
     return headers

@@ -1,6 +1,8 @@
 """Publish the rows of a task, with a bounded number in flight, and wait for every ack.
 
-Rows of a partition keep their order unless one of them has to be sent again.
+At least once, rows of a partition keep their order unless one of them has to be sent again. As
+uncommitted messages they always keep it: where one fails, all rows from there on are sent again,
+under another producer id.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -27,7 +29,8 @@ from liftbridge_aio.errors import (
     PublishOutcomeUnknown,
     RequestTimeout,
 )
-from liftbridge_aio.model import Ack, AckPolicy
+from liftbridge_aio.model import UUID_HEADER, Ack, AckPolicy
+from liftbridge_aio.spark.core.one_shot_producer import OneShotProducer, UncommittedRows
 from liftbridge_aio.spark.core.row_placement import OutgoingRow
 from liftbridge_aio.spark.core.write_id import WRITE_ID_HEADER, TaskAttempt
 from liftbridge_aio.spark.errors import InvalidRow, SparkSourceError, StreamMissing, WriteFailed
@@ -89,6 +92,7 @@ class BatchPublisher:
         max_in_flight: most unacknowledged rows.
         ack_timeout: seconds without any ack after which it fails.
         identity: the attempt, for the write id of each row; None: rows get no write id.
+        new_producer: makes a producer, under which rows are uncommitted; None: rows are visible.
     """
 
     def __init__(
@@ -98,6 +102,7 @@ class BatchPublisher:
         max_in_flight: int,
         ack_timeout: float,
         identity: TaskAttempt | None = None,
+        new_producer: Callable[[], OneShotProducer] | None = None,
     ) -> None:
         self.resent = 0
         """Rows that were sent again though they may have been stored before."""
@@ -106,6 +111,10 @@ class BatchPublisher:
         self._chunk_rows = max(1, min(_MAX_CHUNK_ROWS, max_in_flight // 2))
         self._ack_timeout = ack_timeout
         self._identity = identity
+        self._new_producer = new_producer
+        self._producer = new_producer() if new_producer is not None else None
+        self._uncommitted: list[UncommittedRows] = []
+        """Of producers that others took over from."""
         self._chunks: deque[_Chunk] = deque()
         self._spans: dict[tuple[str, int], _Span] = {}
         self._limit: asyncio.Timeout | None = None
@@ -122,6 +131,11 @@ class BatchPublisher:
             PartitionWritten(*place, span.first_offset, span.last_offset, span.rows)
             for place, span in sorted(self._spans.items())
         )
+
+    def uncommitted(self) -> tuple[UncommittedRows, ...]:
+        """Return what the driver is to commit, when every row is acked."""
+        last = None if self._producer is None else self._producer.rows()
+        return (*self._uncommitted, *(() if last is None else (last,)))
 
     async def publish(self, client: Client, first: int, rows: Sequence[OutgoingRow]) -> None:
         """Publish rows; returns when the last of them is in flight, before they are acked.
@@ -166,6 +180,7 @@ class BatchPublisher:
         Returns:
             How many rows may be stored besides those that are acked.
         """
+        self._producer = None  # nothing will be committed
         in_flight = [future for chunk in self._chunks for future in chunk.sent]
         if in_flight:
             await asyncio.wait(in_flight, timeout=_DRAIN_TIMEOUT)
@@ -203,20 +218,36 @@ class BatchPublisher:
 
     async def _send(self, client: Client, chunk: _Chunk) -> None:
         publish, policy, sent = client.publish_async, self._ack_policy, chunk.sent
-        attempt = self._identity
-        # One dict for all rows: the client encodes it before it takes the next row.
-        own: dict[str, bytes] = {}
         try:
-            if attempt is None:
+            if self._identity is None and self._producer is None:
                 for stream, value, key, headers, partition in chunk.rows:
                     sent.append(await publish(stream, value, key, headers, partition, None, policy))
                 return
-            identified = zip(chunk.rows, attempt.write_ids(chunk.numbers), strict=True)
-            for (stream, value, key, headers, partition), own[WRITE_ID_HEADER] in identified:
+            for row, own in zip(chunk.rows, self._own_headers(chunk), strict=False):
+                stream, value, key, headers, partition = row
                 both = {**headers, **own} if headers else own
                 sent.append(await publish(stream, value, key, both, partition, None, policy))
         except LiftbridgeError as error:
             chunk.unsent = error
+
+    def _own_headers(self, chunk: _Chunk) -> Iterator[dict[str, bytes]]:
+        """Yield the headers that each row gets besides its own, when it is sent."""
+        # One dict for all rows: the client encodes it before it takes the next row.
+        own: dict[str, bytes] = {}
+        attempt, producer = self._identity, self._producer
+        if producer is None:
+            if attempt is not None:
+                for own[WRITE_ID_HEADER] in attempt.write_ids(chunk.numbers):
+                    yield own
+            return
+        uuids = producer.uuids(len(chunk.rows))
+        if attempt is None:
+            for own[UUID_HEADER] in uuids:
+                yield own
+            return
+        ids = attempt.write_ids(chunk.numbers)
+        for own[UUID_HEADER], own[WRITE_ID_HEADER] in zip(uuids, ids, strict=True):
+            yield own
 
     async def _settle_oldest(self, client: Client) -> None:
         """Wait for the acks of the oldest chunk, and send failed rows again."""
@@ -224,26 +255,54 @@ class BatchPublisher:
         while True:
             chunk = self._chunks[0]
             await self._outcomes(chunk)
+            failures = _failures(chunk)
+            if failures and self._producer is not None:
+                self._retire_from(failures[0][0])
             acked = self._count_acks(chunk)
             if acked:
                 self._extend_deadline()
             if acked == len(chunk.rows):
                 self._chunks.popleft()
                 return
-            failures = _failures(chunk)
             for index, error in failures:
                 if not isinstance(error, _RETRYABLE):
                     self._chunks.popleft()
                     raise _refusal(chunk.numbers[index], chunk.rows[index], error)
             self._last_failure = failures[0][1]
             self.resent += sum(isinstance(one, PublishOutcomeUnknown) for _, one in failures)
-            chunk = self._chunks[0] = _Chunk(
-                [chunk.numbers[index] for index, _ in failures],
-                [chunk.rows[index] for index, _ in failures],
-            )
+            again = self._to_repeat([index for index, _ in failures])
             await asyncio.sleep(backoff.delay(tries, random.random()))  # noqa: S311 - jitter
             tries += 1
-            await self._send(client, chunk)
+            for chunk in again:
+                await self._send(client, chunk)
+
+    def _retire_from(self, index: int) -> None:
+        """Forget what became of the rows from one of the oldest chunk on: none of them counts."""
+        forgotten = self._chunks[0].sent[index:]
+        del self._chunks[0].sent[index:]
+        for chunk in list(self._chunks)[1:]:
+            forgotten += chunk.sent
+            chunk.sent.clear()
+        for future in forgotten:
+            if not future.cancel():
+                _failure(future)
+
+    def _to_repeat(self, failed: list[int]) -> list[_Chunk]:
+        """Return the chunks to be sent again; `failed` are indexes in the oldest one."""
+        oldest = self._chunks[0]
+        if self._new_producer is None:
+            self._chunks[0] = _Chunk(
+                [oldest.numbers[index] for index in failed],
+                [oldest.rows[index] for index in failed],
+            )
+            return [self._chunks[0]]
+        self._uncommitted += self.uncommitted()[len(self._uncommitted) :]
+        self._producer = self._new_producer()
+        start = failed[0]
+        self._chunks[0] = _Chunk(oldest.numbers[start:], oldest.rows[start:])
+        for chunk in self._chunks:
+            chunk.unsent = None
+        return list(self._chunks)
 
     async def _outcomes(self, chunk: _Chunk) -> None:
         # One after the other: acks arrive in the order of the rows and many at once, so most
@@ -255,9 +314,17 @@ class BatchPublisher:
                     self._extend_deadline()
 
     def _count_acks(self, chunk: _Chunk) -> int:
-        """Count the acks of a chunk by partition, and return how many there are."""
+        """Count the acks of a chunk by partition, and return how many there are.
+
+        Raises:
+            WriteFailed: a partition stored uncommitted rows in another order.
+        """
         acked = 0
-        for place, offsets in _offsets(chunk).items():
+        stored = _offsets(chunk)
+        if self._producer is not None and (place := self._producer.stored(stored)):
+            text = "the partition stored rows of the task in another order than they were sent"
+            raise WriteFailed(text, stream=place[0], partition=place[1])
+        for place, offsets in stored.items():
             acked += len(offsets)
             span = self._spans.setdefault(place, _Span(offsets[0], offsets[0]))
             span.rows += len(offsets)

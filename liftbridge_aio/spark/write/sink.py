@@ -1,9 +1,12 @@
 """The sink `liftbridge`: the writers that Spark calls, for batch writes and for streaming queries.
 
-Rows are visible as soon as they are published, and a task, batch or run that Spark repeats
-publishes its rows again: at least once. Spark makes a new writer for every micro-batch, pickles it
-for the tasks, and makes another one to commit; so `commit` knows of the tasks only what their
-commit messages say.
+At least once, rows are visible as soon as they are published, and a task, batch or run that Spark
+repeats publishes its rows again. Exactly once, rows are uncommitted messages until `commit` has
+decided which attempts of the tasks count, and has shown their rows.
+
+Spark makes a new writer for every micro-batch, pickles it for the tasks, and makes another one to
+commit; so `commit` knows of the tasks only what their commit messages say. It may be called again,
+in another process too, and `abort` after it.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from liftbridge_aio.spark.core.options import WriteOptions
+from liftbridge_aio.spark.core.decision import Decision
+from liftbridge_aio.spark.core.one_shot_producer import UncommittedRows
+from liftbridge_aio.spark.core.options import Delivery, WriteOptions
 from liftbridge_aio.spark.core.row_columns import RowColumns, row_columns
 from liftbridge_aio.spark.core.write_id import ATTEMPT_BYTES, TaskAttempt
 from liftbridge_aio.spark.errors import BatchUnknown, InvalidOption, SparkSourceError
@@ -40,6 +45,11 @@ logger = logging.getLogger("liftbridge_aio.spark")
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a streaming query."""
+_DECISIONS: Final = "spark-decisions"
+"""The stream in which batch writes are decided; a streaming query has one of its own, with its id
+behind that."""
+_NAMESPACE: Final = uuid.UUID("5b4e3f30-33a6-4a5c-9f0e-6d8a5a0d6f3b")
+"""Namespace of the ids that are made of the names of batch writes."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,8 @@ class TaskCommit(WriterCommitMessage):
     """The stored rows by partition; each row of the task counts once."""
     resent: int
     """Rows that the task sent again because their outcome was unknown."""
+    uncommitted: tuple[UncommittedRows, ...] = ()
+    """What a commit makes visible; empty if the rows are visible already."""
 
     @property
     def rows(self) -> int:
@@ -62,8 +74,10 @@ class TaskCommit(WriterCommitMessage):
         """The number of repeats of its rows that may be stored since its stage last started.
 
         Spark numbers the attempts of a task from 0 when it starts the stage again, and tells tasks
-        in Python nothing of earlier attempts.
+        in Python nothing of earlier attempts. 0 if a commit shows only the rows of this one.
         """
+        if self.uncommitted:
+            return 0
         return self.resent + self.rows * self.attempt.number
 
 
@@ -83,7 +97,8 @@ class BatchSink(DataSourceArrowWriter):
             raise error
         self._options = options
         self._columns = _columns(schema, options)
-        self._job = uuid.uuid4()
+        written = options.write_id
+        self._job = uuid.uuid4() if written is None else uuid.uuid5(_NAMESPACE, written)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish the rows of a task; returns when each of them is acked."""
@@ -92,12 +107,23 @@ class BatchSink(DataSourceArrowWriter):
         return _write(iterator, attempt, self._options, self._columns)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what was written; the rows are visible since they were published."""
-        _report(_from_tasks(messages), f"write {self._job}")
+        """Make the rows visible, unless they are, and log what was written.
+
+        Raises:
+            CommitFailed: they are not visible, or not in all partitions.
+        """
+        options, decided_in = self._options, None
+        again = "partitions may show its rows or not; writing it again repeats those that do"
+        if options.write_id is not None:
+            decided_in = options.decision_stream or _DECISIONS
+            again = "write it again with the same writeId, which commits the same rows"
+        _commit(_from_tasks(messages), options, f"write {self._job}", decided_in, again)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log what stays in the streams."""
-        _report_aborted(_from_tasks(messages), f"write {self._job}", "running it again")
+        _report_aborted(
+            _from_tasks(messages), f"write {self._job}", "running it again repeats them"
+        )
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -129,18 +155,25 @@ class StreamSink(DataSourceStreamArrowWriter):
         return _write(iterator, attempt, self._options, self._columns)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log what a batch wrote; Spark may call this again.
+        """Make the rows of a batch visible, unless they are, and log it; may be called again.
 
-        The rows are visible since they were published, so there is nothing to commit.
+        Raises:
+            BatchSuperseded: a later batch was committed, and this one never was.
+            CommitFailed: the rows are not visible, or not in all partitions.
         """
-        _report(_from_tasks(messages), _batch_name(messages, batchId))
+        tasks = _from_tasks(messages)
+        decided_in = self._options.decision_stream
+        if decided_in is None and tasks:
+            decided_in = f"{_DECISIONS}-{tasks[0].attempt.query}"
+        again = "start the query again: it commits the same rows"
+        _commit(tasks, self._options, _batch_name(messages, batchId), decided_in, again)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Log what stays in the streams, though the batch will be run again."""
         _report_aborted(
             _from_tasks(messages),
             _batch_name(messages, batchId),
-            "the query's next start, which runs the batch again,",
+            "the query's next start, which runs the batch again, repeats them",
         )
 
 
@@ -193,7 +226,30 @@ def _write(
     except SparkSourceError as error:
         error.at(options.stream)  # errors before a row is placed name no stream
         raise
-    return TaskCommit(attempt, task.written(), task.resent)
+    return TaskCommit(attempt, task.written(), task.resent, task.uncommitted())
+
+
+def _commit(
+    tasks: list[TaskCommit],
+    options: WriteOptions,
+    what: str,
+    decision_stream: str | None,
+    again: str,
+) -> None:
+    if options.delivery is Delivery.EXACTLY_ONCE and tasks:
+        from .commit import commit_batch  # noqa: PLC0415 - tasks have no use for it
+
+        rows = tuple(rows for task in tasks for rows in task.uncommitted)
+        decision = Decision(tasks[0].attempt.query, tasks[0].attempt.batch, rows)
+        if not commit_batch(options, decision, decision_stream, again):
+            logger.warning(
+                "%s was decided by an earlier run of it, whose rows are committed; %d rows of this"
+                " run are not, as they repeat those",
+                what,
+                sum(task.rows for task in tasks),
+            )
+            return
+    _report(tasks, what)
 
 
 def _from_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit]:
@@ -226,9 +282,11 @@ def _report(tasks: list[TaskCommit], what: str) -> None:
 
 def _report_aborted(tasks: list[TaskCommit], what: str, again: str) -> None:
     rows = sum(task.rows for task in tasks)
+    if any(task.uncommitted for task in tasks):
+        again = "no reading of committed rows shows them unless the batch is committed"
     logger.warning(
         "%s failed: %d rows of tasks that succeeded are stored in %s, besides those that the errors"
-        " of failed tasks name; %s repeats them",
+        " of failed tasks name; %s",
         what,
         rows,
         "; ".join(_places(task) for task in tasks if task.written) or "no stream",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import secrets
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
@@ -10,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import ConnectionFailed, LiftbridgeError, RequestTimeout, TLSFailed
 from liftbridge_aio.spark.connection import connection_to
-from liftbridge_aio.spark.core.options import WriteOptions
+from liftbridge_aio.spark.core.one_shot_producer import OneShotProducer, UncommittedRows
+from liftbridge_aio.spark.core.options import Delivery, WriteOptions
 from liftbridge_aio.spark.core.row_columns import RowColumns
 from liftbridge_aio.spark.core.row_placement import RowPlacement, Rows
 from liftbridge_aio.spark.core.write_id import TaskAttempt
@@ -20,6 +23,7 @@ from liftbridge_aio.spark.errors import (
     SparkSourceError,
     StreamMissing,
 )
+from liftbridge_aio.transactions.core.uuid import PRODUCER_BYTES, producer_id
 
 from .arrow_rows import rows_of
 from .batch_publisher import BatchPublisher, PartitionWritten
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 _LAST_CONNECT_TIMEOUT: Final = 1.0
 """Seconds to reach a server, if necessary, when a task has failed."""
+_REPEATED: Final = "running the task again repeats them"
 _GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Least thresholds of the garbage collector while rows are published."""
 
@@ -37,7 +42,8 @@ class TaskWriter:
     """Publishes the rows of one attempt of a task.
 
     Published rows stay in their streams if it fails: Spark runs the task again and stores them a
-    second time. A note on the error says how many rows are stored.
+    second time. A note on the error says how many rows are stored. With delivery=exactly_once they
+    are uncommitted messages, which nobody sees unless the driver commits the attempt.
 
     Args:
         attempt: of the task.
@@ -52,11 +58,13 @@ class TaskWriter:
         self._connection = connection_to(options.connection)
         self._placement = RowPlacement(stream=options.stream, turn=attempt.task)
         self._partition_counts: dict[str, int] = {}
+        self._uncommitted = options.delivery is Delivery.EXACTLY_ONCE
         self._publisher = BatchPublisher(
             ack_policy=options.ack_policy,
             max_in_flight=options.max_in_flight,
             ack_timeout=options.publish_timeout,
             identity=attempt if options.include_write_id else None,
+            new_producer=_new_producer if self._uncommitted else None,
         )
 
     @property
@@ -67,6 +75,10 @@ class TaskWriter:
     def written(self) -> tuple[PartitionWritten, ...]:
         """Return the acked rows by partition."""
         return self._publisher.written()
+
+    def uncommitted(self) -> tuple[UncommittedRows, ...]:
+        """Return what the driver is to commit; nothing if the rows are visible."""
+        return self._publisher.uncommitted()
 
     def publish_all(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Publish all rows; returns when each of them is acked.
@@ -137,7 +149,7 @@ class TaskWriter:
         summary = (
             f"[LIFTBRIDGE_ROWS_STORED] {self._attempt}, attempt {self._attempt.number}:"
             f" {sum(part.rows for part in written)} rows are stored, {unknown} more may be;"
-            " running the task again repeats them"
+            f" {'they are not committed' if self._uncommitted else _REPEATED}"
         )
         parts = (
             f"  stream={part.stream!r}, partition={part.partition},"
@@ -145,6 +157,10 @@ class TaskWriter:
             for part in written
         )
         return "\n".join((summary, *parts))
+
+
+def _new_producer() -> OneShotProducer:
+    return OneShotProducer(producer_id(secrets.token_bytes(PRODUCER_BYTES)), time.time_ns())
 
 
 @contextmanager

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.broker.faults.fault import Stall
+from liftbridge_aio.broker.faults.fault_plan import RpcName
 from support.loop_thread import LoopThread
 
 
@@ -47,6 +49,22 @@ class BrokerThread:
     def stop(self) -> None:
         """Stop it; connections break, data stays."""
         self._loop.run(self._broker.stop())
+
+    @contextmanager
+    def stalled(self, rpc: RpcName, **which: Any) -> Iterator[Callable[[], bool]]:
+        """Stall calls until the end; gives a function that tells if one is stalled."""
+
+        async def plan() -> Stall:
+            return self._broker.faults.stall(rpc, **which)
+
+        async def release(stall: Stall) -> None:
+            stall.release()
+
+        stall = self._loop.run(plan())
+        try:
+            yield lambda: stall.applied > 0
+        finally:
+            self._loop.run(release(stall))
 
     @contextmanager
     def away(self, seconds: float, forgetful: float) -> Iterator[None]:

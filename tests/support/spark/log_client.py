@@ -6,7 +6,15 @@ from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from liftbridge_aio import Client, Message, Record, StartAt, StopAt, StreamOptions
+from liftbridge_aio import (
+    Client,
+    Isolation,
+    Message,
+    Record,
+    StartAt,
+    StopAt,
+    StreamOptions,
+)
 from support.loop_thread import BOUND, LoopThread
 
 T = TypeVar("T")
@@ -64,6 +72,19 @@ class LogClient:
         return [
             message for number in self.partitions(stream) for message in self.read(stream, number)
         ]
+
+    def committed(self, stream: str) -> list[Message]:
+        """Read what is committed, partition after partition, each in the order of its commits."""
+        numbers = self.partitions(stream)
+
+        async def read(client: Client) -> list[Message]:
+            found = []
+            for number in numbers:
+                reading = client.read(stream, partition=number, isolation=Isolation.READ_COMMITTED)
+                found += [message async for message in reading]
+            return found
+
+        return self.run(read)
 
     def partitions(self, stream: str) -> list[int]:
         """The numbers of the partitions of a stream."""

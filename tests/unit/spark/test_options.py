@@ -411,7 +411,7 @@ def test_near_misses_are_refused(name: str, meant: str) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("isolationLevel", "does not offer"),
+        ("includeTimestampType", "does not offer"),
         ("ackPolicy", "is for writing"),
         ("colour", "does not know the option"),
     ],

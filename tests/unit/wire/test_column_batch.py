@@ -38,6 +38,8 @@ def check(columns: ColumnBatch, datas: list[bytes]) -> None:
     assert columns.data == datas
     assert columns.headers() == [each.headers for each in messages]
     assert columns.subjects() == [each.subject for each in messages]
+    own = [each.transaction_headers for each in messages]
+    assert columns.transaction_headers() == own
 
 
 @pytest.mark.parametrize("count", [0, 1, SOME, 1200])
@@ -51,6 +53,23 @@ def test_columns_hold_what_messages_hold(count: int, form: tuple[bytes, bytes]) 
     columns, broken = decode_columns(datas)
     assert broken is None
     assert len(columns) == count
+    check(columns, datas)
+
+
+def header(name: bytes, content: bytes) -> bytes:
+    return bytes_field(9, bytes_field(1, name) + bytes_field(2, content))
+
+
+@pytest.mark.parametrize("strange", [b"trace", b"\x00separator"])
+def test_headers_of_transactions_are_those_of_their_message(strange: bytes) -> None:
+    datas = [message(offset) for offset in range(SOME)]
+    datas[3] += header(b"txn-uuid", b"three") + header(strange, b"x")
+    datas[4] += header(strange, b"txn-uuid") + header(b"txn-ack", b"four")
+    datas[-1] += header(b"txn-uuid", b"last")
+    columns, _ = decode_columns(datas)
+    found = columns.transaction_headers()
+    assert (found[3], found[4]) == ({"txn-uuid": b"three"}, {"txn-ack": b"four"})
+    assert found[-1] == {"txn-uuid": b"last"}
     check(columns, datas)
 
 

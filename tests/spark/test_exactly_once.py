@@ -1,0 +1,112 @@
+"""Committing a batch exactly once: Spark's calls of the sink, in the order of its engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from liftbridge_aio.spark.connection import close_connections
+from liftbridge_aio.spark.errors import BatchSuperseded
+from liftbridge_aio.spark.write.sink import BatchSink
+from spark.conftest import EVERY_SERVER
+from support.spark.log_client import LogClient
+from support.spark.played_query import COMMIT, SCHEMA, PlayedQuery
+
+PARTITIONS = 3
+
+pytestmark = EVERY_SERVER
+
+
+@pytest.fixture
+def query(log: LogClient, stream_name: str) -> Iterator[PlayedQuery]:
+    yield PlayedQuery(log, log.create(stream_name, PARTITIONS))
+    close_connections()
+
+
+A_DRIVER = "the same driver"
+ANOTHER = "another driver"
+RUNS: dict[str, Callable[[], None]] = {A_DRIVER: lambda: None, ANOTHER: close_connections}
+
+
+@pytest.mark.parametrize("who", RUNS)
+def test_a_batch_shows_its_rows_once_however_often_it_is_run(query: PlayedQuery, who: str) -> None:
+    batch = query.run(7, "a", "b", "c", "d")
+    assert query.committed() == []
+    query.sink().commit(batch, 7)
+    whole = sorted(f"{task}{value}" for task in "01" for value in "abcd")
+    assert query.committed() == whole
+    RUNS[who]()
+    query.sink().commit(batch, 7)
+    query.sink().commit(query.run(7, "d", "c", "b", "a", "x"), 7)
+    assert query.committed() == whole
+    query.sink().commit(query.run(8, "e"), 8)
+    assert query.committed() == sorted([*whole, "0e", "1e"])
+
+
+def test_an_attempt_that_failed_or_lost_shows_nothing(query: PlayedQuery) -> None:
+    loser = query.task(7, 0, ("a", "b"), number=0)
+    winner = query.task(7, 0, ("b", "a"), number=1)
+    query.sink().abort([loser, None], 7)
+    query.sink().commit([winner], 7)
+    query.sink().abort([winner], 7)
+    assert query.committed() == ["0a", "0b"]
+
+
+def test_a_driver_that_was_replaced_adopts_what_its_successor_decided(query: PlayedQuery) -> None:
+    query.sink().commit(query.run(1, "a"), 1)
+    ours = query.run(2, "b")
+    given = query.as_input(2, query.run(2, "B"))
+    subprocess.run([sys.executable, "-c", COMMIT], input=given, check=True, timeout=60)
+    query.sink().commit(ours, 2)
+    query.sink().commit(query.run(3, "c"), 3)
+    assert query.committed() == ["0B", "0a", "0c", "1B", "1a", "1c"]
+
+
+def test_a_batch_before_the_last_one_commits_what_it_did_or_nothing(query: PlayedQuery) -> None:
+    query.sink().commit(query.run(1, "a"), 1)
+    query.sink().commit(query.run(3, "b"), 3)
+    for forget in RUNS.values():
+        forget()
+        query.sink().commit(query.run(1, "A"), 1)
+        with pytest.raises(BatchSuperseded, match=r"batch 2 of query .*checkpoint"):
+            query.sink().commit(query.run(2, "c"), 2)
+    assert query.committed() == ["0a", "0b", "1a", "1b"]
+
+
+def test_queries_may_share_a_stream_of_decisions(query: PlayedQuery, stream_name: str) -> None:
+    shared = {"decisionStream": f"{stream_name}-decisions"}
+    other = PlayedQuery(query.log, query.stream)
+    for batch in range(12):
+        query.sink(**shared).commit(query.run(batch, f"a{batch}"), batch)
+    other.sink(**shared).commit(other.run(0, "b"), 0)
+    for batch in range(12, 24):
+        query.sink(**shared).commit(query.run(batch, f"a{batch}"), batch)
+    close_connections()
+    other.sink(**shared).commit(other.run(0, "B"), 0)
+    query.sink(**shared).commit(query.run(23, "A"), 23)
+    expected = [f"{task}a{batch}" for task in (0, 1) for batch in range(24)]
+    assert query.committed() == sorted([*expected, "0b", "1b"])
+
+
+def test_a_batch_write_that_is_named_is_recognised(query: PlayedQuery, stream_name: str) -> None:
+    def write(*values: str, **more: str) -> None:
+        sink = BatchSink(query.options(**more), SCHEMA, overwrite=False)
+        sink.commit([query.task(0, task, values, 0, sink._job) for task in (0, 1)])
+
+    write("a", writeId=f"{stream_name} of Monday")
+    write("A", writeId=f"{stream_name} of Monday")
+    write("b", writeId=f"{stream_name} of Tuesday")
+    assert query.committed() == ["0a", "0b", "1a", "1b"]
+    write("c")
+    write("c")
+    assert query.committed() == ["0a", "0b", "0c", "0c", "1a", "1b", "1c", "1c"]
+
+
+def test_a_batch_without_tasks_or_rows_is_committed(query: PlayedQuery) -> None:
+    query.sink().commit([], 1)
+    query.sink().commit(query.run(2), 2)
+    query.sink().commit(query.run(2, "a"), 2)
+    assert query.committed() == []

@@ -1,0 +1,69 @@
+"""A query whose tasks and driver a test plays, in the order of Spark's engine and without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import count
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructType
+
+from liftbridge_aio.spark.core.options import WriteOptions
+from liftbridge_aio.spark.core.row_columns import RowColumns
+from liftbridge_aio.spark.core.write_id import TaskAttempt
+from liftbridge_aio.spark.write.sink import StreamSink, TaskCommit
+from liftbridge_aio.spark.write.task_writer import TaskWriter
+
+if TYPE_CHECKING:
+    from support.spark.log_client import LogClient
+
+SCHEMA = StructType().add("value", StringType())
+COMMIT = """
+import pickle, sys
+sink, messages, batch = pickle.load(sys.stdin.buffer)
+sink.commit(messages, batch)
+"""
+"""A program that commits a batch in a process of its own, as another driver would."""
+
+_numbers = count()
+
+
+class PlayedQuery:
+    """A query with two tasks, and the driver that runs its batches."""
+
+    def __init__(self, log: LogClient, stream: str) -> None:
+        self.log, self.stream = log, stream
+        self.id = uuid4()
+
+    def options(self, **more: str) -> WriteOptions:
+        given = {"servers": self.log.address, "stream": self.stream, "delivery": "exactly_once"}
+        return WriteOptions.parse({**given, **more}, streaming="writeId" not in more)
+
+    def run(self, batch: int, *values: str, number: int = 0) -> list[TaskCommit | None]:
+        """Run the tasks of a batch; each value is a row of both."""
+        return [self.task(batch, task, values, number) for task in (0, 1)]
+
+    def task(
+        self, batch: int, task: int, values: tuple[str, ...], number: int, query: UUID | None = None
+    ) -> TaskCommit:
+        attempt = TaskAttempt(
+            query or self.id, batch, task, number, next(_numbers).to_bytes(8, "big")
+        )
+        writer = TaskWriter(attempt, self.options(), RowColumns(value=0))
+        rows = [f"{task}{value}" for value in values]
+        writer.publish_all(iter([pa.record_batch({"value": pa.array(rows, pa.string())})]))
+        return TaskCommit(attempt, writer.written(), writer.resent, writer.uncommitted())
+
+    def sink(self, **more: str) -> StreamSink:
+        """Make a writer, as Spark does for each call."""
+        return StreamSink(self.options(**more), SCHEMA, overwrite=False)
+
+    def committed(self) -> list[str]:
+        """Return the rows that a committed reading shows."""
+        return sorted(message.value.decode() for message in self.log.committed(self.stream))
+
+    def as_input(self, batch: int, messages: list[TaskCommit | None]) -> bytes:
+        """Return what `COMMIT` reads."""
+        return pickle.dumps((self.sink(), messages, batch))
