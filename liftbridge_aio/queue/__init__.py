@@ -1,4 +1,6 @@
-"""Queues: what consumers of messages with acks have in common.
+"""Queues: messages of a stream that are acked one by one, and delivered again until they are.
 
-- `core/`: Pure parts: how many messages may be in flight, and on which connection.
+- `errors`: The errors of queues, a tree below `LiftbridgeError`.
+- `core/`: Pure parts: acks of a partition, and how many messages may be in flight on which
+  connection.
 """
