@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings as profile
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from liftbridge_aio import Message
 from liftbridge_aio.queue.core.ack_window import (
@@ -292,8 +292,7 @@ class Walk(RuleBasedStateMachine):
         base = 0 if snapshot is None else snapshot.base
         self.read = sum(offset < base for offset, _ in self.log)
 
-    @precondition(lambda self: not self.log)
-    @rule(order=st.sampled_from(Order))
+    @initialize(order=st.sampled_from(Order))
     def choose(self, order: Order) -> None:
         self.order = order
         self.begin(None)
