@@ -45,17 +45,21 @@ class PartitionShare:
         place: the partition.
         window: its unsettled messages; None until the partition is claimed.
         is_paused: True while its reader is held, because no more messages may be in flight.
-        drained: set, once the partition is being released, when the last answer has come.
+        drained: set, once the partition is being released, when nothing is to be waited for.
+        giving_up: messages that are being given up.
+        waits: False if answers are not waited for while the partition is being released.
         saving: the turn of a task that stores what is settled.
     """
 
-    __slots__ = ("drained", "is_paused", "place", "saving", "window")
+    __slots__ = ("drained", "giving_up", "is_paused", "place", "saving", "waits", "window")
 
     def __init__(self, place: StreamPartition) -> None:
         self.place = place
         self.window: AckWindow[Delivery] | None = None
         self.is_paused = True
         self.drained: asyncio.Event | None = None
+        self.giving_up = 0
+        self.waits = True
         self.saving = asyncio.Lock()
 
 

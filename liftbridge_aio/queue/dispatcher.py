@@ -12,6 +12,7 @@ from functools import partial
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
+from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.groups.group_readers import GroupReaders
 from liftbridge_aio.model import Message, StreamPartition
@@ -109,6 +110,7 @@ class Dispatcher:
         self._flow: ReadyFlow[StreamPartition] = ReadyFlow(
             _flow_settings(plan), random.choice, self._time()
         )
+        self._max_in_flight = plan.max_in_flight
         self._shares: dict[StreamPartition, PartitionShare] = {}
         self._current: PartitionShare | None = None
         """The partition of the messages in `merge.ready`."""
@@ -365,24 +367,26 @@ class Dispatcher:
             snapshot,
             0 if in_order else plan.max_in_flight,
         )
-        self._set_levels(self._flow.connected(place, plan.max_in_flight, self._time()))
+        self._set_levels(self._flow.connected(place, INT64_MAX, self._time()))
         self._resume(share)
 
-    async def release(self, places: Iterable[StreamPartition], drain_timeout: float) -> None:
+    async def release(
+        self, places: Iterable[StreamPartition], drain_timeout: float, *, waits: bool = True
+    ) -> None:
         """Hand out nothing more of partitions, and store what is settled of them.
 
-        Waits for the answers of what is in flight, at most `drain_timeout` seconds. Cancelling
-        releases them without that.
+        Cancelling releases them without that.
 
         Args:
             places: the partitions.
-            drain_timeout: seconds.
+            drain_timeout: seconds to wait for answers, and for messages that are being given up.
+            waits: False does not wait for answers.
         """
         shares = [share for place in places if (share := self._shares.get(place)) is not None]
         for share in shares:
             if share.window is not None:
                 share.window.stop()
-                share.drained = asyncio.Event()
+                share.drained, share.waits = asyncio.Event(), waits
                 self._check_drained(share)
         try:
             with suppress(TimeoutError):
@@ -419,11 +423,14 @@ class Dispatcher:
 
     def _check_drained(self, share: PartitionShare) -> None:
         window = share.window
-        if share.drained is not None and window is not None and not window.in_flight:
+        if share.drained is None or window is None or share.giving_up:
+            return
+        if not (share.waits and window.in_flight):
             share.drained.set()
 
     def limit(self, max_in_flight: int) -> None:
         """Set the number of messages that may be in flight; 0 pauses."""
+        self._max_in_flight = max_in_flight
         self._set_levels(self._flow.limit(max_in_flight, self._time()))
 
     def _set_levels(self, levels: Iterable[Level[StreamPartition]]) -> None:
@@ -438,7 +445,7 @@ class Dispatcher:
 
     def _flow_at(self) -> float:
         """Return when the flow has something to do; never while every partition has its share."""
-        needed = self._flow.backoff_level or len(self._shares) > self._plan.max_in_flight
+        needed = self._flow.backoff_level or len(self._shares) > self._max_in_flight
         return self._flow.next_at() if needed else inf
 
     # Answers
@@ -584,17 +591,21 @@ class Dispatcher:
                 self.stop(error)
                 return
             self._in_sequence += 1
+            share.giving_up += 1
             self._spawn(partial(self._given, share, window, delivery), "give-up")
 
     async def _given(
         self, share: PartitionShare, window: AckWindow[Delivery], delivery: Delivery
     ) -> None:
-        await self._giving_up.give_up(delivery)
+        try:
+            await self._giving_up.give_up(delivery)
+        finally:
+            share.giving_up -= 1
         if delivery.state is AttemptState.GIVING_UP:
             window.give_up(delivery)
             self._given_up += 1
             self._commit_now.set()
-            self._freed(share, window)
+        self._freed(share, window)
 
     # Storing
 

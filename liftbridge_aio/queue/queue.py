@@ -347,11 +347,11 @@ class Queue:
 
     async def _revoked(self, partitions: Assignment) -> None:
         """Store the acks of partitions that this member gives up."""
-        wait = self._plan.close_timeout
-        if self._closer is not None:
-            # Only handlers answer while the queue is being closed.
-            wait = wait / 2 if self._pool is not None else 0.0
-        await self._dispatcher.release(partitions, wait)
+        is_closing = self._closer is not None
+        timeout = self._plan.close_timeout / 2 if is_closing else self._plan.close_timeout
+        # Only handlers answer while the queue is being closed.
+        waits = not is_closing or self._pool is not None
+        await self._dispatcher.release(partitions, timeout, waits=waits)
 
     def _taken(self, place: StreamPartition) -> None:
         """Store the acks of a partition that another member reads already."""
