@@ -21,6 +21,7 @@ from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
 from .administration import ClientAdministration
 from .groups import ClientGroups
 from .publishing import ClientPublishing
+from .queues import ClientQueues
 from .reading import ClientReading
 from .server_url import parse_servers, split_servers
 from .transactions import ClientTransactions
@@ -50,6 +51,7 @@ class ClientStatistics(NamedTuple):
 
 class Client(
     ClientGroups,
+    ClientQueues,
     ClientTransactions,
     ClientValues,
     ClientPublishing,

@@ -154,6 +154,19 @@ class Merge:
         """Wake the one task that takes again."""
         self._bell = self._doorbell
 
+    def next_in_line(self) -> PartitionReader | None:
+        """Return the next reader with decoded messages, now behind the others; None if none has.
+
+        Raises:
+            Exception: from `ended`, for a reader that has ended.
+        """
+        while (reader := self.first_in_line()) is not None:
+            del self._line[reader]
+            self._line[reader] = None
+            if reader.decoder.refill():
+                return reader
+        return None
+
     def pick_up(self, reader: PartitionReader) -> None:
         """Count the last message of a reader as in hand, until it is put down."""
         self._in_hand.add(reader)

@@ -94,6 +94,7 @@ class MemberRuntime:
             self._transfer,
             on_assigned=plan.on_assigned,
             on_revoked=plan.on_revoked,
+            on_taken=plan.on_taken,
             commits=plan.commit_interval is not None,
             close_timeout=plan.close_timeout,
             failed=network.reporter.partition_blocked,

@@ -64,6 +64,7 @@ class Rebalancer:
         transfer: transfers partitions from and to other members.
         on_assigned: called with partitions before the first delivery from them.
         on_revoked: called with partitions before they are released.
+        on_taken: called with a partition that another member has begun to read.
         commits: True to commit automatically.
         close_timeout: seconds that handlers of revoked partitions may take to end.
         failed: called each time a partition cannot be read.
@@ -80,6 +81,7 @@ class Rebalancer:
         *,
         on_assigned: RebalanceCallback | None,
         on_revoked: RebalanceCallback | None,
+        on_taken: Callable[[StreamPartition], None] | None,
         commits: bool,
         close_timeout: float,
         failed: Callable[[PartitionBlocked], None],
@@ -104,6 +106,7 @@ class Rebalancer:
         self._transfer = transfer
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
+        self._on_taken = on_taken
         self._commits = commits
         self._close_timeout = close_timeout
         self._failed = failed
@@ -204,6 +207,8 @@ class Rebalancer:
         first = partition not in self.taken
         self.taken.add(partition)
         self._committer.forget(*partition)
+        if first and self._on_taken is not None:
+            self._on_taken(partition)
         if first and self._commits and self._member.is_confirmed:
             self._transfer.give(partition, stored)
 

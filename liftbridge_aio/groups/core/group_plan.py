@@ -37,3 +37,5 @@ class GroupPlan:
     """Makes what decides about the messages of each partition; None shows all of them."""
     interceptors: tuple[Interceptor, ...] = ()
     """The interceptors of the client, which wrap the handler of `ConsumerGroup.run`."""
+    on_taken: Callable[[StreamPartition], None] | None = None
+    """Called with a partition that another member has begun to read, before it is revoked."""

@@ -1,5 +1,8 @@
 """Pure parts of queues: no event loop, clock, chance or I/O.
 
+- `ack_window`: The unsettled messages of one partition: what to hand out, when again, and what is
+  committed.
+- `acks_record`: The record in which the acks of a partition are stored, and its text.
 - `ready_flow`: Divides a limit of messages in flight among connections, and backs off when handlers
   fail.
 """

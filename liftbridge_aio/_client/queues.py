@@ -1,0 +1,144 @@
+"""The call of the client that makes it a member of a queue."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from liftbridge_aio._core.arguments import (
+    INT64_MAX,
+    about,
+    check_text,
+    check_type,
+    check_whole_number,
+)
+from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.model import StartAt
+from liftbridge_aio.options import Duration, timer_seconds
+
+from .reading import ClientReading
+
+if TYPE_CHECKING:
+    from liftbridge_aio.queue import DeadLetter, Order, Probing, Queue
+    from liftbridge_aio.queue.plan import OnGivingUp
+    from liftbridge_aio.queue.policies import RetryDelay
+
+_NEW_ONLY: Final = StartAt.new_only()
+
+
+class ClientQueues(ClientReading):
+    """Queues."""
+
+    def queue(
+        self,
+        stream: str,
+        *,
+        group: str | None = None,
+        durable: str | None = None,
+        client_id: str | None = None,
+        start: StartAt = _NEW_ONLY,
+        max_in_flight: int = 1024,
+        ack_wait: Duration = 30.0,
+        max_attempts: int = 5,
+        retry: Duration | Sequence[Duration] | RetryDelay | None = None,
+        dead_letter: DeadLetter | None = None,
+        on_giving_up: OnGivingUp | None = None,
+        order: Order | None = None,
+        backoff: Probing | None = None,
+        max_window: int = 100_000,
+        commit_interval: Duration = 1.0,
+        timeout: Duration | None = None,
+    ) -> Queue:
+        """Return a member of a queue: enter it, then iterate over it or `run` a handler.
+
+        Nothing is sent before it is entered. With `group`, the partitions of the stream are divided
+        among the members, and acks are stored. With `durable` and `client_id` there is one member,
+        whose acks are stored; a second one is refused while the first is alive. With neither, acks
+        are forgotten when the queue is closed.
+
+        Args:
+            stream: what to read.
+            group: the id of the group; no `:` in it.
+            durable: the name of a durable subscription; no `:` in it.
+            client_id: whose subscription that is; no `:` in it.
+            start: where to begin partitions of which nothing is stored.
+            max_in_flight: deliveries that may be unanswered, divided among the partitions.
+            ack_wait: seconds for an answer, after which a message is delivered again.
+            max_attempts: attempts after which a message is given up; 0: no limit.
+            retry: seconds before the next attempt: a number, one for each attempt, or a function
+                of the number of the failed attempt and its error; None is `Exponential()`.
+            dead_letter: where messages go that are given up.
+            on_giving_up: called with each delivery that is given up, before it becomes a dead
+                letter. Without it and without dead letters, an error is logged.
+            order: which messages wait for others; None is `Order.NONE`.
+            backoff: hand out less while handlers fail; None: do not.
+            max_window: offsets between the first unsettled message of a partition and the last that
+                was read; at that distance reading stops until the first one is settled.
+            commit_interval: seconds between writes of acks.
+            timeout: seconds to join; None is the client's call_timeout.
+
+        Raises:
+            InvalidRequest: the arguments make no sense.
+            ClientClosed: not connected.
+        """
+        check_text(stream, "a stream name")
+        if not stream:
+            raise InvalidRequest("a queue needs a stream")
+        with about(stream):
+            id_, consumer_id = _ids(group, durable, client_id)
+            check_type(start, StartAt, "a queue starts at a StartAt")
+            check_whole_number(max_in_flight, "max_in_flight", 1, INT64_MAX)
+            check_whole_number(max_attempts, "max_attempts", 0, INT64_MAX)
+            check_whole_number(max_window, "max_window", 1, INT64_MAX)
+            wait = timer_seconds(ack_wait, "ack_wait")
+            interval = timer_seconds(commit_interval, "commit_interval")
+            if not wait or not interval:
+                raise InvalidRequest("ack_wait and commit_interval must be longer than 0 seconds")
+        parts = self._living
+        from liftbridge_aio.queue.core.ack_window import Order, WindowSettings  # noqa: PLC0415 - not before use
+        from liftbridge_aio.queue.plan import QueuePlan  # noqa: PLC0415
+        from liftbridge_aio.queue.policies import Exponential, check_policies, retry_delay  # noqa: PLC0415
+        from liftbridge_aio.queue.queue import Queue  # noqa: PLC0415
+
+        order = Order.NONE if order is None else order
+        with about(stream):
+            check_type(order, Order, "order is an Order")
+            check_policies(dead_letter, backoff, on_giving_up)
+            delay = retry_delay(Exponential() if retry is None else retry)
+        plan = QueuePlan(
+            stream=stream,
+            group=id_,
+            consumer_id=consumer_id,
+            is_durable=group is not None or durable is not None,
+            start=start,
+            max_in_flight=max_in_flight,
+            window=WindowSettings(wait, max_attempts, max_window, order, delay),
+            dead_letter=dead_letter,
+            on_giving_up=on_giving_up,
+            backoff=backoff,
+            commit_interval=interval,
+            timeout=self._seconds(timeout),
+            close_timeout=timer_seconds(self.options.close_timeout),
+            interceptors=tuple(self.options.interceptors),
+        )
+        return Queue(plan, parts, self.last)
+
+
+def _ids(group: str | None, durable: str | None, client_id: str | None) -> tuple[str, str | None]:
+    """Return the id of the consumer group and that of its member; None for a new one."""
+    for value, name in ((group, "group"), (durable, "durable"), (client_id, "client_id")):
+        if value is None:
+            continue
+        check_text(value, name)
+        if not value or ":" in value:
+            text = f"{name} must not be empty, and have no ':', but is {value!r}"
+            raise InvalidRequest(text)
+    if (durable is None) != (client_id is None) or (group and durable):
+        text = "a queue has a group, or durable and client_id, or none of them"
+        raise InvalidRequest(text)
+    if group is not None:
+        return group, None
+    if durable is not None:
+        return f"{client_id}:{durable}", client_id
+    return f"ephemeral:{secrets.token_hex(8)}", None

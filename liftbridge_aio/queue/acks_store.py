@@ -1,0 +1,292 @@
+"""Stores the acks of a queue: in a stream of its own, or in memory only.
+
+The stream has as many partitions as the stream of the messages, and its last message of each says
+what is settled of that partition. Writes carry the offset that they must get, so a member that was
+taken for dead cannot write over what its successor has written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, Protocol
+from urllib.parse import quote
+
+from liftbridge_aio._admin.streams import StreamAdministration
+from liftbridge_aio._publish.retry import RetryingPublisher
+from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, NotFound
+from liftbridge_aio.groups.fenced_cursors import beginning_cursor
+from liftbridge_aio.model import AckPolicy, Message, OutgoingMessage, StreamPartition
+from liftbridge_aio.net.network import Network
+from liftbridge_aio.options import StreamOptions
+from liftbridge_aio.retry import Retry
+
+from .core.ack_window import Snapshot
+from .core.acks_record import AcksRecord
+from .errors import QueueTaken
+
+ReadLast = Callable[[str, int, int], Awaitable[list[Message]]]
+"""`Client.last`."""
+
+_SEGMENT_BYTES: Final = 2**20
+_KEPT_MESSAGES: Final = 1000
+"""Only the last message of a partition is ever read."""
+_CLAIMS: Final = 10
+"""Attempts to claim a partition while its former owner writes too."""
+
+
+def acks_stream(group: str, stream: str) -> str:
+    """Return the name of the stream that stores the acks of a group."""
+    return f"__acks.{quote(group, safe='').replace('.', '%2E')}.{stream}"
+
+
+class AcksStore(Protocol):
+    """Stores what is settled. It is the `CursorStore` of the group of the queue, too."""
+
+    async def fetch(
+        self, cursor_id: str, stream: str, partition: int, timeout: float, /
+    ) -> int | None:
+        """Return the last offset below which all is settled; None if nothing is stored."""
+
+    async def set(
+        self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float, /
+    ) -> None:
+        """Store where the group begins, unless something is stored."""
+
+    async def prepare(self) -> None:
+        """Make ready what is needed to store acks."""
+
+    async def claim(self, place: StreamPartition, first: int) -> tuple[Snapshot, bool]:
+        """Take over a partition, of which `first` is the first message if nothing is stored.
+
+        Returns:
+            What is settled, and True if the former owner released the partition in order.
+        """
+
+    async def save(self, place: StreamPartition, snapshot: Snapshot, *, last: bool) -> None:
+        """Store what is settled."""
+
+    async def destroy(self) -> None:
+        """Forget everything."""
+
+
+class MemoryAcks:
+    """Keeps acks for as long as the queue is open."""
+
+    def __init__(self) -> None:
+        self._settled: dict[StreamPartition, Snapshot] = {}
+
+    async def fetch(
+        self,
+        cursor_id: str,
+        stream: str,
+        partition: int,
+        timeout: float,  # noqa: ARG002 - of the protocol
+    ) -> int | None:
+        """See `AcksStore`."""
+        return _position(self._settled.get(StreamPartition(stream, partition)), cursor_id)
+
+    async def set(
+        self,
+        cursor_id: str,
+        stream: str,
+        partition: int,
+        offset: int,
+        timeout: float,  # noqa: ARG002 - of the protocol
+    ) -> None:
+        """See `AcksStore`."""
+        place = StreamPartition(stream, partition)
+        self._settled.setdefault(place, _beginning(cursor_id, offset))
+
+    async def prepare(self) -> None:
+        """See `AcksStore`."""
+
+    async def claim(self, place: StreamPartition, first: int) -> tuple[Snapshot, bool]:
+        """See `AcksStore`."""
+        return self._settled.setdefault(place, Snapshot(first)), True
+
+    async def save(self, place: StreamPartition, snapshot: Snapshot, *, last: bool) -> None:  # noqa: ARG002
+        """See `AcksStore`."""
+        self._settled[place] = snapshot
+
+    async def destroy(self) -> None:
+        """See `AcksStore`."""
+        self._settled.clear()
+
+
+class AcksStream:
+    """Keeps acks in a stream; see `AcksStore`.
+
+    Args:
+        group: the id of the group.
+        stream: the stream of the messages.
+        network: the network of the client.
+        streams: creates the stream.
+        publisher: writes to it.
+        read_last: reads its last message.
+        timeout: seconds for each call.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        stream: str,
+        network: Network,
+        streams: StreamAdministration,
+        publisher: RetryingPublisher,
+        read_last: ReadLast,
+        timeout: float,
+    ) -> None:
+        self.name = acks_stream(group, stream)
+        self._group = group
+        self._stream = stream
+        self._network = network
+        self._streams = streams
+        self._publisher = publisher
+        self._read_last = read_last
+        self._timeout = timeout
+        self._owner = secrets.token_hex(8)
+        self._ends: dict[StreamPartition, int] = {}
+        """The offsets of the records that this member has written last."""
+        self._turns: dict[StreamPartition, asyncio.Lock] = {}
+
+    async def prepare(self) -> None:
+        """Create the stream, unless it exists. Cancelling may leave it created.
+
+        Raises:
+            LiftbridgeError: it could not be created.
+        """
+        found = await self._network.metadata.stream(self._stream, self._timeout)
+        partitions = found.partitions
+        await self._streams.create(
+            self.name,
+            self.name,
+            partitions=len(partitions),
+            replication_factor=max(1, min(len(each.replicas) for each in partitions.values())),
+            group=None,
+            options=StreamOptions(
+                optimistic_concurrency_control=True,
+                retention_max_messages=_KEPT_MESSAGES,
+                retention_max_age=0,
+                segment_max_bytes=_SEGMENT_BYTES,
+            ),
+            exist_ok=True,
+            timeout=self._timeout,
+        )
+
+    async def fetch(
+        self,
+        cursor_id: str,
+        stream: str,  # noqa: ARG002 - of the protocol
+        partition: int,
+        timeout: float,  # noqa: ARG002 - same
+    ) -> int | None:
+        """See `AcksStore`. Cancelling abandons the call."""
+        record, _ = await self._tail(partition)
+        return _position(None if record is None else record.snapshot, cursor_id)
+
+    async def set(
+        self,
+        cursor_id: str,
+        stream: str,  # noqa: ARG002 - of the protocol
+        partition: int,
+        offset: int,
+        timeout: float,  # noqa: ARG002 - same
+    ) -> None:
+        """See `AcksStore`. Cancelling may leave it stored."""
+        record, end = await self._tail(partition)
+        if record is None:
+            with suppress(IncorrectOffset):  # another member was faster
+                await self._write(partition, _beginning(cursor_id, offset), end + 1, last=True)
+
+    async def claim(self, place: StreamPartition, first: int) -> tuple[Snapshot, bool]:
+        """See `AcksStore`. Cancelling may leave the partition claimed.
+
+        Raises:
+            LiftbridgeError: it could not be claimed.
+        """
+        for _ in range(_CLAIMS):
+            record, end = await self._tail(place.partition)
+            snapshot = Snapshot(first) if record is None else record.snapshot
+            with suppress(IncorrectOffset):
+                self._ends[place] = await self._write(
+                    place.partition, snapshot, end + 1, last=False
+                )
+                return snapshot, record is None or record.last
+        text = "other members write its acks all the time"
+        raise QueueTaken(text, stream=place.stream, partition=place.partition)
+
+    async def save(self, place: StreamPartition, snapshot: Snapshot, *, last: bool) -> None:
+        """See `AcksStore`. Cancelling may leave it stored.
+
+        Raises:
+            QueueTaken: another member has claimed the partition.
+            LiftbridgeError: it could not be stored.
+        """
+        async with self._turns.setdefault(place, asyncio.Lock()):
+            for _ in range(2):
+                wanted = self._ends[place] + 1
+                try:
+                    self._ends[place] = await self._write(
+                        place.partition, snapshot, wanted, last=last
+                    )
+                except IncorrectOffset as error:
+                    record, end = await self._tail(place.partition)
+                    if record is None or record.owner != self._owner:
+                        text = "another member of the group has taken the partition"
+                        raise QueueTaken(
+                            text, stream=place.stream, partition=place.partition
+                        ) from error
+                    self._ends[place] = end  # the ack of a former write was lost
+                else:
+                    return
+
+    async def destroy(self) -> None:
+        """Delete the stream. Cancelling may leave it deleted.
+
+        Raises:
+            LiftbridgeError: it could not be deleted.
+        """
+        with suppress(NotFound):
+            await self._streams.delete(self.name, self._timeout)
+
+    async def _tail(self, partition: int) -> tuple[AcksRecord | None, int]:
+        """Return the last record and its offset, which is -1 if there is none."""
+        messages = await self._read_last(self.name, 1, partition)
+        if not messages:
+            return None, -1
+        return AcksRecord.decode(messages[0].value), messages[0].offset
+
+    async def _write(self, partition: int, snapshot: Snapshot, offset: int, *, last: bool) -> int:
+        record = AcksRecord(self._group, self._stream, self._owner, last, snapshot)
+        message = OutgoingMessage(
+            self.name,
+            record.encode(),
+            self._group.encode(),
+            partition=partition,
+            ack_policy=AckPolicy.ALL,
+            expected_offset=offset,
+            retry=Retry(),
+            timeout=self._timeout,
+        )
+        ack = await (await self._publisher.submit(message))
+        if ack is None:
+            text = "acks were stored without an ack"
+            raise LiftbridgeError(text, stream=self.name, partition=partition)
+        return ack.offset
+
+
+def _position(snapshot: Snapshot | None, cursor_id: str) -> int | None:
+    """Return what a group finds under one of its two cursor ids; see `FencedCursors`."""
+    if snapshot is None:
+        return None
+    base = snapshot.base
+    if cursor_id.startswith(beginning_cursor("")):
+        return None if base else 0
+    return base - 1 if base else None
+
+
+def _beginning(cursor_id: str, offset: int) -> Snapshot:
+    return Snapshot(0 if cursor_id.startswith(beginning_cursor("")) else offset + 1)

@@ -1,0 +1,517 @@
+"""The unsettled messages of one partition: what to hand out, when again, and what is committed.
+
+Messages come in the order of their offsets, with gaps where the log has them. Each is handed out
+until it is settled: acked, or given up. What is below all unsettled messages is committed; the
+snapshot also has what is unsettled above that, so that acks in any order survive.
+
+Pure: the time is an argument, and the caller does what is returned. An attempt is one object, so
+an answer that comes too late finds that its attempt has ended.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import inf
+from typing import Final, Generic, TypeVar
+
+from liftbridge_aio.model import Message
+from liftbridge_aio.queue.errors import AlreadySettled, LeaseExpired
+
+
+class Order(enum.Enum):
+    """Which messages of a partition wait for others."""
+
+    NONE = "none"
+    """Messages are handed out as they come; one that fails delays no other."""
+    KEY = "key"
+    """Of one key, none is handed out while an earlier one is unsettled; without a key as NONE."""
+    PARTITION = "partition"
+    """None is handed out while an earlier one of the partition is unsettled."""
+
+
+class AttemptState(enum.Enum):
+    """The state of one attempt to process a message."""
+
+    BLOCKED = "blocked"
+    """An earlier message of its key, or of its partition, is unsettled."""
+    DELAYED = "delayed"
+    """To be handed out again at a later time."""
+    READY = "ready"
+    IN_FLIGHT = "in flight"
+    """Handed out, and not answered."""
+    GIVING_UP = "giving up"
+    """Not handed out any more: it is moved to the dead letters, or reported."""
+    ACKED = "acked"
+    NACKED = "nacked"
+    REJECTED = "rejected"
+    GIVEN_UP = "given up"
+    EXPIRED = "expired"
+    """Not answered within ack_wait."""
+    DROPPED = "dropped"
+    """The partition was released: another member has it, or will have it."""
+
+
+MOVES: Final = {
+    AttemptState.BLOCKED: {AttemptState.READY, AttemptState.DROPPED},
+    AttemptState.DELAYED: {AttemptState.READY, AttemptState.DROPPED},
+    AttemptState.READY: {AttemptState.IN_FLIGHT, AttemptState.GIVING_UP, AttemptState.DROPPED},
+    AttemptState.IN_FLIGHT: {
+        AttemptState.ACKED,
+        AttemptState.NACKED,
+        AttemptState.REJECTED,
+        AttemptState.EXPIRED,
+        AttemptState.DROPPED,
+    },
+    AttemptState.GIVING_UP: {AttemptState.GIVEN_UP, AttemptState.DROPPED},
+    AttemptState.ACKED: set[AttemptState](),
+    AttemptState.NACKED: set[AttemptState](),
+    AttemptState.REJECTED: set[AttemptState](),
+    AttemptState.GIVEN_UP: set[AttemptState](),
+    AttemptState.EXPIRED: set[AttemptState](),
+    AttemptState.DROPPED: set[AttemptState](),
+}
+"""The allowed state transitions. A new attempt begins as BLOCKED, DELAYED, READY or GIVING_UP."""
+
+SETTLED: Final = frozenset(
+    {AttemptState.ACKED, AttemptState.NACKED, AttemptState.REJECTED, AttemptState.GIVEN_UP}
+)
+"""The states of an attempt that was answered."""
+
+
+class Attempt:
+    """One attempt to process a message.
+
+    Attributes:
+        message: the message.
+        attempt: 1 for the first one; 0 before it is handed out.
+        state: changed by the window only.
+        deadline: until when it must be answered while it is in flight, or when a delayed one is
+            due.
+        error: why the attempt before this one failed, or why the message is given up.
+    """
+
+    __slots__ = ("attempt", "deadline", "error", "message", "state")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.attempt = 0
+        self.state = AttemptState.READY
+        self.deadline = inf
+        self.error: BaseException | None = None
+
+    @property
+    def offset(self) -> int:
+        """The offset of the message."""
+        return self.message.offset
+
+
+AttemptT = TypeVar("AttemptT", bound=Attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSettings:
+    """The settings of a window; durations in seconds.
+
+    Attributes:
+        ack_wait: the time for an answer.
+        max_attempts: attempts after which a message is given up; 0: no limit.
+        max_window: offsets between the first unsettled message and the next one to be read.
+        order: which messages wait for others.
+        retry: the delay before the next attempt, by the number of the failed one and its error.
+    """
+
+    ack_wait: float = 30.0
+    max_attempts: int = 5
+    max_window: int = 100_000
+    order: Order = Order.NONE
+    retry: Callable[[int, BaseException | None], float] = lambda _attempt, _error: 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is settled of a partition: all below `next_offset`, but for what is in `unsettled`.
+
+    Attributes:
+        next_offset: the first offset of which nothing is known.
+        unsettled: offsets below that which are not settled, and their attempts so far.
+    """
+
+    next_offset: int
+    unsettled: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def base(self) -> int:
+        """The first offset that is not settled."""
+        return min(self.unsettled, default=self.next_offset)
+
+
+class AckWindow(Generic[AttemptT]):
+    """The unsettled messages of one partition.
+
+    `take` takes the next message of the log, while `wants_more`. `take_again` returns what is to be
+    handed out again. Both return an attempt that is in flight; `given_up` has messages to be given
+    up, each to be followed by `give_up`.
+
+    Args:
+        settings: of the window.
+        make: makes an attempt.
+        snapshot: what a former owner has settled; None: nothing is known.
+        suspects: number of messages to hand out one at a time, because the former owner ended
+            without a last snapshot, and one of them may have ended it.
+    """
+
+    def __init__(
+        self,
+        settings: WindowSettings,
+        make: Callable[[Message], AttemptT],
+        snapshot: Snapshot | None = None,
+        suspects: int = 0,
+    ) -> None:
+        self.capacity = 0
+        """Messages that may be in flight."""
+        self.suspects = suspects
+        self.given_up: deque[AttemptT] = deque()
+        self.changes = 0
+        """Changes since the last `snapshot`."""
+        self._settings = settings
+        self._make = make
+        self._unsettled: OrderedDict[int, AttemptT] = OrderedDict()
+        """By offset, in the order of the log."""
+        self._in_flight: OrderedDict[int, AttemptT] = OrderedDict()
+        """By offset, in the order of deadlines."""
+        self._ready: deque[AttemptT] = deque()
+        self._delayed: list[tuple[float, int, AttemptT]] = []
+        self._line: dict[bytes, deque[AttemptT] | None] = {}
+        """The keys of unsettled messages, and what waits for these."""
+        self._keyed = settings.order is not Order.NONE
+        self._known = dict(snapshot.unsettled) if snapshot is not None else {}
+        self._known_below = snapshot.next_offset if snapshot is not None else 0
+        self._next: int | None = None if snapshot is None else snapshot.base
+
+    # What it holds
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that are handed out and not answered."""
+        return len(self._in_flight)
+
+    @property
+    def unsettled(self) -> int:
+        """Messages that were read and are not settled."""
+        return len(self._unsettled)
+
+    @property
+    def span(self) -> int:
+        """Offsets between the first unsettled message and the next one to be read."""
+        base = self.base
+        return 0 if base is None or self._next is None else self._next - base
+
+    @property
+    def base(self) -> int | None:
+        """The first offset that is not settled; None before the first message."""
+        return next(iter(self._unsettled), self._next)
+
+    @property
+    def oldest(self) -> AttemptT | None:
+        """The attempt of the first unsettled message."""
+        return next(iter(self._unsettled.values()), None)
+
+    def attempts(self) -> list[AttemptT]:
+        """Return the current attempt of each unsettled message, in the order of the log."""
+        return list(self._unsettled.values())
+
+    @property
+    def _free(self) -> int:
+        capacity = min(self.capacity, 1) if self.suspects else self.capacity
+        return capacity - len(self._in_flight)
+
+    @property
+    def has_ready(self) -> bool:
+        """True if `take_again` returns something."""
+        return bool(self._ready) and self._free > 0
+
+    @property
+    def wants_more(self) -> bool:
+        """True if `take` may be called."""
+        if self._ready or self._free <= 0:
+            return False
+        settings = self._settings
+        if settings.order is Order.PARTITION:
+            return not self._unsettled
+        return len(self._unsettled) < settings.max_window and self.span < settings.max_window
+
+    def next_at(self) -> float:
+        """Return the time at which `tick` has something to do."""
+        at = inf
+        for attempt in self._in_flight.values():
+            at = attempt.deadline
+            break
+        if self._delayed and self._delayed[0][0] < at:
+            return self._delayed[0][0]
+        return at
+
+    # Handing out
+
+    def take(self, message: Message, now: float) -> AttemptT | None:
+        """Take the next message of the log; return its attempt if it is to be handed out now."""
+        offset = message.offset
+        if self._next is not None and offset < self._next and offset not in self._known:
+            return None  # read before
+        attempts = 0
+        if offset < self._known_below:
+            if offset not in self._known:
+                self._next = offset + 1
+                return None
+            attempts = self._known.pop(offset)
+        attempt = self._make(message)
+        self._next = offset + 1
+        self._unsettled[offset] = attempt
+        attempt.attempt = attempts
+        if self._keyed and self._is_blocked(attempt):
+            attempt.state = AttemptState.BLOCKED
+            return None
+        return self._hand_out(attempt, now)
+
+    def skip(self, message: Message) -> None:
+        """Count the next message of the log as settled."""
+        self._known.pop(message.offset, None)
+        self._next = message.offset + 1
+        self.changes += 1
+
+    def take_again(self, now: float) -> AttemptT | None:
+        """Return what is to be handed out again, or was blocked; None if there is nothing."""
+        while self._ready and self._free > 0:
+            attempt = self._hand_out(self._ready.popleft(), now)
+            if attempt is not None:
+                return attempt
+        return None
+
+    def _hand_out(self, attempt: AttemptT, now: float) -> AttemptT | None:
+        settings = self._settings
+        if 0 < settings.max_attempts <= attempt.attempt:
+            attempt.state = AttemptState.GIVING_UP
+            self.given_up.append(attempt)
+            return None
+        attempt.attempt += 1
+        attempt.state = AttemptState.IN_FLIGHT
+        attempt.deadline = now + settings.ack_wait
+        self._in_flight[attempt.message.offset] = attempt
+        if self.suspects:
+            self.suspects -= 1
+        return attempt
+
+    # Answers
+
+    def ack(self, attempt: AttemptT) -> None:
+        """Settle a message.
+
+        Raises:
+            AlreadySettled: the attempt was answered before.
+            LeaseExpired: the attempt has ended.
+        """
+        if attempt.state is not AttemptState.IN_FLIGHT:
+            raise _refusal(attempt)
+        attempt.state = AttemptState.ACKED
+        offset = attempt.message.offset
+        del self._in_flight[offset]
+        del self._unsettled[offset]
+        self.changes += 1
+        if self._keyed:
+            self._unblock(attempt)
+
+    def nack(
+        self, attempt: AttemptT, now: float, delay: float | None, error: BaseException | None
+    ) -> None:
+        """Hand a message out again, or give it up after its last attempt.
+
+        Args:
+            attempt: the attempt that failed.
+            now: the current time.
+            delay: seconds before the next attempt; None: as the settings say.
+            error: why it failed.
+
+        Raises:
+            AlreadySettled: the attempt was answered before.
+            LeaseExpired: the attempt has ended.
+        """
+        if attempt.state is not AttemptState.IN_FLIGHT:
+            raise _refusal(attempt)
+        self._fail(attempt, AttemptState.NACKED, now, delay, error)
+
+    def reject(self, attempt: AttemptT, error: BaseException | None) -> None:
+        """Give up a message without another attempt.
+
+        Raises:
+            AlreadySettled: the attempt was answered before.
+            LeaseExpired: the attempt has ended.
+        """
+        if attempt.state is not AttemptState.IN_FLIGHT:
+            raise _refusal(attempt)
+        attempt.state = AttemptState.REJECTED
+        del self._in_flight[attempt.offset]
+        self._begin_to_give_up(self._successor(attempt, error))
+
+    def extend(self, attempt: AttemptT, now: float) -> None:
+        """Begin the time for an answer again.
+
+        Raises:
+            AlreadySettled: the attempt was answered before.
+            LeaseExpired: the attempt has ended.
+        """
+        if attempt.state is not AttemptState.IN_FLIGHT:
+            raise _refusal(attempt)
+        attempt.deadline = now + self._settings.ack_wait
+        self._in_flight.move_to_end(attempt.offset)
+
+    def give_up(self, attempt: AttemptT) -> None:
+        """Settle a message that was given up, once that is done."""
+        if attempt.state is not AttemptState.GIVING_UP:
+            return  # dropped meanwhile
+        attempt.state = AttemptState.GIVEN_UP
+        del self._unsettled[attempt.offset]
+        self.changes += 1
+        if self._keyed:
+            self._unblock(attempt)
+
+    # Time
+
+    def tick(self, now: float) -> list[AttemptT]:
+        """Do what is due; return attempts that were not answered in time."""
+        expired = []
+        in_flight = self._in_flight
+        while in_flight:
+            attempt = next(iter(in_flight.values()))
+            if attempt.deadline > now:
+                break
+            error = TimeoutError(f"not answered within {self._settings.ack_wait:g} s")
+            self._fail(attempt, AttemptState.EXPIRED, now, None, error)
+            expired.append(attempt)
+        while self._delayed and self._delayed[0][0] <= now:
+            attempt = heappop(self._delayed)[2]
+            attempt.state = AttemptState.READY
+            self._ready.append(attempt)
+        return expired
+
+    def _fail(
+        self,
+        attempt: AttemptT,
+        state: AttemptState,
+        now: float,
+        delay: float | None,
+        error: BaseException | None,
+    ) -> None:
+        settings = self._settings
+        attempt.state = state
+        del self._in_flight[attempt.offset]
+        following = self._successor(attempt, error)
+        if 0 < settings.max_attempts <= attempt.attempt:
+            self._begin_to_give_up(following)
+            return
+        if delay is None:
+            delay = settings.retry(attempt.attempt, error)
+        if delay > 0:
+            following.state = AttemptState.DELAYED
+            following.deadline = now + delay
+            heappush(self._delayed, (following.deadline, attempt.offset, following))
+        else:
+            self._ready.append(following)
+
+    def _successor(self, attempt: AttemptT, error: BaseException | None) -> AttemptT:
+        """Return a new attempt of the same message, which takes its place in the log's order."""
+        following = self._make(attempt.message)
+        following.attempt, following.error = attempt.attempt, error
+        self._unsettled[attempt.offset] = following
+        self.changes += 1
+        return following
+
+    def _begin_to_give_up(self, attempt: AttemptT) -> None:
+        attempt.state = AttemptState.GIVING_UP
+        self.given_up.append(attempt)
+
+    # Keys
+
+    def _key(self, attempt: AttemptT) -> bytes:
+        return b"" if self._settings.order is Order.PARTITION else attempt.message.key
+
+    def _is_blocked(self, attempt: AttemptT) -> bool:
+        """Put a message in the line of its key; return True if it is not the first one."""
+        key = self._key(attempt)
+        if not key and self._settings.order is Order.KEY:
+            return False
+        if key not in self._line:
+            self._line[key] = None
+            return False
+        waiting = self._line[key]
+        if waiting is None:
+            waiting = self._line[key] = deque()
+        waiting.append(attempt)
+        return True
+
+    def _unblock(self, attempt: AttemptT) -> None:
+        """Let the next message of a key follow the one that was settled."""
+        key = self._key(attempt)
+        if key not in self._line:
+            return
+        waiting = self._line[key]
+        if not waiting:
+            del self._line[key]
+            return
+        following = waiting.popleft()
+        following.state = AttemptState.READY
+        self._ready.append(following)
+
+    # The end
+
+    def snapshot(self, *, last: bool = False) -> Snapshot | None:
+        """Return what is settled; None before the first message.
+
+        Args:
+            last: attempts in flight do not count, as nothing is known of them.
+        """
+        self.changes = 0
+        if self._next is None:
+            return None
+        unsettled = {
+            offset: attempts for offset, attempts in self._known.items() if offset >= self._next
+        }
+        for offset, attempt in self._unsettled.items():
+            in_flight = attempt.state is AttemptState.IN_FLIGHT
+            unsettled[offset] = attempt.attempt - (1 if last and in_flight else 0)
+        return Snapshot(max(self._next, self._known_below), unsettled)
+
+    def stop(self) -> None:
+        """Hand out nothing more; attempts in flight can still be answered."""
+        self.capacity = 0
+        held = {*self._in_flight.values(), *self.given_up}
+        for attempt in self._unsettled.values():
+            if attempt not in held and attempt.state is not AttemptState.GIVING_UP:
+                attempt.state = AttemptState.DROPPED
+        self._ready.clear()
+        self._delayed.clear()
+        self._line.clear()
+
+    def drop(self) -> None:
+        """Forget all messages: the partition is another member's."""
+        self.stop()
+        for attempt in self._unsettled.values():
+            attempt.state = AttemptState.DROPPED
+        self._unsettled.clear()
+        self._in_flight.clear()
+        self.given_up.clear()
+
+
+def _refusal(attempt: Attempt) -> AlreadySettled | LeaseExpired:
+    refusal: AlreadySettled | LeaseExpired
+    if attempt.state in SETTLED:
+        refusal = AlreadySettled(f"the delivery was {attempt.state.value} before")
+    elif attempt.state is AttemptState.EXPIRED:
+        refusal = LeaseExpired("the delivery was not answered within ack_wait")
+    else:
+        refusal = LeaseExpired("the partition was released, perhaps to another member of the group")
+    message = attempt.message
+    refusal.at(message.stream, message.partition, message.offset)
+    return refusal

@@ -1,0 +1,71 @@
+"""The record in which the acks of a partition are stored, and its text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from liftbridge_aio.errors import MalformedData
+
+from .ack_window import Snapshot
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AcksRecord:
+    """What a member of a queue has settled of one partition.
+
+    Attributes:
+        group: the id of the group.
+        stream: the stream of the messages.
+        owner: names the member that wrote it.
+        last: the member wrote it when it released the partition, so nothing was in flight.
+        snapshot: what is settled.
+    """
+
+    group: str
+    stream: str
+    owner: str
+    last: bool
+    snapshot: Snapshot
+
+    def encode(self) -> bytes:
+        """Return its text."""
+        snapshot = self.snapshot
+        content = {
+            "format": _FORMAT,
+            "group": self.group,
+            "stream": self.stream,
+            "owner": self.owner,
+            "last": self.last,
+            "next": snapshot.next_offset,
+            "unsettled": list(snapshot.unsettled.items()),
+        }
+        return json.dumps(content, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> AcksRecord:
+        """Read the text of a record.
+
+        Raises:
+            MalformedData: it is none, or of a newer format.
+        """
+        try:
+            content = json.loads(data)
+            if content["format"] != _FORMAT:
+                text = f"the acks of a queue have format {content['format']}, not {_FORMAT}"
+                raise MalformedData(text)
+            unsettled = {int(offset): int(attempts) for offset, attempts in content["unsettled"]}
+            return cls(
+                str(content["group"]),
+                str(content["stream"]),
+                str(content["owner"]),
+                bool(content["last"]),
+                Snapshot(int(content["next"]), unsettled),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, MalformedData):
+                raise
+            text = f"these are no acks of a queue: {data[:100]!r}"
+            raise MalformedData(text) from error

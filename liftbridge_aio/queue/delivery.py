@@ -1,0 +1,247 @@
+"""`Delivery`: a message that was handed out, to be acked, nacked or rejected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Protocol, Self
+
+from liftbridge_aio.model import Message, StreamPartition
+from liftbridge_aio.options import Duration, seconds
+
+from .core.ack_window import SETTLED, AckWindow, Attempt, AttemptState
+
+
+class Nack(Exception):
+    """Raise it in a handler to have the message delivered again.
+
+    Args:
+        reason: why; shown in the log and in the dead letter.
+        delay: seconds before the next attempt; None: as `retry` of the queue says.
+        backoff: count it as a failure, after which the queue slows down.
+    """
+
+    def __init__(
+        self, reason: str = "", *, delay: Duration | None = None, backoff: bool = True
+    ) -> None:
+        super().__init__(reason)
+        self.delay = None if delay is None else seconds(delay, "delay")
+        self.backoff = backoff
+
+
+class Reject(Exception):
+    """Raise it in a handler to have the message given up without another attempt.
+
+    Args:
+        reason: why; shown in the log and in the dead letter.
+    """
+
+
+class PartitionShare:
+    """The part of a queue that is one partition.
+
+    Attributes:
+        place: the partition.
+        window: its unsettled messages; None until the partition is claimed.
+        is_paused: True while its reader is held, because no more messages may be in flight.
+        drained: set, once the partition is being released, when nothing is to be waited for.
+        giving_up: messages that are being given up.
+        waits: False if answers are not waited for while the partition is being released.
+        saving: the turn of a task that stores what is settled.
+    """
+
+    __slots__ = ("drained", "giving_up", "is_paused", "place", "saving", "waits", "window")
+
+    def __init__(self, place: StreamPartition) -> None:
+        self.place = place
+        self.window: AckWindow[Delivery] | None = None
+        self.is_paused = True
+        self.drained: asyncio.Event | None = None
+        self.giving_up = 0
+        self.waits = True
+        self.saving = asyncio.Lock()
+
+
+class Answers(Protocol):
+    """What takes the answers of deliveries."""
+
+    def ack(self, delivery: Delivery) -> None:
+        """Settle a delivery."""
+
+    async def committed(self, delivery: Delivery) -> None:
+        """Wait until the ack of a delivery is stored."""
+
+    def nack(
+        self,
+        delivery: Delivery,
+        delay: float | None,
+        error: BaseException | None,
+        *,
+        backoff: bool,
+    ) -> None:
+        """Hand a message out again."""
+
+    def reject(self, delivery: Delivery, error: BaseException | None) -> None:
+        """Give up a message."""
+
+    def extend(self, delivery: Delivery) -> None:
+        """Begin the time for an answer again."""
+
+    def failed(self, delivery: Delivery, error: BaseException) -> None:
+        """Nack or reject a message whose handler raised an exception."""
+
+
+class Delivery(Attempt):
+    """A message of a queue, and the calls that answer it.
+
+    Used as a context manager it is acked when the block is left, and nacked if the block raises an
+    exception, which is logged and goes no further; `Nack` and `Reject` say what else to do. A block
+    that is cancelled leaves it unanswered. What was answered in the block stays as it is.
+
+    Attributes:
+        message: the message.
+        attempt: 1 when it is delivered for the first time.
+        deadline: the time of the event loop at which it is delivered again, unless it is answered
+            or extended before.
+        error: why the attempt before this one failed; None at the first one, and after a restart.
+    """
+
+    __slots__ = ("_answers", "share", "worker")
+
+    def __init__(self, message: Message, answers: Answers, share: PartitionShare) -> None:
+        Attempt.__init__(self, message)
+        self._answers = answers
+        self.share = share
+        self.worker: asyncio.Task[None] | None = None
+        """The task that is cancelled when the time for an answer is up."""
+
+    def __repr__(self) -> str:
+        """Show where the message is, the attempt, and its state; a value may be large or secret."""
+        message = self.message
+        return (
+            f"<Delivery {message.stream}/{message.partition}@{message.offset}"
+            f" attempt {self.attempt} {self.state.value}>"
+        )
+
+    # The message
+
+    @property
+    def value(self) -> bytes:
+        """The value of the message."""
+        return self.message.value
+
+    @property
+    def key(self) -> bytes:
+        """The key of the message; empty if it has none."""
+        return self.message.key
+
+    @property
+    def headers(self) -> Mapping[str, bytes]:
+        """The headers of the message."""
+        return self.message.headers
+
+    @property
+    def stream(self) -> str:
+        """The stream of the message."""
+        return self.message.stream
+
+    @property
+    def partition(self) -> int:
+        """The partition of the message."""
+        return self.message.partition
+
+    @property
+    def redelivered(self) -> bool:
+        """True if it was delivered before."""
+        return self.attempt > 1
+
+    @property
+    def settled(self) -> bool:
+        """True once it was acked, nacked or rejected."""
+        return self.state in SETTLED
+
+    # Answers
+
+    async def ack(self, *, sync: bool = False) -> None:
+        """Settle the message: it is not delivered again.
+
+        Acks are stored every `commit_interval`; those that are not when the process ends are
+        forgotten. Cancelling the wait of sync=True leaves it acked.
+
+        Args:
+            sync: wait until the ack is stored.
+
+        Raises:
+            AlreadySettled: it was answered before.
+            LeaseExpired: too late; it is delivered again.
+            LiftbridgeError: with sync, the ack could not be stored; it is tried again.
+        """
+        self._answers.ack(self)
+        if sync:
+            await self._answers.committed(self)
+
+    async def nack(
+        self,
+        delay: Duration | None = None,
+        *,
+        error: BaseException | None = None,
+        backoff: bool = True,
+    ) -> None:
+        """Have the message delivered again, or given up if this was its last attempt.
+
+        Cancelling has no effect, as it does not wait.
+
+        Args:
+            delay: seconds before the next attempt; None: as `retry` of the queue says.
+            error: why; `Delivery.error` of the next attempt.
+            backoff: count it as a failure, after which the queue slows down.
+
+        Raises:
+            AlreadySettled: it was answered before.
+            LeaseExpired: too late; it is delivered again.
+        """
+        wait = None if delay is None else seconds(delay, "delay")
+        self._answers.nack(self, wait, error, backoff=backoff)
+
+    async def reject(self, reason: str = "") -> None:
+        """Give up the message without another attempt: it becomes a dead letter.
+
+        Cancelling has no effect, as it does not wait.
+
+        Raises:
+            AlreadySettled: it was answered before.
+            LeaseExpired: too late; it is delivered again.
+        """
+        self._answers.reject(self, Reject(reason))
+
+    async def extend(self) -> None:
+        """Begin the time for an answer, `ack_wait`, again.
+
+        Cancelling has no effect, as it does not wait.
+
+        Raises:
+            AlreadySettled: it was answered before.
+            LeaseExpired: too late; it is delivered again.
+        """
+        self._answers.extend(self)
+
+    async def __aenter__(self) -> Self:
+        """Return it."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        """Ack it, or nack it if the block raised an exception."""
+        if exc is None:
+            if self.state is AttemptState.IN_FLIGHT:
+                self._answers.ack(self)
+            return False
+        if not isinstance(exc, Exception):
+            return False
+        self._answers.failed(self, exc)
+        return True

@@ -1,0 +1,127 @@
+"""Does what is to be done with messages that are given up: dead letters, callback, log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.interceptors import AckFuture
+from liftbridge_aio.model import AckPolicy, OutgoingMessage
+from liftbridge_aio.retry import Retry
+
+from .core.ack_window import AttemptState
+from .delivery import Delivery
+from .plan import OnGivingUp
+from .policies import DeadLetter
+
+logger = logging.getLogger("liftbridge_aio.queue")
+
+STREAM_HEADER: Final = "queue-stream"
+"""The stream that a dead letter comes from."""
+PARTITION_HEADER: Final = "queue-partition"
+OFFSET_HEADER: Final = "queue-offset"
+GROUP_HEADER: Final = "queue-group"
+ATTEMPTS_HEADER: Final = "queue-attempts"
+ERROR_HEADER: Final = "queue-error"
+"""Why the last attempt failed."""
+HEADERS: Final = (
+    STREAM_HEADER,
+    PARTITION_HEADER,
+    OFFSET_HEADER,
+    GROUP_HEADER,
+    ATTEMPTS_HEADER,
+    ERROR_HEADER,
+)
+
+_MOST_ERROR_BYTES: Final = 1000
+_FIRST_DELAY: Final = 0.1
+_LONGEST_DELAY: Final = 5.0
+
+
+class GivingUp:
+    """Gives up messages of a queue.
+
+    Args:
+        group: the id of the group.
+        dead_letter: where they go; None: nowhere.
+        callback: called with each before; None: no callback.
+        submit: publishes a message.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        dead_letter: DeadLetter | None,
+        callback: OnGivingUp | None,
+        submit: Callable[[OutgoingMessage], Awaitable[AckFuture]],
+    ) -> None:
+        self.stored = 0
+        """Dead letters that were stored."""
+        self._group = group
+        self._dead_letter = dead_letter
+        self._callback = callback
+        self._submit = submit
+
+    async def give_up(self, delivery: Delivery) -> None:
+        """Call the callback and store the dead letter; try again until it is stored.
+
+        Cancelling leaves the message unsettled; its dead letter may be stored or not.
+        """
+        if self._callback is not None:
+            try:
+                answer = self._callback(delivery)
+                if isinstance(answer, Awaitable):
+                    await answer
+            except Exception:
+                logger.exception("on_giving_up failed for %r", delivery)
+        if self._dead_letter is None:
+            if self._callback is None:
+                logger.error(
+                    "gave up %r after %d attempts: %r", delivery, delivery.attempt, delivery.error
+                )
+            return
+        message = self._letter(self._dead_letter.stream, delivery)
+        delay = _FIRST_DELAY
+        while delivery.state is AttemptState.GIVING_UP:
+            try:
+                await (await self._submit(message))
+            except LiftbridgeError as error:
+                logger.warning(
+                    "the dead letter of %r was not stored, and is tried again: %s", delivery, error
+                )
+            else:
+                self.stored += 1
+                return
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _LONGEST_DELAY)
+
+    def _letter(self, stream: str, delivery: Delivery) -> OutgoingMessage:
+        message = delivery.message
+        headers = {
+            **message.headers,
+            STREAM_HEADER: message.stream.encode(),
+            PARTITION_HEADER: b"%d" % message.partition,
+            OFFSET_HEADER: b"%d" % message.offset,
+            GROUP_HEADER: self._group.encode(),
+            ATTEMPTS_HEADER: b"%d" % delivery.attempt,
+            ERROR_HEADER: _text(delivery.error),
+        }
+        return OutgoingMessage(
+            stream,
+            message.value,
+            message.key or None,
+            headers,
+            ack_policy=AckPolicy.ALL,
+            retry=Retry(),
+        )
+
+
+def _text(error: BaseException | None) -> bytes:
+    if error is None:
+        return b"the process ended before it was answered"
+    text = str(error)
+    name = type(error).__name__
+    return (f"{name}: {text}" if text else name).encode()[:_MOST_ERROR_BYTES]

@@ -1,0 +1,42 @@
+"""The validated arguments of `Client.queue`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from liftbridge_aio.interceptors import Interceptor
+from liftbridge_aio.model import StartAt
+
+from .core.ack_window import WindowSettings
+from .policies import DeadLetter, Probing
+
+if TYPE_CHECKING:
+    from .delivery import Delivery
+
+OnGivingUp: TypeAlias = "Callable[[Delivery], Awaitable[object] | object]"
+"""Called with a message that is given up: a coroutine function, or a plain function."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlan:
+    """The arguments of `Client.queue`."""
+
+    stream: str
+    group: str
+    """The id of the consumer group that shares the partitions."""
+    consumer_id: str | None
+    """The id of this member; None for a new one each time."""
+    is_durable: bool
+    """True to store acks."""
+    start: StartAt
+    max_in_flight: int
+    window: WindowSettings
+    dead_letter: DeadLetter | None
+    on_giving_up: OnGivingUp | None
+    backoff: Probing | None
+    commit_interval: float
+    timeout: float
+    close_timeout: float
+    interceptors: tuple[Interceptor, ...] = ()

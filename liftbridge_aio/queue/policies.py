@@ -1,0 +1,158 @@
+"""What a queue does when handlers fail: delays between attempts, dead letters, backoff."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from liftbridge_aio._core.arguments import (
+    INT64_MAX,
+    check_callable,
+    check_number,
+    check_text,
+    check_type,
+    check_whole_number,
+)
+from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.options import Duration, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Delays that grow with each attempt: `initial * factor ** (attempt - 1)`, at most `max`.
+
+    Attributes:
+        initial: seconds after the first attempt.
+        factor: by which each delay is longer than the one before.
+        max: the longest delay, in seconds.
+        jitter: "full": a random part of the delay, so that messages that failed together are not
+            tried again together; None: the whole delay.
+    """
+
+    initial: float = 1.0
+    factor: float = 2.0
+    max: float = 120.0
+    jitter: Literal["full"] | None = "full"
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            InvalidRequest: the numbers are out of range or inconsistent.
+            WrongType: one of them is not a number.
+        """
+        for name in ("initial", "factor", "max"):
+            check_number(getattr(self, name), name)
+        if not (0 <= self.initial <= self.max < math.inf and self.factor >= 1):
+            text = f"a delay grows from 0 or more by a factor of 1 or more to its max, not {self!r}"
+            raise InvalidRequest(text)
+        if self.jitter not in {"full", None}:
+            text = f"jitter is 'full' or None, not {self.jitter!r}"
+            raise InvalidRequest(text)
+
+    def __call__(self, attempt: int, error: BaseException | None = None) -> float:  # noqa: ARG002
+        """Return the seconds to wait after an attempt, counted from 1."""
+        try:
+            delay = min(self.max, self.initial * self.factor ** (attempt - 1))
+        except OverflowError:  # a power beyond what a float holds is beyond the longest delay too
+            delay = self.max
+        return delay * random.random() if self.jitter else delay  # noqa: S311 - no secret
+
+
+RetryDelay: TypeAlias = Callable[[int, BaseException | None], float]
+"""Returns the seconds before the next attempt, by the number of the failed one and its error."""
+
+
+def retry_delay(retry: Duration | Sequence[Duration] | RetryDelay) -> RetryDelay:
+    """Return the function of delays that an argument `retry` stands for.
+
+    Raises:
+        InvalidRequest: it is no valid delay.
+    """
+    if callable(retry):
+        return retry
+    if isinstance(retry, Sequence):
+        delays = [seconds(each, "a delay of retry") for each in retry]
+        if not delays:
+            raise InvalidRequest("retry needs at least one delay")
+        return lambda attempt, _: delays[min(attempt, len(delays)) - 1]
+    delay = seconds(retry, "retry")
+    return lambda _attempt, _error: delay
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """Stops handing out messages while handlers fail, and tries again with a single one.
+
+    Each failure makes the pause longer, up to `max`; after a pause one message is handed out. After
+    as many successes as there were failures, messages are handed out at full rate again.
+
+    Attributes:
+        initial: seconds; the pause is `initial * 2 ** failures`.
+        max: failures that would make the pause longer than this do not count.
+    """
+
+    initial: float = 1.0
+    max: float = 120.0
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            InvalidRequest: the numbers are out of range or inconsistent.
+            WrongType: one of them is not a number.
+        """
+        check_number(self.initial, "initial")
+        check_number(self.max, "max")
+        if not 0 < self.initial <= self.max < math.inf:
+            text = f"a pause grows from more than 0 s to its max, not {self!r}"
+            raise InvalidRequest(text)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Where messages go that are given up: a stream, which must exist.
+
+    A dead letter has the key, the value and the headers of the message, and headers that begin with
+    `queue-` which say where it comes from and why it was given up.
+
+    Attributes:
+        stream: the stream.
+        limit: the queue stops with `TooManyDeadLetters` when more messages than this are given up
+            without one that is acked between them; None: no limit.
+    """
+
+    stream: str
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            InvalidRequest: there is no stream, or the limit is out of range.
+            WrongType: a value has the wrong type.
+        """
+        check_text(self.stream, "the stream of dead letters")
+        if not self.stream:
+            raise InvalidRequest("dead letters need a stream")
+        if self.limit is not None:
+            check_whole_number(self.limit, "limit", 1, INT64_MAX)
+
+
+def check_policies(
+    dead_letter: DeadLetter | None,
+    backoff: Probing | None,
+    on_giving_up: Callable[..., object] | None,
+) -> None:
+    """Refuse policies of the wrong type.
+
+    Raises:
+        WrongType: one is.
+    """
+    check_type(dead_letter, (DeadLetter, type(None)), "dead_letter is a DeadLetter")
+    check_type(backoff, (Probing, type(None)), "backoff is a Probing")
+    if on_giving_up is not None:
+        check_callable(on_giving_up, "on_giving_up")

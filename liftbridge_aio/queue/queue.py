@@ -1,0 +1,375 @@
+"""The handle of a member of a queue: an async context manager and an async iterator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
+from types import TracebackType
+from typing import Final, Literal, Protocol, Self, TypeAlias
+
+from liftbridge_aio._admin.streams import StreamAdministration
+from liftbridge_aio._core.arguments import (
+    INT64_MAX,
+    check_callable,
+    check_flags,
+    check_whole_number,
+)
+from liftbridge_aio._publish.retry import RetryingPublisher
+from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
+from liftbridge_aio.errors import ClientClosed, InvalidRequest, LiftbridgeError, UsageError
+from liftbridge_aio.groups.consumer_group import ConsumerGroup
+from liftbridge_aio.groups.core.group_plan import Assignment, GroupPlan
+from liftbridge_aio.groups.core.group_state import GroupState
+from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
+from liftbridge_aio.interceptors import AckFuture
+from liftbridge_aio.model import OutgoingMessage, StartAt, StreamPartition
+from liftbridge_aio.net.network import Network
+from liftbridge_aio.net.supervisor import Child
+
+from .acks_store import AcksStore, AcksStream, MemoryAcks, ReadLast
+from .delivery import Delivery
+from .dispatcher import Dispatcher, QueueStatistics
+from .giving_up import GivingUp
+from .handler_pool import DeliveryHandler, HandlerPool
+from .plan import QueuePlan
+
+OnTimeout: TypeAlias = Literal["cancel", "continue"]
+
+_HAND_OVER: Final = 0.1
+"""Seconds for answers before the acks of a partition are stored that another member reads already.
+
+It waits 0.25 s before it looks for them.
+"""
+
+
+class QueueClient(Protocol):
+    """What a queue needs of a connected client."""
+
+    @property
+    def network(self) -> Network:
+        """Reads, and owns the tasks."""
+
+    @property
+    def streams(self) -> StreamAdministration:
+        """Creates the stream of acks."""
+
+    @property
+    def retrying(self) -> RetryingPublisher:
+        """Writes acks."""
+
+    @property
+    def submit(self) -> Callable[[OutgoingMessage], Awaitable[AckFuture]]:
+        """Publishes dead letters."""
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """Limits the unread bytes of this process."""
+
+
+class Queue:
+    """A member of a queue, and an iterator of the deliveries of its partitions.
+
+    Use it inside `async with`; leaving the block stores the acks and leaves the group. Any number
+    of tasks may iterate over it. Create one with `Client.queue`.
+    """
+
+    def __init__(self, plan: QueuePlan, client: QueueClient, read_last: ReadLast) -> None:
+        self.stream = plan.stream
+        self.group = plan.group
+        self._plan = plan
+        self._network = client.network
+        self._store: AcksStore = (
+            AcksStream(
+                plan.group,
+                plan.stream,
+                client.network,
+                client.streams,
+                client.retrying,
+                read_last,
+                plan.timeout,
+            )
+            if plan.is_durable
+            else MemoryAcks()
+        )
+        self._member = ConsumerGroup(self._group_plan(), client.network, self._store, client.budget)
+        self._work = self._member._work  # noqa: SLF001 - the queue takes the place of its reader
+        self._dispatcher = Dispatcher(
+            plan,
+            self._work.readers,
+            self._store,
+            GivingUp(plan.group, plan.dead_letter, plan.on_giving_up, client.submit),
+            client.network.reporter,
+            self._spawn,
+            self._read_from,
+        )
+        self._pool: HandlerPool | None = None
+        self._children: set[Child] = set()
+        self._closer: Child | None = None
+        self._close_error: LiftbridgeError | None = None
+        self._entered = False
+
+    def _group_plan(self) -> GroupPlan:
+        plan = self._plan
+        return GroupPlan(
+            group=plan.group,
+            streams=(plan.stream,),
+            consumer_id=plan.consumer_id,
+            start=plan.start,
+            commit_interval=None,
+            on_assigned=None,
+            on_revoked=self._revoked,
+            on_taken=self._taken,
+            resume=False,
+            timeout=plan.timeout,
+            close_timeout=plan.close_timeout,
+        )
+
+    def __repr__(self) -> str:
+        """Show the stream, the group, the state and the number of partitions."""
+        return (
+            f"<Queue {self.stream!r} {self.group!r} {self.state.value}"
+            f" partitions={len(self.assignment)}>"
+        )
+
+    @property
+    def state(self) -> GroupState:
+        """The state of the member in its group."""
+        return self._member.state
+
+    @property
+    def assignment(self) -> Assignment:
+        """The partitions that this member reads."""
+        return self._member.assignment
+
+    @property
+    def consumer_id(self) -> str:
+        """The id of this member."""
+        return self._member.consumer_id
+
+    def statistics(self) -> QueueStatistics:
+        """Return counts of this member since it was entered."""
+        return self._dispatcher.statistics()
+
+    # Lifecycle
+
+    async def __aenter__(self) -> Self:
+        """Join the group and begin to read. Cancelling leaves the group again.
+
+        Raises:
+            StreamNotFound: the stream does not exist.
+            AlreadyMember: another holder of the durable subscription is alive.
+            RequestTimeout: the group was not joined in time.
+            LiftbridgeError: it could not join.
+        """
+        if self._entered or self._closer is not None:
+            text = "a queue is entered only once; create a new one"
+            raise UsageError(text)
+        await self._store.prepare()
+        self._work.readers.merge.share(self._dispatcher)
+        await self._member.__aenter__()
+        self._entered = True
+        self._spawn(self._dispatcher.run_commits, "commits")
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Store the acks, leave the group and close; see `aclose`.
+
+        Raises:
+            LiftbridgeError: the group was not left in order; not raised if the block raised an
+                exception.
+        """
+        try:
+            await self.aclose()
+        except LiftbridgeError:
+            if exc_type is None:
+                raise
+
+    async def aclose(self) -> None:
+        """Hand out nothing more, wait for handlers of `run`, store the acks, leave the group.
+
+        Deliveries that are not answered by then are delivered again, by this or another member.
+        May be called again, from any task. Takes at most the client's close_timeout; cancelling
+        takes effect after that. In a handler of `run` it returns at once, and the queue is closed
+        when the handler has returned.
+
+        Raises:
+            LiftbridgeError: the group was not left in order.
+        """
+        self._entered = False
+        if self._pool is not None:
+            self._pool.stop()
+        self._dispatcher.stop()
+        if self._closer is None:
+            with suppress(ClientClosed):
+                self._closer = self._supervised(self._close, "close")
+        if self._pool is not None and self._pool.is_handlers_task:
+            return
+        if self._closer is None:
+            await self._close()  # the client was closed: no task is left to wait for
+        else:
+            await self._closer.wait()
+        if self._close_error is not None:
+            raise self._close_error
+
+    async def _close(self) -> None:
+        try:
+            await self._member.aclose()
+        except LiftbridgeError as error:
+            self._close_error = error
+        finally:
+            self._dispatcher.close()
+            for child in self._children:
+                child.cancel()
+
+    async def unsubscribe(self) -> None:
+        """Close, and forget the acks of the group if this was its last member.
+
+        The next member of the group then begins at its `start`. Cancelling may leave them stored.
+
+        Raises:
+            LiftbridgeError: the group was not left in order, or the acks could not be deleted.
+        """
+        await self.aclose()
+        metadata = self._network.metadata
+        found = await metadata.fetch([self.stream], [self.group], self._plan.timeout)
+        if self.group not in found.groups:
+            await self._store.destroy()
+
+    def __del__(self) -> None:
+        if getattr(self, "_entered", False):
+            warnings.warn(f"{self!r} was entered but never left", ResourceWarning, stacklevel=2)
+
+    # Deliveries
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> Delivery:
+        """Return the next delivery of any partition; wait for one if there is none.
+
+        Cancelling loses no message.
+
+        Raises:
+            StopAsyncIteration: the queue or its client was closed.
+            TooManyDeadLetters: the limit of dead letters was reached.
+            UsageError: the queue was not entered.
+            LiftbridgeError: a partition cannot be read, or the membership has failed.
+        """
+        if self.state is GroupState.NEW and self._closer is None:
+            text = "a queue is read inside `async with`: entering it joins the group"
+            raise UsageError(text)
+        delivery = await self._dispatcher.next()
+        if delivery is not None:
+            return delivery
+        if not self._dispatcher.is_stopped:
+            self._work.raise_error()
+        raise StopAsyncIteration
+
+    async def run(
+        self,
+        handler: DeliveryHandler,
+        *,
+        concurrency: int = 1,
+        on_timeout: OnTimeout = "cancel",
+        stop_on_sigterm: bool = True,
+    ) -> None:
+        """Call a handler for each delivery, until the queue is closed, SIGTERM, or an error.
+
+        A delivery is acked when its handler has returned, and nacked if it raises an exception,
+        which is logged and reported to the hook (`handler_failed`); `Nack` and `Reject` say what
+        else to do. A handler may also answer its delivery itself.
+
+            async def handle(delivery: Delivery) -> None:
+                await store(delivery.value)
+
+            async with client.queue("orders", group="billing") as queue:
+                await queue.run(handle, concurrency=16)
+
+        On SIGTERM nothing more is handed out, and this returns when the running handlers have
+        returned. The interceptors of the client wrap the handler. Cancelling cancels the running
+        handlers and waits for them; their deliveries are not answered.
+
+        Args:
+            handler: a coroutine function, or a plain function, which runs on the event loop and
+                must not block. What it returns is ignored.
+            concurrency: the maximum of deliveries handled concurrently.
+            on_timeout: what happens to a handler that has not answered within ack_wait: "cancel"
+                cancels it; with "continue" it runs on while its message is delivered again.
+            stop_on_sigterm: stop on SIGTERM too, if this runs in the main thread.
+
+        Raises:
+            UsageError: the queue was not entered, or `run` runs already.
+            InvalidRequest: an argument is invalid.
+            TooManyDeadLetters: the limit of dead letters was reached.
+            LiftbridgeError: a partition cannot be read, or the membership has failed.
+        """
+        check_callable(handler, "the handler")
+        check_whole_number(concurrency, "concurrency", 1, INT64_MAX)
+        if on_timeout not in {"cancel", "continue"}:
+            text = f"on_timeout is 'cancel' or 'continue', not {on_timeout!r}"
+            raise InvalidRequest(text)
+        check_flags(stop_on_sigterm=stop_on_sigterm)
+        if self.state is GroupState.NEW or self._pool is not None:
+            text = "a queue is run inside `async with`, by one task"
+            raise UsageError(text)
+        pool = self._pool = HandlerPool(
+            self._dispatcher,
+            handler,
+            self._plan.interceptors,
+            concurrency=concurrency,
+            cancels=on_timeout == "cancel",
+        )
+        try:
+            with stopped_by_sigterm(pool.stop) if stop_on_sigterm else nullcontext():
+                await pool.run()
+        finally:
+            self._pool = None
+        if not self._dispatcher.is_stopped:
+            self._work.raise_error()
+
+    def limit(self, max_in_flight: int) -> None:
+        """Change the number of deliveries that may be in flight; 0 pauses the queue.
+
+        Raises:
+            InvalidRequest: it is out of range.
+        """
+        check_whole_number(max_in_flight, "max_in_flight", 0, INT64_MAX)
+        self._dispatcher.limit(max_in_flight)
+
+    # Partitions
+
+    async def _revoked(self, partitions: Assignment) -> None:
+        """Store the acks of partitions that this member gives up."""
+        is_closing = self._closer is not None
+        timeout = self._plan.close_timeout / 2 if is_closing else self._plan.close_timeout
+        # Only handlers answer while the queue is being closed.
+        waits = not is_closing or self._pool is not None
+        await self._dispatcher.release(partitions, timeout, waits=waits)
+
+    def _taken(self, place: StreamPartition) -> None:
+        """Store the acks of a partition that another member reads already."""
+        self._spawn(lambda: self._dispatcher.release([place], _HAND_OVER), "hand-over")
+
+    def _read_from(self, place: StreamPartition, offset: int) -> None:
+        self._work.member.fetch_now()
+        if place in self._work.readers.partitions():
+            self._work.rebalancer.seek(place, StartAt.offset(offset))
+
+    # Tasks
+
+    def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """Run a task in the background, unless the client is closed."""
+        with suppress(ClientClosed):
+            child = self._supervised(work, name)
+            self._children.add(child)
+            child.task.add_done_callback(lambda _: self._children.discard(child))
+
+    def _supervised(self, work: Callable[[], Awaitable[None]], name: str) -> Child:
+        return self._network.supervisor.spawn(work, name=f"queue:{self.group}:{name}")

@@ -1,0 +1,627 @@
+"""Queues: acks, delivery again, attempts, dead letters, order, limits, groups and their ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+
+from liftbridge_aio import (
+    AlreadyMember,
+    Client,
+    ClientOptions,
+    Interceptor,
+    InvalidRequest,
+    Message,
+    StartAt,
+    StreamPartition,
+    UsageError,
+    WrongType,
+)
+from liftbridge_aio.queue import (
+    AlreadySettled,
+    DeadLetter,
+    Delivery,
+    Exponential,
+    LeaseExpired,
+    Nack,
+    Order,
+    Probing,
+    Queue,
+    QueueTaken,
+    Reject,
+    TooManyDeadLetters,
+)
+from liftbridge_aio.queue.acks_store import AcksStream
+from liftbridge_aio.queue.core.ack_window import Snapshot
+from support.groups.group_watcher import EARLIEST, GroupWatcher, it_is, publish
+from support.marks import ON_ONE_PATH
+from support.raw import BOUND, eventually
+from support.servers.node import Server
+
+pytestmark = ON_ONE_PATH
+
+SOON: Final = 0.05
+
+
+@pytest.fixture
+async def stream(client: Client, stream_name: str) -> str:
+    """A stream with one partition, of six messages."""
+    await client.create_stream(stream_name)
+    await publish(client, stream_name, 0, 6)
+    return stream_name
+
+
+@asynccontextmanager
+async def queue_of(client: Client, stream: str, **other: Any) -> AsyncIterator[Queue]:
+    """A member of the queue of a test, which is quick."""
+    settings = {"group": "billing", "start": EARLIEST, "retry": SOON, "commit_interval": 0.2}
+    if "durable" in other or "group" in other:
+        del settings["group"]
+    async with client.queue(stream, **{**settings, **other}) as queue:
+        yield queue
+
+
+async def take(queue: Queue, count: int) -> list[Delivery]:
+    async with asyncio.timeout(BOUND):
+        return [await anext(queue) for _ in range(count)]
+
+
+async def take_and_ack(queue: Queue, count: int) -> list[int]:
+    """The offsets of so many deliveries, each acked before the next one."""
+    offsets = []
+    for _ in range(count):
+        [delivery] = await take(queue, 1)
+        offsets.append(delivery.message.offset)
+        await delivery.ack()
+    return offsets
+
+
+async def nothing_comes(queue: Queue, seconds: float = 0.3) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await anext(queue)
+
+
+# Acks
+
+
+async def test_what_is_acked_is_not_delivered_to_the_next_member(
+    client: Client, stream: str
+) -> None:
+    async with queue_of(client, stream) as queue:
+        first = await take(queue, 6)
+        for delivery in (first[0], first[2], first[5]):
+            await delivery.ack()
+    async with queue_of(client, stream) as queue:
+        again = await take(queue, 3)
+        assert [(each.message.offset, each.attempt) for each in again] == [(1, 1), (3, 1), (4, 1)]
+        await publish(client, stream, 0)
+        assert [each.message.offset for each in await take(queue, 1)] == [6]
+
+
+async def test_acks_in_sync_survive_a_member_that_vanishes(
+    client: Client, server: Server, stream: str
+) -> None:
+    async with Client(server.address) as other:
+        queue = other.queue(stream, group="billing", start=EARLIEST, commit_interval=60)
+        await queue.__aenter__()
+        deliveries = await take(queue, 4)
+        await deliveries[1].ack(sync=True)
+        await deliveries[3].nack(60)
+        await deliveries[2].ack(sync=True)
+    assert queue.statistics().acked == 2  # the client was closed under it
+    await queue.aclose()
+    async with queue_of(client, stream, max_in_flight=6) as queue:
+        again = [(each.message.offset, each.attempt) for each in await one_by_one(queue, 4)]
+    assert again == [(0, 2), (3, 2), (4, 1), (5, 1)]
+
+
+async def one_by_one(queue: Queue, count: int) -> list[Delivery]:
+    """So many deliveries, each acked before the next one."""
+    deliveries = []
+    for _ in range(count):
+        deliveries += await take(queue, 1)
+        await deliveries[-1].ack()
+    return deliveries
+
+
+async def test_a_block_acks_or_nacks_its_delivery(client: Client, stream: str) -> None:
+    seen: list[tuple[int, int]] = []
+    async with queue_of(client, stream) as queue, asyncio.timeout(BOUND):
+        async for delivery in queue:
+            async with delivery:
+                seen.append((delivery.message.offset, delivery.attempt))
+                if delivery.value == b"2" and delivery.attempt == 1:
+                    raise ValueError("not now")
+            if len(seen) == 7:
+                assert delivery.redelivered
+                assert repr(delivery.error) == "ValueError('not now')"
+                break
+        assert queue.statistics()[:4] == (7, 1, 6, 1)
+    assert sorted(seen) == [(0, 1), (1, 1), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1)]
+
+
+async def test_a_block_that_is_cancelled_leaves_its_delivery(client: Client, stream: str) -> None:
+    async with queue_of(client, stream, max_in_flight=1) as queue:
+        [delivery] = await take(queue, 1)
+
+        async def hang() -> None:
+            async with delivery:
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(hang())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert not delivery.settled
+        await delivery.ack()
+
+
+async def test_a_delivery_that_is_not_answered_comes_again(client: Client, stream: str) -> None:
+    async with queue_of(client, stream, ack_wait=0.3, max_in_flight=1, retry=0) as queue:
+        [late] = await take(queue, 1)
+        [again] = await take(queue, 1)
+        assert (again.message.offset, again.attempt) == (0, 2)
+        with pytest.raises(LeaseExpired, match="within ack_wait"):
+            await late.ack()
+        await again.extend()
+        await again.ack()
+        with pytest.raises(AlreadySettled, match="acked before"):
+            await again.nack()
+        assert (queue.statistics().expired, queue.statistics().late) == (1, 1)
+
+
+async def test_no_more_deliveries_are_in_flight_than_allowed(client: Client, stream: str) -> None:
+    async with queue_of(client, stream, max_in_flight=2) as queue:
+        first, second = await take(queue, 2)
+        await nothing_comes(queue)
+        await first.nack(60)
+        assert [each.message.offset for each in await take(queue, 1)] == [2]
+        queue.limit(0)
+        await second.ack()
+        await nothing_comes(queue)
+        queue.limit(5)
+        assert [each.message.offset for each in await take(queue, 3)] == [3, 4, 5]
+
+
+# Failures
+
+
+async def test_a_poison_message_becomes_a_dead_letter(client: Client, stream: str) -> None:
+    dead = f"{stream}.dead"
+    await client.create_stream(dead)
+    await client.publish(stream, b"poison", b"key", {"colour": b"red"})
+    attempts = 0
+
+    async def handle(delivery: Delivery) -> None:
+        nonlocal attempts
+        if delivery.value == b"poison":
+            attempts += 1
+            raise ValueError("bad")
+
+    async with queue_of(client, stream, max_attempts=3, dead_letter=DeadLetter(dead)) as queue:
+        run = asyncio.create_task(queue.run(handle, concurrency=3))
+        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        await queue.aclose()
+        await run
+    [letter] = await client.last(dead, 5)
+    assert (letter.value, letter.key, attempts) == (b"poison", b"key", 3)
+    assert letter.headers == {
+        "colour": b"red",
+        "queue-stream": stream.encode(),
+        "queue-partition": b"0",
+        "queue-offset": b"6",
+        "queue-group": b"billing",
+        "queue-attempts": b"3",
+        "queue-error": b"ValueError: bad",
+    }
+    async with queue_of(client, stream) as queue:
+        await nothing_comes(queue)
+    await client.delete_stream(dead)
+
+
+async def test_a_message_is_unsettled_until_its_dead_letter_is_stored(
+    client: Client, stream: str
+) -> None:
+    dead = f"{stream}.dead"
+    async with queue_of(client, stream, max_attempts=1, dead_letter=DeadLetter(dead)) as queue:
+        [delivery] = await take(queue, 1)
+        await delivery.reject("unwanted")
+        await asyncio.sleep(0.3)  # the stream does not exist yet
+        assert queue.statistics().partitions[0].base == 0
+        await client.create_stream(dead)
+        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+    [letter] = await client.last(dead, 5)
+    assert letter.headers["queue-error"] == b"Reject: unwanted"
+    await client.delete_stream(dead)
+
+
+async def test_giving_up_without_dead_letters_calls_back(client: Client, stream: str) -> None:
+    given_up: list[tuple[int, int]] = []
+
+    async def on_giving_up(delivery: Delivery) -> None:
+        given_up.append((delivery.message.offset, delivery.attempt))
+        raise ValueError("is logged")
+
+    settings: dict[str, Any] = {"max_attempts": 2, "on_giving_up": on_giving_up, "retry": [0, SOON]}
+    async with queue_of(client, stream, **settings) as queue:
+        for _ in range(7):
+            [delivery] = await take(queue, 1)
+            if delivery.message.offset == 0:
+                await delivery.nack()
+            else:
+                await delivery.ack()
+        await eventually(it_is(lambda: given_up == [(0, 2)]))
+        await eventually(it_is(lambda: queue.statistics().partitions[0].base == 6))
+
+
+async def test_a_queue_stops_at_its_limit_of_dead_letters(client: Client, stream: str) -> None:
+    dead = f"{stream}.dead"
+    await client.create_stream(dead)
+
+    def handle(_: Delivery) -> None:
+        raise Reject("all of them")
+
+    async with queue_of(client, stream, dead_letter=DeadLetter(dead, limit=2)) as queue:
+        with pytest.raises(TooManyDeadLetters, match="2 messages were given up") as raised:
+            await queue.run(handle)
+        assert raised.value.offset == 2
+    assert [message.value for message in await client.last(dead, 5)] == [b"0", b"1"]
+    async with queue_of(client, stream) as queue:
+        assert (await take_and_ack(queue, 4)) == [2, 3, 4, 5]
+    await client.delete_stream(dead)
+
+
+async def test_handlers_say_when_a_message_comes_again(client: Client, stream: str) -> None:
+    seen: dict[int, list[float]] = defaultdict(list)
+    loop = asyncio.get_running_loop()
+
+    async def handle(delivery: Delivery) -> None:
+        seen[delivery.message.offset].append(loop.time())
+        if delivery.message.offset == 1 and delivery.attempt == 1:
+            raise Nack("busy", delay=0.5)
+        if delivery.message.offset == 2 and delivery.attempt == 1:
+            await delivery.nack(0.25)
+        if delivery.message.offset == 3:
+            await delivery.ack()
+
+    async with queue_of(client, stream, retry=30) as queue:
+        run = asyncio.create_task(queue.run(handle))
+        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        await queue.aclose()
+        await run
+    assert {offset: len(times) for offset, times in seen.items()} == {
+        0: 1, 1: 2, 2: 2, 3: 1, 4: 1, 5: 1,
+    }  # fmt: skip
+    assert seen[1][1] - seen[1][0] >= 0.5
+    assert seen[2][1] - seen[2][0] >= 0.25
+
+
+@pytest.mark.parametrize("on_timeout", ["cancel", "continue"])
+async def test_a_handler_that_hangs(client: Client, stream: str, on_timeout: Any) -> None:
+    ends: list[str] = []
+    release = asyncio.Event()
+
+    async def handle(delivery: Delivery) -> None:
+        if delivery.message.offset == 0 and delivery.attempt == 1:
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                ends.append("cancelled")
+                raise
+            ends.append("returned")
+
+    async with queue_of(client, stream, ack_wait=0.3) as queue:
+        run = asyncio.create_task(queue.run(handle, concurrency=2, on_timeout=on_timeout))
+        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        release.set()
+        await eventually(it_is(lambda: bool(ends)))
+        await queue.aclose()
+        await run
+        assert queue.statistics().expired == 1
+    assert ends == [{"cancel": "cancelled", "continue": "returned"}[on_timeout]]
+
+
+async def test_failures_slow_a_queue_down_until_a_probe_succeeds(
+    client: Client, stream: str
+) -> None:
+    fails = True
+
+    def handle(_: Delivery) -> None:
+        if fails:
+            raise ValueError("down")
+
+    settings: dict[str, Any] = {"backoff": Probing(0.2, 0.9), "retry": 0, "max_attempts": 0}
+    async with queue_of(client, stream, **settings) as queue:
+        run = asyncio.create_task(queue.run(handle))
+        await eventually(it_is(lambda: queue.statistics().backoff_level == 2))
+        before = queue.statistics().delivered
+        await asyncio.sleep(0.2)
+        assert queue.statistics().delivered == before
+        fails = False
+        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        assert queue.statistics().backoff_level == 0
+        await queue.aclose()
+        await run
+
+
+# Order
+
+
+async def test_messages_of_a_key_are_delivered_in_order(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name)
+    for number in range(12):
+        await client.publish(stream_name, b"%d" % number, b"ab"[number % 2 : number % 2 + 1])
+    handled: dict[bytes, list[int]] = defaultdict(list)
+    running: set[bytes] = set()
+
+    async def handle(delivery: Delivery) -> None:
+        assert delivery.key not in running
+        running.add(delivery.key)
+        await asyncio.sleep(0.01)
+        running.remove(delivery.key)
+        if delivery.message.offset in {2, 3} and delivery.attempt < 3:
+            raise Nack(delay=SOON)
+        handled[delivery.key].append(delivery.message.offset)
+
+    async with queue_of(client, stream_name, order=Order.KEY) as queue:
+        run = asyncio.create_task(queue.run(handle, concurrency=8))
+        await eventually(it_is(lambda: queue.statistics().acked == 12))
+        await queue.aclose()
+        await run
+    assert handled == {b"a": [0, 2, 4, 6, 8, 10], b"b": [1, 3, 5, 7, 9, 11]}
+
+
+async def test_a_partition_in_order_waits_for_each_message(client: Client, stream: str) -> None:
+    async with queue_of(client, stream, order=Order.PARTITION) as queue:
+        [first] = await take(queue, 1)
+        await nothing_comes(queue, 0.1)
+        await first.nack(0.2)
+        offsets = await take_and_ack(queue, 6)
+    assert offsets == [0, 1, 2, 3, 4, 5]
+
+
+# Members
+
+
+async def test_two_members_share_the_partitions_and_lose_nothing(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, partitions=4)
+    seen: dict[tuple[int, int], int] = defaultdict(int)
+
+    async def handle(delivery: Delivery) -> None:
+        await asyncio.sleep(0)
+        seen[delivery.partition, delivery.message.offset] += 1
+
+    async with queue_of(client, stream_name) as one:
+        first = asyncio.create_task(one.run(handle, concurrency=4))
+        for partition in range(4):
+            await publish(client, stream_name, partition, 20)
+        async with queue_of(client, stream_name) as two:
+            second = asyncio.create_task(two.run(handle, concurrency=4))
+            for partition in range(4):
+                await publish(client, stream_name, partition, 20)
+            await eventually(it_is(lambda: len(two.assignment) == 2))
+            await eventually(it_is(lambda: len(seen) == 160))
+            await two.aclose()
+            await second
+        for partition in range(4):
+            await publish(client, stream_name, partition, 5)
+        await eventually(it_is(lambda: len(seen) == 180))
+        await one.aclose()
+        await first
+    async with queue_of(client, stream_name) as three:
+        await nothing_comes(three)
+
+
+async def test_a_second_holder_of_a_durable_subscription_is_refused(
+    client: Client, stream: str
+) -> None:
+    durable: dict[str, Any] = {"durable": "audit", "client_id": "desk-1"}
+    async with queue_of(client, stream, **durable) as queue:
+        assert queue.consumer_id == "desk-1"
+        assert await take_and_ack(queue, 2) == [0, 1]
+        with pytest.raises(AlreadyMember):
+            await client.queue(stream, **durable, timeout=1).__aenter__()
+    async with queue_of(client, stream, **durable) as queue:
+        assert await take_and_ack(queue, 4) == [2, 3, 4, 5]
+        await queue.unsubscribe()
+    async with queue_of(client, stream, **durable) as queue:
+        assert await take_and_ack(queue, 1) == [0]
+
+
+async def test_only_the_last_member_that_unsubscribes_forgets_the_acks(
+    client: Client, stream: str
+) -> None:
+    async with queue_of(client, stream) as stays, queue_of(client, stream) as leaves:
+        assert await take_and_ack_of(stays, leaves) == 6
+        await leaves.unsubscribe()
+    async with queue_of(client, stream) as queue:
+        await nothing_comes(queue)
+        await queue.unsubscribe()
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 6) == [0, 1, 2, 3, 4, 5]
+
+
+async def take_and_ack_of(*queues: Queue) -> int:
+    """The number of distinct offsets that several members have acked within a while."""
+    offsets: set[int] = set()
+
+    async def handle(delivery: Delivery) -> None:
+        offsets.add(delivery.message.offset)
+
+    runs = [asyncio.create_task(queue.run(handle)) for queue in queues]
+    await eventually(it_is(lambda: len(offsets) == 6))
+    for run in runs:
+        run.cancel()
+    await asyncio.wait(runs)
+    return len(offsets)
+
+
+async def test_the_first_start_is_that_of_the_group(client: Client, stream: str) -> None:
+    async with queue_of(client, stream, start=StartAt.new_only()):
+        pass
+    async with queue_of(client, stream, start=EARLIEST) as queue:
+        await nothing_comes(queue)
+        await publish(client, stream, 0)
+        assert await take_and_ack(queue, 1) == [6]
+
+
+async def test_without_group_and_durable_nothing_is_remembered(client: Client, stream: str) -> None:
+    for _ in range(2):
+        async with client.queue(stream, start=EARLIEST) as queue:
+            assert await take_and_ack(queue, 6) == [0, 1, 2, 3, 4, 5]
+
+
+async def test_a_member_that_was_taken_for_dead_stores_nothing(client: Client, stream: str) -> None:
+    parts = client._living
+    zombie, heir = (
+        AcksStream(*("g", stream, parts.network, parts.streams, parts.retrying, client.last, 10.0))
+        for _ in range(2)
+    )
+    place = StreamPartition(stream, 0)
+    await zombie.prepare()
+    assert await zombie.claim(place, 0) == (Snapshot(0), True)
+    await zombie.save(place, Snapshot(4, {2: 1}), last=False)
+    assert await heir.claim(place, 7) == (Snapshot(4, {2: 1}), False)
+    with pytest.raises(QueueTaken):
+        await zombie.save(place, Snapshot(6), last=False)
+    await heir.save(place, Snapshot(5), last=True)
+    assert await heir.fetch("__group:g", stream, 0, 1.0) == 4
+    await heir.destroy()
+
+
+async def test_a_queue_whose_acks_were_taken_delivers_again(client: Client, stream: str) -> None:
+    parts = client._living
+    thief = AcksStream(
+        *("billing", stream, parts.network, parts.streams, parts.retrying, client.last, 10.0)
+    )
+    async with queue_of(client, stream) as queue:
+        deliveries = await take(queue, 3)
+        await thief.claim(StreamPartition(stream, 0), 0)
+        with pytest.raises(QueueTaken):
+            await deliveries[0].ack(sync=True)
+        with pytest.raises(LeaseExpired, match="released"):
+            await deliveries[1].ack()
+        assert [each.message.offset for each in await one_by_one(queue, 6)] == [0, 1, 2, 3, 4, 5]
+
+
+# The client
+
+
+async def test_interceptors_wrap_the_handler(server: Server, stream: str) -> None:
+    seen: list[bytes] = []
+
+    class Watching(Interceptor):
+        async def process(self, message: Message, handle: Any) -> None:
+            if message.value == b"3":
+                return
+            await handle(message)
+            seen.append(message.value)
+
+    options = ClientOptions(interceptors=[Watching()])
+    async with Client(server.address, options=options) as other, queue_of(other, stream) as queue:
+        run = asyncio.create_task(queue.run(lambda delivery: seen.append(delivery.key)))
+        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        await queue.aclose()
+        await run
+    assert seen == [each for value in b"01245" for each in (b"", bytes([value]))]
+
+
+async def test_the_hook_is_told_of_handlers_that_fail(server: Server, stream: str) -> None:
+    watcher = GroupWatcher()
+    async with (
+        Client(server.address, options=ClientOptions(hook=watcher)) as client,
+        queue_of(client, stream) as queue,
+    ):
+        [delivery] = await take(queue, 1)
+        async with delivery:
+            raise ValueError("bad")
+        [failed] = watcher.failed_handlers
+        assert (failed.group, failed.stream, failed.offset) == ("billing", stream, 0)
+
+
+async def test_a_handler_may_close_its_queue(client: Client, stream: str) -> None:
+    async with queue_of(client, stream) as queue:
+
+        async def handle(delivery: Delivery) -> None:
+            if delivery.message.offset == 2:
+                await queue.aclose()
+
+        async with asyncio.timeout(BOUND):
+            await queue.run(handle)
+        assert queue.statistics().acked == 3
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 3) == [3, 4, 5]
+
+
+async def test_a_run_that_is_cancelled_leaves_its_deliveries(client: Client, stream: str) -> None:
+    async with queue_of(client, stream) as queue:
+        run = asyncio.create_task(queue.run(lambda _: asyncio.Event().wait(), concurrency=2))
+        await eventually(it_is(lambda: queue.statistics().delivered == 2))
+        run.cancel()
+        await asyncio.wait([run])
+        assert run.cancelled()
+    async with queue_of(client, stream) as queue:
+        again = await take(queue, 6)
+        assert [each.attempt for each in again] == [1] * 6
+
+
+async def test_a_queue_is_used_inside_its_block(client: Client, stream: str) -> None:
+    queue = client.queue(stream, group="billing")
+    with pytest.raises(UsageError, match="inside `async with`"):
+        await anext(queue)
+    with pytest.raises(UsageError, match="inside `async with`"):
+        await queue.run(print)
+    async with queue:
+        pass
+    with pytest.raises(StopAsyncIteration):
+        await anext(queue)
+    with pytest.raises(UsageError, match="only once"):
+        await queue.__aenter__()
+    await queue.aclose()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"stream": ""}, "needs a stream"),
+        ({"group": "a:b"}, "no ':'"),
+        ({"durable": "a:b", "client_id": "c"}, "no ':'"),
+        ({"durable": "a"}, "durable and client_id"),
+        ({"group": "g", "durable": "a", "client_id": "c"}, "durable and client_id"),
+        ({"max_in_flight": 0}, "max_in_flight"),
+        ({"ack_wait": 0}, "longer than 0"),
+        ({"max_attempts": -1}, "max_attempts"),
+        ({"retry": []}, "at least one delay"),
+        ({"retry": -1}, "retry"),
+    ],
+)
+async def test_arguments_that_make_no_sense(
+    client: Client, arguments: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=text):
+        client.queue(**{"stream": "s", **arguments})
+
+
+@pytest.mark.parametrize("name", ["dead_letter", "order", "backoff", "on_giving_up", "start"])
+async def test_arguments_of_the_wrong_type(client: Client, name: str) -> None:
+    with pytest.raises(WrongType):
+        client.queue("s", **{name: "text"})  # type: ignore[arg-type]
+
+
+def test_policies_are_checked() -> None:
+    for wrong in (lambda: Exponential(-1), lambda: Exponential(5, max=1), lambda: Probing(0)):
+        with pytest.raises(InvalidRequest):
+            wrong()
+    with pytest.raises(InvalidRequest):
+        DeadLetter("")
+    assert [Exponential(1, 3, 10, None)(attempt) for attempt in (1, 2, 3, 4)] == [1, 3, 9, 10]
+    assert 0 <= Exponential(max=1e9)(10**6) <= 1e9
