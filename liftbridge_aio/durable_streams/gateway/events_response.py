@@ -101,7 +101,7 @@ class EventsResponse(Response):
                             await hosted.log.changed()
                 except TimeoutError:
                     return
-                self._streams.find(self._path)
+                self._streams.active(self._path)
 
     def _encoded(self, found: Found) -> bytes:
         """Return the events for messages: readers at the same place share them."""

@@ -118,7 +118,7 @@ class StreamEndpoint:
 
     async def _post(self, request: Request) -> Response:
         append = parse_append(request.headers)
-        entry = self._streams.find(request.url.path, touch=True)
+        entry = await self._streams.find(request.url.path, touch=True)
         body = await body_of(request, self._options.max_body_bytes)
         content_type = request.headers.get("content-type")
         if body and content_type is None:
@@ -155,7 +155,7 @@ class StreamEndpoint:
         return -1 if position is None else position - entry.positions.start
 
     async def _head(self, request: Request) -> Response:
-        entry = self._streams.find(request.url.path)
+        entry = await self._streams.find(request.url.path)
         headers = {"Content-Type": entry.content_type, **await self._state_headers(entry)}
         if entry.ttl is not None:
             headers[STREAM_TTL] = str(entry.ttl)
@@ -169,7 +169,7 @@ class StreamEndpoint:
 
     async def _get(self, request: Request) -> Response:
         read = parse_read(request.query_params.multi_items())
-        entry = self._streams.find(request.url.path, touch=True)
+        entry = await self._streams.find(request.url.path, touch=True)
         with self._streams.using(entry):
             position = await self._position(read, entry)
             if read.live is Live.SSE:

@@ -150,8 +150,10 @@ class Streams:
             if self._registry.status(path, now)[0] is Status.ACTIVE
         ]
 
-    def find(self, path: str, *, touch: bool = False) -> Entry:
-        """Return what is registered of a stream.
+    async def find(self, path: str, *, touch: bool = False) -> Entry:
+        """Return what is registered of a stream; another gateway may have created it just now.
+
+        Cancelling ends the wait.
 
         Args:
             path: its path.
@@ -159,15 +161,26 @@ class Streams:
 
         Raises:
             RequestRefused: there is none.
+            LiftbridgeError: the registry could not be read.
         """
-        now = time.time()
-        status, entry = self._registry.status(path, now)
+        if self._registry.status(path, time.time())[0] is Status.MISSING:
+            await self._log.catch_up()
+        entry = self.active(path)
+        if touch:
+            self._registry.touch(entry, time.time())
+        return entry
+
+    def active(self, path: str) -> Entry:
+        """Return what is known here of a stream.
+
+        Raises:
+            RequestRefused: there is none.
+        """
+        status, entry = self._registry.status(path, time.time())
         if status is Status.DELETED:
             raise RequestRefused(410, f"the stream {path} is deleted")
         if status is Status.MISSING or entry is None:
             raise RequestRefused(404, f"there is no stream {path}")
-        if touch:
-            self._registry.touch(entry, now)
         return entry
 
     async def _change(self, path: str, decide: Callable[[], Entry | None]) -> None:
@@ -213,7 +226,7 @@ class Streams:
         if known is not None:
             self._drop(entry.log)
             return Created(new=False, entry=known)
-        return Created(new=True, entry=self.find(path))
+        return Created(new=True, entry=self.active(path))
 
     def _drop(self, log: str) -> None:
         """Delete the log of a stream that was not registered, without waiting."""
@@ -324,7 +337,8 @@ class Streams:
             RequestRefused: there is none.
             LiftbridgeError: it could not be deleted.
         """
-        await self._change(path, lambda: replace(self.find(path), deleted=True))
+        await self.find(path)
+        await self._change(path, lambda: replace(self.active(path), deleted=True))
 
     # Reading and writing
 
