@@ -175,7 +175,7 @@ def browser(session: nox.Session) -> None:
 
 
 def _build_docs(session: nox.Session) -> Path:
-    session.install(".[aiohttp,fastapi,msgspec,pydantic,starlette]", *group("docs"))
+    session.install(".[aiohttp,durable-streams,fastapi,msgspec,pydantic,starlette]", *group("docs"))
     html = ROOT / "docs" / "_build" / "html"
     session.run("sphinx-build", "--fail-on-warning", "--quiet", *session.posargs, "docs", str(html))
     return html

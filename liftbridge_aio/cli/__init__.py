@@ -15,6 +15,7 @@ Commands import the client and the broker when they run, so that help is fast.
 - `demo_checks`: Check what the demo acked and delivered.
 - `demo_scenario`: Run the demo: publish, tail, cut connections, and check the outcome.
 - `doctor`: `liftbridge-aio doctor`: find what is wrong with a cluster, or with the way to it.
+- `gateway`: `liftbridge-aio gateway`: serve Durable Streams over HTTP from Liftbridge.
 - `group_overview`: Find consumer groups in the internal streams of servers, and show them.
 - `group_positions`: Positions of consumer groups: fetch them with their lag, resolve and store new
   ones.
@@ -59,6 +60,7 @@ from .broker import broker
 from .connection import connection_behind_command
 from .demo import demo
 from .doctor import doctor
+from .gateway import gateway
 from .metadata import metadata
 from .output import failure_line, prepare_output, say
 from .publish import publish
@@ -94,6 +96,7 @@ app.command(cursor.app)
 app.command(transactions.app)
 app.command(metadata)
 app.command(doctor)
+app.command(gateway)
 app.command(bench.app)
 app.command(pipeline.app)
 app.register_install_completion_command(help="Install completion for the shell in use.")

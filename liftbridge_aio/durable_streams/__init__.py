@@ -16,6 +16,7 @@ Needs the extra `durable-streams`, and no Liftbridge server. The guide is
 - `stream`: `DurableStream`: a stream at a URL.
 - `transport`: HTTP requests for one stream: retries, and failures as typed errors.
 - `core/`: The protocol without I/O, for clients and servers. Pure.
+- `gateway/`: The gateway: Durable Streams over HTTP, stored in Liftbridge.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ COMMANDS: Final = sorted(
 ELSEWHERE: Final = {
     *(
         "durable-streams.md",
+        "gateway.md",
         "gazette.md",
         "nats.md",
         "nsq.md",
@@ -179,6 +180,7 @@ def test_every_command_is_shown() -> None:
         "cursor",
         "demo",
         "doctor",
+        "gateway",
         "groups",
         "metadata",
         "partitions",

@@ -1,17 +1,20 @@
-"""The reference server of Durable Streams, one for each worker."""
+"""Servers of Durable Streams: the reference server, one for each worker, and gateways."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from support.servers.durable_streams import DurableStreamsServer
+from support.servers.gateway import GatewayProcess
 
 StartDurableStreams = Callable[[], DurableStreamsServer]
+RunGateway = Callable[[str], Awaitable[GatewayProcess]]
 _streams = itertools.count(1)
 
 
@@ -53,3 +56,21 @@ def start_durable_streams(
     finally:
         for server in started:
             server.stop()
+
+
+@pytest.fixture
+async def run_gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunGateway]:
+    """Starts gateways of Liftbridge's at an address, each in a process of its own."""
+    started: list[GatewayProcess] = []
+
+    async def run(servers: str) -> GatewayProcess:
+        gateway = GatewayProcess(servers, tmp_path_factory.mktemp("gateway"))
+        started.append(gateway)
+        await asyncio.to_thread(gateway.start)
+        return gateway
+
+    try:
+        yield run
+    finally:
+        for gateway in started:
+            await asyncio.to_thread(gateway.stop)

@@ -45,6 +45,8 @@ class Terminal:
         elif program == "liftbridge-aio" and words[:2] == ["pipeline", "archive"]:
             command = [sys.executable, "-m", "liftbridge_aio", *words]  # one Spark in a process
             subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        elif program == "liftbridge-aio" and words[0] == "gateway":
+            self._start_service(["liftbridge_aio", *words])
         elif program == "liftbridge-aio":
             assert main(words) == 0, line
         elif program == "curl":

@@ -7,6 +7,12 @@ Section numbers are those of the protocol's specification, version 1.0.
 - `producer_window`: The batches of an idempotent producer: which to send, and what answers mean for
   them. Pure.
 - `protocol`: Names, offsets and content rules of the protocol. Pure.
+- `registry`: The streams of a gateway, as a fold of the log that registers them. Pure.
+- `requests`: What requests ask for: their headers and queries as values, or why they are refused.
+  Pure.
+- `segments`: Positions in a stream that may begin in others, and the offsets that clients see.
+  Pure.
 - `sse`: Server-Sent Events as the protocol uses them: encoder and incremental parser. Pure.
 - `status_errors`: What the status and headers of a response mean when they are no success. Pure.
+- `stream_log`: The state of a stream, as a fold of its log, and what becomes of appends. Pure.
 """

@@ -169,11 +169,12 @@ def encode_event(kind: str, data: bytes) -> bytes:
     """Return the bytes of an event.
 
     Every line end in the data, CR included, starts another `data:` line, so that data cannot
-    contain an event. A space follows the colon, which parsers remove: without it they would remove
-    a space with which a line begins.
+    contain an event. Parsers remove a space after the colon, so all lines have one more if one of
+    them begins with a space; otherwise none has, as the conformance tests of servers want it.
     """
     lines = _LINE_END.split(data)
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), b"\ndata: ".join(lines))
+    start = b"data: " if any(line.startswith(b" ") for line in lines) else b"data:"
+    return b"event: %b\n%b%b\n\n" % (kind.encode(), start, (b"\n" + start).join(lines))
 
 
 def encode_base64(data: bytes) -> bytes:

@@ -1,0 +1,91 @@
+"""`liftbridge-aio gateway`: serve Durable Streams over HTTP from Liftbridge."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from liftbridge_aio._core.addresses import format_address
+
+from .arguments import DURATION_HELP, parse_duration
+from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integer
+from .output import say, write_json, write_line
+from .running import CLIENT, in_event_loop, stop_signals
+
+
+@in_event_loop(*CLIENT)
+async def gateway(
+    *,
+    host: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[Integer, Parameter(help="Port to listen on; 0: any free port.")] = 4437,
+    registry: Annotated[
+        str, Parameter(help="Stream that registers all others; gateways with one share them.")
+    ] = "durable-streams",
+    replication_factor: Annotated[
+        Integer, Parameter(help="Servers that store each new stream; -1: all.")
+    ] = 1,
+    long_poll_timeout: Annotated[
+        str, Parameter(help=f"Longest wait of a long-poll ({DURATION_HELP}).")
+    ] = "30s",
+    as_json: AsJson = False,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
+) -> None:
+    """Serve Durable Streams from Liftbridge until Ctrl-C or SIGTERM.
+
+    Its URL is written to stdout when it accepts requests; streams are below /v1/stream/. It needs
+    the extra durable-streams.
+
+    For example:
+
+        liftbridge-aio gateway
+        liftbridge-aio gateway --host 0.0.0.0 --port 8080 --servers liftbridge:9292
+        liftbridge-aio gateway --port 0 --replication-factor 3 --json
+    """
+    with stop_signals() as stop:
+        # help must not wait for it
+        import uvicorn  # noqa: PLC0415
+
+        from liftbridge_aio.durable_streams.gateway import (  # noqa: PLC0415
+            Gateway,
+            GatewayOptions,
+        )
+
+        options = GatewayOptions(
+            registry=registry,
+            replication_factor=replication_factor,
+            long_poll_timeout=parse_duration(long_poll_timeout),
+        )
+        async with connection.client() as client:
+            await client.wait_ready()
+            async with Gateway(client, options) as app:
+                config = uvicorn.Config(app, lifespan="off", log_level="warning", access_log=False)
+                server = uvicorn.Server(config)
+                with _listening(host, port) as listener:
+                    address = format_address(*listener.getsockname()[:2])
+                    async with asyncio.TaskGroup() as group:
+                        serving = group.create_task(server.serve([listener]))
+                        url = f"http://{address}"
+                        if as_json:
+                            write_json({"url": url})
+                        else:
+                            write_line(url)
+                        say("The gateway is ready; Ctrl-C stops it.")
+                        await asyncio.wait(
+                            {serving, group.create_task(stop.wait())},
+                            return_when=asyncio.FIRST_COMPLETED,
+                        )
+                        stop.set()
+                        app.end_reads()
+                        server.should_exit = True
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        text = f"the gateway cannot listen at {format_address(host, port)}: {error}"
+        raise OSError(text) from None

@@ -1,0 +1,31 @@
+"""The gateway: Durable Streams over HTTP, stored in Liftbridge.
+
+    app = gateway_app("127.0.0.1:9292")  # for any ASGI server, such as uvicorn
+
+Needs the extra `durable-streams`. The guide is `docs/gateway.md`.
+
+- `app`: The gateway as an ASGI application on Starlette.
+- `events_response`: A response of Server-Sent Events: what a stream holds, and then what is
+  appended to it.
+- `followed_log`: A partition of Liftbridge that is followed from where its state is known, and
+  written with care.
+- `hosted_stream`: A stream's own log, as the gateway holds it: its state, and its newest messages.
+- `options`: Options of the gateway: frozen, and checked when created.
+- `responses`: Responses: bodies, refusals, and the headers that all of them have.
+- `stream_endpoint`: The endpoint of streams: PUT, POST, HEAD, GET and DELETE of the protocol.
+- `streams`: The streams of a gateway: created, found, forked, expired and deleted through the
+  registry.
+"""
+
+from __future__ import annotations
+
+try:
+    import starlette  # noqa: F401 - only looked for
+except ImportError as error:
+    text = f"Starlette is missing ({error}): pip install 'liftbridge-aio[durable-streams]'"
+    raise ImportError(text) from error
+
+from .app import Gateway, gateway_app
+from .options import GatewayOptions
+
+__all__ = ["Gateway", "GatewayOptions", "gateway_app"]

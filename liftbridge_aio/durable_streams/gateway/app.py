@@ -1,0 +1,103 @@
+"""The gateway as an ASGI application on Starlette."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
+
+from liftbridge_aio._client.client import Client
+from liftbridge_aio.options import ClientOptions, Duration
+
+from .options import GatewayOptions
+from .responses import CommonHeaders
+from .stream_endpoint import StreamEndpoint
+from .streams import Streams
+
+
+class Gateway:
+    """Serves Durable Streams from Liftbridge: an ASGI application, within its `async with` block.
+
+    Args:
+        client: connected to Liftbridge; it stays open.
+        options: settings; None: the defaults.
+    """
+
+    def __init__(self, client: Client, options: GatewayOptions | None = None) -> None:
+        self.options = GatewayOptions() if options is None else options
+        self._streams = Streams(client, self.options)
+        self._app = Starlette(
+            routes=[Route("/v1/stream/{path:path}", StreamEndpoint(self._streams, self.options))],
+            middleware=[Middleware(CommonHeaders, self.options)],
+        )
+
+    async def __aenter__(self) -> Self:
+        """Create the stream that registers all others, or read it.
+
+        Cancelling leaves nothing running.
+
+        Raises:
+            LiftbridgeError: it could not be created or read.
+        """
+        await self._streams.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End all reads, and follow nothing any more. Cancelling takes effect afterwards."""
+        self.end_reads()
+        await self._streams.__aexit__(kind, error, traceback)
+
+    def end_reads(self) -> None:
+        """End all long-polls and Server-Sent Events: servers wait for them when they shut down."""
+        self._streams.end_reads()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._app(scope, receive, send)
+
+
+def gateway_app(
+    *servers: str,
+    options: GatewayOptions | None = None,
+    client_options: ClientOptions | None = None,
+    timeout: Duration | None = None,
+) -> Starlette:
+    """Return an ASGI application whose lifespan connects a client and serves a `Gateway`.
+
+    Args:
+        servers: addresses of Liftbridge; none: what LIFTBRIDGE_SERVERS names.
+        options: settings of the gateway; None: the defaults.
+        client_options: how its client behaves; None: as the environment says, else the defaults.
+        timeout: seconds to wait for servers that are starting; None is the client's call_timeout.
+
+    Raises:
+        LiftbridgeError: on starting: no server was ready in time, or the settings are invalid.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        if servers:
+            client = Client(*servers, options=client_options)
+        else:
+            client = Client.from_env(options=client_options)
+        async with client:
+            await client.wait_ready(timeout=timeout)
+            async with Gateway(client, options) as gateway:
+                app.state.gateway = gateway
+                yield
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await scope["app"].state.gateway(scope, receive, send)
+
+    return Starlette(routes=[Mount("/", serve)], lifespan=lifespan)

@@ -1,0 +1,119 @@
+"""A response of Server-Sent Events: what a stream holds, and then what is appended to it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+import anyio
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from liftbridge_aio.durable_streams.core import sse
+from liftbridge_aio.durable_streams.core.protocol import SSE_DATA_ENCODING, START, is_text
+from liftbridge_aio.durable_streams.core.registry import Entry
+from liftbridge_aio.durable_streams.core.requests import Read, RequestRefused
+from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.options import timer_seconds
+
+from .responses import cursor_after, joined
+from .streams import Found, Streams
+
+_HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+
+
+class EventsResponse(Response):
+    """Sends messages as events, until the stream ends, the client goes or its time is over.
+
+    Args:
+        streams: the streams.
+        path: of the stream.
+        entry: what is registered of it.
+        position: where to begin.
+        read: what was asked for.
+    """
+
+    def __init__(
+        self, streams: Streams, path: str, entry: Entry, position: int, read: Read
+    ) -> None:
+        super().__init__(headers=_HEADERS)
+        del self.headers["content-length"]
+        self._binary = not is_text(entry.content_type)
+        if self._binary:
+            self.headers[SSE_DATA_ENCODING] = "base64"
+        self._streams = streams
+        self._path = path
+        self._entry = entry
+        self._position = position
+        self._read = read
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        """Send the events. Cancelling ends the response."""
+        options = self._streams.options
+        self._write_timeout = timer_seconds(options.write_timeout)
+        with self._streams.using(self._entry):
+            async with anyio.create_task_group() as group:
+
+                async def watch() -> None:
+                    while (await receive())["type"] != "http.disconnect":
+                        pass
+                    group.cancel_scope.cancel()
+
+                group.start_soon(watch)
+                with suppress(OSError, TimeoutError):  # the client is gone, or reads no more
+                    await self._send(send, timer_seconds(options.sse_duration))
+                group.cancel_scope.cancel()
+
+    async def _send(self, send: Send, duration: float) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        end = asyncio.get_running_loop().time() + duration
+        with suppress(
+            RequestRefused, LiftbridgeError
+        ):  # the client learns why as it connects again
+            await self._send_events(send, end)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_events(self, send: Send, end: float) -> None:
+        most = self._streams.options.max_response_bytes
+        first = self._read.offset == START
+        begun = False
+        while True:
+            found = await self._streams.read(self._entry, self._position, most, first=first)
+            first = False
+            if found.values or found.closed or not begun:
+                begun = True
+                async with asyncio.timeout(self._write_timeout):
+                    data = self._encoded(found)
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                self._position = found.position
+            over = self._streams.ending or asyncio.get_running_loop().time() >= end
+            if found.closed or over:
+                return
+            if found.at_tail:
+                hosted = await self._streams.hosted(self._entry)
+                try:
+                    async with asyncio.timeout_at(end):
+                        while hosted.state.tail == self._position - self._entry.positions.start:
+                            if hosted.state.closed or self._streams.ending:
+                                break
+                            await hosted.log.changed()
+                except TimeoutError:
+                    return
+                self._streams.active(self._path)
+
+    def _encoded(self, found: Found) -> bytes:
+        """Return the events for messages: readers at the same place share them."""
+        control = sse.Control(
+            self._entry.positions.offset(found.position),
+            cursor_after(self._read.cursor),
+            found.at_tail,
+            found.closed,
+        )
+        events = sse.encode_control(control)
+        if not found.values:
+            return events
+        body = joined(found.values, self._entry.content_type)
+        data = sse.encode_base64(body) if self._binary else body
+        return sse.encode_event(sse.DATA, data) + events

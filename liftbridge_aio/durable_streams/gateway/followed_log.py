@@ -1,0 +1,237 @@
+"""A partition of Liftbridge that is followed from where its state is known, and written with care.
+
+Whoever writes says which offset the message must get, so of several gateways that write at the same
+time one succeeds, and the others read what it wrote and decide again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from liftbridge_aio._client.client import Client
+from liftbridge_aio.durable_streams.core.stream_log import ID
+from liftbridge_aio.errors import (
+    IncorrectOffset,
+    LiftbridgeError,
+    PublishOutcomeUnknown,
+    RequestTimeout,
+)
+from liftbridge_aio.model import AckPolicy, PartitionInfo, StartAt
+from liftbridge_aio.net.supervisor import Child, Supervisor
+from liftbridge_aio.options import timer_seconds
+from liftbridge_aio.retry import Backoff
+
+logger = logging.getLogger("liftbridge_aio.durable_streams")
+
+Apply = Callable[[int, bytes, bytes, Mapping[str, bytes], int], None]
+"""Takes a message: its offset, key, value, headers and timestamp."""
+
+_BACKOFF: Final = Backoff(initial=0.05, maximum=1.0)
+_COMMIT_WAIT: Final = 0.25
+"""Seconds in which stored messages are committed, unless a crash has held them up."""
+
+
+class FollowedLog:
+    """A partition and its next offset.
+
+    Args:
+        client: reads and writes.
+        supervisor: owns the task that follows.
+        stream: Liftbridge's name.
+        apply: takes each message, in order.
+        partition: its number.
+    """
+
+    # State, changed only in the event loop: `next_offset` by `_take` and by `catch_up`, `_child`
+    # and `_failure` by `follow` and the task that it starts.
+
+    def __init__(
+        self,
+        client: Client,
+        supervisor: Supervisor,
+        stream: str,
+        apply: Apply,
+        *,
+        partition: int = 0,
+    ) -> None:
+        self.stream = stream
+        self.partition = partition
+        self.next_offset = 0
+        """The offset of the next message that is applied."""
+        self.lock = asyncio.Lock()
+        """Held from a decision until what was decided is stored."""
+        self._client = client
+        self._supervisor = supervisor
+        self._apply = apply
+        self._child: Child | None = None
+        self._failure: LiftbridgeError | None = None
+        self._changed = asyncio.Event()
+        self._awaited: bytes | None = None
+        """The id of the message that is being stored; None once it is known to be."""
+
+    # Following
+
+    async def open(self) -> None:
+        """Follow the log, and wait until all is applied that it holds. Cancelling ends the wait."""
+        if self._child is not None and self._child.done:
+            self._child = None
+        if self._child is None:
+            await self._skip_removed()
+            await self.catch_up()
+
+    async def _skip_removed(self) -> None:
+        """Begin where the log begins, if retention has removed messages."""
+        info = await self._info()
+        if info.high_watermark >= self.next_offset:
+            oldest = await self._client.oldest_offset(self.stream, self.partition)
+            self.next_offset = max(self.next_offset, oldest)
+
+    async def _info(self) -> PartitionInfo:
+        return await self._client.fetch_partition_metadata(self.stream, self.partition)
+
+    def follow(self) -> None:
+        """Follow the log from the next offset on, if that is not done yet."""
+        if self._child is None or self._child.done:
+            self._failure = None
+            self._child = self._supervisor.spawn(self._follow, name=f"follow:{self.stream}")
+
+    async def _follow(self) -> None:
+        try:
+            subscription = self._client.subscribe(
+                self.stream,
+                self.partition,
+                StartAt.offset(self.next_offset),
+                resubscribe_timeout=None,
+                resume=True,
+            )
+            async with subscription:
+                async for batch in subscription.batches():
+                    for each in batch:
+                        self._take(each.offset, each.key, each.value, each.headers, each.timestamp)
+                    self.wake()
+        except LiftbridgeError as error:
+            self._failure = error
+            logger.info("the log %s is followed no more: %s", self.stream, error)
+        finally:
+            self.wake()
+
+    def _take(
+        self, offset: int, key: bytes, value: bytes, headers: Mapping[str, bytes], timestamp: int
+    ) -> None:
+        if offset < self.next_offset:
+            return  # applied when it was acked
+        if self._awaited is not None and headers.get(ID) == self._awaited:
+            self._awaited = None
+        self.next_offset = offset + 1
+        self._apply(offset, key, value, headers, timestamp)
+
+    def wake(self) -> None:
+        """Wake whoever waits for messages."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def changed(self) -> None:
+        """Wait until messages were applied. Cancelling ends the wait.
+
+        Raises:
+            LiftbridgeError: the log cannot be followed.
+        """
+        if self._failure is not None:
+            raise self._failure
+        await self._changed.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def catch_up(self) -> None:
+        """Wait until everything is applied that is committed now. Cancelling ends the wait.
+
+        Raises:
+            LiftbridgeError: the log could not be read in time.
+        """
+        self.follow()
+        try:
+            async with asyncio.timeout(timer_seconds(self._client.options.call_timeout)):
+                info = await self._committed()
+                while self.next_offset <= info.high_watermark:
+                    await self.changed()
+        except TimeoutError as error:
+            if isinstance(error, LiftbridgeError):
+                raise
+            text = f"the log {self.stream} could not be read in time"
+            raise RequestTimeout(text, stream=self.stream) from None
+
+    async def _committed(self) -> PartitionInfo:
+        """Return the state of the partition once all that is stored is committed.
+
+        After a crash of a lone server of 1.9.0 that takes another message: one that says nothing.
+        """
+        info = await self._info()
+        while info.newest_offset > info.high_watermark:
+            before = info.newest_offset
+            await asyncio.sleep(_COMMIT_WAIT)
+            info = await self._info()
+            if info.newest_offset == before and info.newest_offset > info.high_watermark:
+                with suppress(IncorrectOffset):
+                    await self._client.publish(
+                        self.stream, b"", ack_policy=AckPolicy.ALL, expected_offset=before + 1
+                    )
+                info = await self._info()
+        return info
+
+    def close(self) -> None:
+        """Follow it no more."""
+        if self._child is not None:
+            self._child.cancel()
+
+    # Writing
+
+    async def append(
+        self, value: bytes, headers: Mapping[str, bytes], key: bytes | None = None
+    ) -> None:
+        """Store a message at the next offset and apply it. Call it with the lock held.
+
+        Cancelling leaves it open if it is stored; if so, it is applied as the log is followed.
+
+        Args:
+            value: the message.
+            headers: with the header `ID`, which tells it from all others.
+            key: its key.
+
+        Raises:
+            IncorrectOffset: another message was stored there, which is applied now: decide again.
+            PublishOutcomeUnknown: it may be stored.
+            LiftbridgeError: it is not stored.
+        """
+        offset, attempt = self.next_offset, 0
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + 2 * timer_seconds(self._client.options.ack_timeout)
+        self._awaited = headers[ID]
+        while self._awaited is not None:
+            try:
+                ack = await self._client.publish(
+                    self.stream,
+                    value,
+                    key,
+                    headers,
+                    ack_policy=AckPolicy.ALL,
+                    expected_offset=offset,
+                )
+            except IncorrectOffset:
+                while self.next_offset <= offset:
+                    await self.catch_up()
+                if self._awaited is not None:
+                    raise
+            except PublishOutcomeUnknown:
+                if loop.time() > deadline:
+                    raise
+                await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - jitter
+                attempt += 1
+            else:
+                self._take(offset, key or b"", value, headers, ack.reception_timestamp)
+                self._awaited = None
+                self.wake()

@@ -1,0 +1,211 @@
+"""A stream's own log, as the gateway holds it: its state, and its newest messages."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from liftbridge_aio._client.client import Client
+from liftbridge_aio.durable_streams.core.stream_log import Append, Outcome, StreamLog
+from liftbridge_aio.errors import IncorrectOffset
+from liftbridge_aio.model import StartAt, StopAt
+from liftbridge_aio.net.supervisor import Supervisor
+
+from .followed_log import FollowedLog
+
+Render = Callable[[int, bytes, bytes, Mapping[str, bytes], int], bytes]
+"""Returns what readers see of a message: of its offset, key, value, headers and timestamp."""
+
+
+class Chunk(NamedTuple):
+    """Messages in a row."""
+
+    values: list[bytes]
+    next_offset: int
+    """Liftbridge's offset behind the last of them."""
+
+
+class Removed(Exception):
+    """Retention has removed the message at an offset."""
+
+
+class HostedStream:
+    """A log that is followed, with its newest messages.
+
+    Args:
+        client: reads and writes.
+        supervisor: owns the task that follows.
+        name: Liftbridge's name.
+        max_cached_bytes: the most bytes of values that are kept.
+        partition: its number.
+        render: what readers see of a message; None: its value.
+    """
+
+    # State, changed only in the event loop: all but `used` by `_apply`, `_evict`.
+
+    def __init__(
+        self,
+        client: Client,
+        supervisor: Supervisor,
+        name: str,
+        max_cached_bytes: int,
+        *,
+        partition: int = 0,
+        render: Render | None = None,
+    ) -> None:
+        self.log = FollowedLog(client, supervisor, name, self._apply, partition=partition)
+        self.state = StreamLog()
+        self.readers = 0
+        """Requests that are using it."""
+        self.used = 0.0
+        """When the last request ended, by the event loop's clock."""
+        self.encoded: dict[tuple[int, int], bytes] = {}
+        """What live readers at the tail are sent, by the offsets where it begins and ends."""
+        self._client = client
+        self._render = render
+        self._max_cached_bytes = max_cached_bytes
+        self._opening = asyncio.Lock()
+        self._open = False
+        self._offsets: list[int] = []
+        self._values: list[bytes] = []
+        self._cached_bytes = 0
+        self._cached_from: int | None = None
+        """The offset from which on all messages are cached; None before the first one."""
+
+    async def open(self, *, new: bool = False) -> None:
+        """Follow the log; return when its state is known. Cancelling ends the wait.
+
+        Args:
+            new: True if its state is known already, as it was just created here.
+
+        Raises:
+            LiftbridgeError: it could not be read.
+        """
+        if new:
+            self._open = True
+        elif not self._open:
+            async with self._opening:
+                if not self._open:
+                    await self.log.open()
+                    if not self._offsets:  # retention may have removed everything
+                        self.state.next_offset = self.state.tail = self.log.next_offset
+                    self._open = True
+        self.log.follow()
+
+    def _apply(
+        self, offset: int, key: bytes, value: bytes, headers: Mapping[str, bytes], timestamp: int
+    ) -> None:
+        if self._render is not None:
+            value, headers = self._render(offset, key, value, headers, timestamp), {}
+        self.state.apply(offset, value, headers)
+        self.encoded.clear()
+        if self._cached_from is None:
+            self._cached_from = offset
+        self._offsets.append(offset)
+        self._values.append(value)
+        self._cached_bytes += len(value)
+        if self._cached_bytes > self._max_cached_bytes:
+            self._evict()
+
+    def _evict(self) -> None:
+        """Remove the older half, and more if it is the smaller one."""
+        count = 0
+        while self._cached_bytes > self._max_cached_bytes // 2 and count < len(self._values):
+            self._cached_bytes -= len(self._values[count])
+            count += 1
+        self._cached_from = self._offsets[count - 1] + 1
+        del self._offsets[:count], self._values[:count]
+
+    async def append(
+        self, append: Append, identity: bytes, *, type_matches: bool, expected: int | None
+    ) -> Outcome:
+        """Store an append, unless the state of the stream refuses it.
+
+        Cancelling leaves it open if it is stored.
+
+        Args:
+            append: the append.
+            identity: a header that no other message has.
+            type_matches: False if its content type is not the stream's.
+            expected: where the tail must be; None: anywhere.
+
+        Raises:
+            PublishOutcomeUnknown: it may be stored.
+            LiftbridgeError: it is not stored.
+        """
+        async with self.log.lock:
+            while True:
+                outcome = self.state.judge(append, type_matches=type_matches)
+                if not outcome.stored:
+                    return outcome
+                if expected is not None and expected != self.state.tail:
+                    return Outcome(412, stored=False, text="the tail is not where If-Match says")
+                try:
+                    await self.log.append(append.value, append.headers(identity))
+                except IncorrectOffset:
+                    continue
+                return outcome
+
+    async def read(self, offset: int, limit: int | None, most: int, *, first: bool) -> Chunk:
+        """Return messages from an offset on. Cancelling ends the read.
+
+        Args:
+            offset: Liftbridge's.
+            limit: the offset at which to stop; None: the tail.
+            most: bytes after which to stop; at least one message is returned.
+            first: True to begin with the oldest message if that is a later one.
+
+        Raises:
+            Removed: the message is gone.
+            LiftbridgeError: they could not be read.
+        """
+        end = self.state.tail if limit is None else min(limit, self.state.tail)
+        if offset >= end:
+            return Chunk([], end if limit is None else limit)
+        if self._cached_from is None or offset < self._cached_from:
+            return await self._read_log(offset, end, most, first=first)
+        values, size = [], 0
+        for index in range(bisect_left(self._offsets, offset), len(self._offsets)):
+            if self._offsets[index] >= end or size >= most:
+                end = min(end, self._offsets[index])
+                break
+            if value := self._values[index]:
+                values.append(value)
+                size += len(value)
+        return Chunk(values, end)
+
+    async def _read_log(self, offset: int, end: int, most: int, *, first: bool) -> Chunk:
+        values: list[bytes] = []
+        size = 0
+        last: int | None = None
+        stop = min(end, self._cached_from or end) - 1
+        oldest = await self._client.oldest_offset(self.log.stream, self.log.partition)
+        if oldest > offset:
+            if not first:
+                raise Removed
+            offset = oldest
+        if offset > stop:
+            return Chunk(values, offset)
+        reading = self._client.read(
+            self.log.stream,
+            StartAt.offset(offset),
+            StopAt.offset(stop),
+            self.log.partition,
+            resume=True,
+        )
+        async with reading:
+            async for message in reading:
+                value = message.value
+                if self._render is not None:
+                    value = self._render(
+                        message.offset, message.key, value, message.headers, message.timestamp
+                    )
+                last = message.offset
+                if value:
+                    values.append(value)
+                    size += len(value)
+                if size >= most or last >= stop:
+                    break
+        return Chunk(values, stop + 1 if last is None else last + 1)

@@ -1,0 +1,82 @@
+"""Options of the gateway: frozen, and checked when created."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from liftbridge_aio._core.arguments import (
+    INT32_MAX,
+    check_callable,
+    check_text,
+    check_type,
+    check_whole_number,
+)
+from liftbridge_aio._core.names import stream_name_problem
+from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.options import Duration, StreamOptions, timer_seconds
+
+Authorize = Callable[[Request], Awaitable[Response | None]]
+"""Returns None to let a request pass, or the response that refuses it."""
+
+_MAX_BODY: Final = 900_000
+_NO_OPTIONS: Final = StreamOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions:
+    """Settings of a gateway; durations in seconds. Gateways with one registry share its streams."""
+
+    registry: str = "durable-streams"
+    """Liftbridge's name of the stream that registers all others, and prefix of their names."""
+    replication_factor: int = 1
+    """Servers that store each stream; -1: all. A registry that exists is left as it is."""
+    stream: StreamOptions = _NO_OPTIONS
+    """Settings of the streams in Liftbridge, such as their retention. A stream whose messages are
+    removed forgets the producers and the `Stream-Seq` of these, if it is read anew."""
+    long_poll_timeout: Duration = 30.0
+    """Longest wait of a long-poll."""
+    sse_duration: Duration = 60.0
+    """How long a response of Server-Sent Events lasts, after which the client connects again."""
+    write_timeout: Duration = 30.0
+    """Longest time that a reader may take no bytes of Server-Sent Events."""
+    idle_timeout: Duration = 60.0
+    """Seconds without requests after which a stream is no longer followed."""
+    max_body_bytes: int = _MAX_BODY
+    """Largest body of a request. Servers of Liftbridge take messages of 1 MiB at most, unless they
+    and the client's `max_message_bytes` are configured otherwise."""
+    max_response_bytes: int = 1 << 20
+    """Bytes after which a response ends, at the next message; the client reads on."""
+    max_cached_bytes: int = 4 << 20
+    """Newest bytes of each followed stream that are kept in memory."""
+    cors_origin: str | None = "*"
+    """The origin whose pages may use the gateway; `*`: any; None: none."""
+    authorize: Authorize | None = None
+    """Called with every request first; with it responses are not for shared caches."""
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            InvalidRequest: a value is invalid.
+            WrongType: a value has the wrong type.
+        """
+        check_text(self.registry, "registry")
+        if (problem := stream_name_problem(self.registry)) is not None:
+            raise InvalidRequest(problem)
+        check_type(self.stream, StreamOptions, "stream must be StreamOptions")
+        for name in ("long_poll_timeout", "sse_duration", "write_timeout", "idle_timeout"):
+            if timer_seconds(getattr(self, name), name) == 0:
+                text = f"{name} must be longer than 0 seconds"
+                raise InvalidRequest(text)
+        check_whole_number(self.replication_factor, "replication_factor", -1, INT32_MAX)
+        for name in ("max_body_bytes", "max_response_bytes", "max_cached_bytes"):
+            check_whole_number(getattr(self, name), name, 1, INT32_MAX)
+        if self.cors_origin is not None:
+            check_text(self.cors_origin, "cors_origin")
+        if self.authorize is not None:
+            check_callable(self.authorize, "authorize")

@@ -1,0 +1,124 @@
+"""Responses: bodies, refusals, and the headers that all of them have."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from liftbridge_aio.durable_streams.core import protocol
+from liftbridge_aio.durable_streams.core.caching import next_cursor
+from liftbridge_aio.durable_streams.core.requests import RequestRefused
+
+from .options import GatewayOptions
+
+NO_STORE: Final = {"Cache-Control": "no-store"}
+
+_EXPOSED: Final = (
+    protocol.STREAM_NEXT_OFFSET,
+    protocol.STREAM_UP_TO_DATE,
+    protocol.STREAM_CLOSED,
+    protocol.STREAM_CURSOR,
+    protocol.STREAM_TTL,
+    protocol.STREAM_EXPIRES_AT,
+    protocol.SSE_DATA_ENCODING,
+    protocol.PRODUCER_EPOCH,
+    protocol.PRODUCER_SEQ,
+    protocol.PRODUCER_EXPECTED_SEQ,
+    protocol.PRODUCER_RECEIVED_SEQ,
+    "ETag",
+    "Location",
+    "Retry-After",
+)
+"""Headers of responses that pages of other origins may read."""
+_ALLOWED: Final = (
+    "Authorization",
+    "Content-Type",
+    "If-Match",
+    "If-None-Match",
+    protocol.STREAM_SEQ,
+    protocol.STREAM_TTL,
+    protocol.STREAM_EXPIRES_AT,
+    protocol.STREAM_CLOSED,
+    protocol.STREAM_FORKED_FROM,
+    protocol.STREAM_FORK_OFFSET,
+    protocol.STREAM_FORK_SUB_OFFSET,
+    protocol.PRODUCER_ID,
+    protocol.PRODUCER_EPOCH,
+    protocol.PRODUCER_SEQ,
+)
+"""Headers of requests that pages of other origins may send."""
+METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
+
+
+def joined(values: list[bytes], content_type: str) -> bytes:
+    """Return messages as a body has them."""
+    if protocol.is_json(content_type):
+        return b"[" + b",".join(values) + b"]"
+    return values[0] if len(values) == 1 else b"".join(values)
+
+
+def cursor_after(given: str | None) -> str:
+    """Return the cursor of a live response."""
+    return next_cursor(time.time(), given, random.random())  # noqa: S311 - jitter
+
+
+def refusal(refused: RequestRefused) -> Response:
+    """Return the response for a request that is refused."""
+    headers = {**refused.headers, **NO_STORE}
+    return Response(refused.text, refused.status, headers, "text/plain")
+
+
+class CommonHeaders:
+    """Adds what all responses have, answers preflights of browsers, and asks `authorize`.
+
+    Args:
+        app: the application behind it.
+        options: settings of the gateway.
+    """
+
+    def __init__(self, app: ASGIApp, options: GatewayOptions) -> None:
+        self._app = app
+        self._authorize = options.authorize
+        self._common = {
+            "X-Content-Type-Options": "nosniff",
+            "Cross-Origin-Resource-Policy": "cross-origin",
+        }
+        self._preflight = {"Allow": METHODS}
+        if options.cors_origin is not None:
+            self._common["Access-Control-Allow-Origin"] = options.cors_origin
+            self._common["Access-Control-Expose-Headers"] = ", ".join(_EXPOSED)
+            self._preflight |= {
+                "Access-Control-Allow-Methods": METHODS,
+                "Access-Control-Allow-Headers": ", ".join(_ALLOWED),
+                "Access-Control-Max-Age": "86400",
+            }
+        else:
+            self._common["Cross-Origin-Resource-Policy"] = "same-origin"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._common.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        app = self._app
+        if scope["method"] == "OPTIONS":
+            app = Response(status_code=204, headers=self._preflight)
+        elif self._authorize is not None:
+            refused = await self._authorize(Request(scope, receive))
+            if refused is not None:
+                app = refused
+        await app(scope, receive, send_with_headers)

@@ -1,0 +1,232 @@
+"""The endpoint of streams: PUT, POST, HEAD, GET and DELETE of the protocol."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from liftbridge_aio.durable_streams.core.caching import entity_tag, matches
+from liftbridge_aio.durable_streams.core.protocol import (
+    NOW,
+    START,
+    STREAM_CLOSED,
+    STREAM_CURSOR,
+    STREAM_EXPIRES_AT,
+    STREAM_NEXT_OFFSET,
+    STREAM_TTL,
+    STREAM_UP_TO_DATE,
+    media_type,
+)
+from liftbridge_aio.durable_streams.core.registry import Entry
+from liftbridge_aio.durable_streams.core.requests import (
+    Live,
+    Read,
+    RequestRefused,
+    content_of,
+    parse_append,
+    parse_creation,
+    parse_read,
+)
+from liftbridge_aio.durable_streams.core.segments import UnknownOffset
+from liftbridge_aio.errors import LiftbridgeError, MessageTooLarge
+
+from .events_response import EventsResponse
+from .options import GatewayOptions
+from .responses import METHODS, NO_STORE, cursor_after, joined, refusal
+from .streams import Found, Streams
+
+_IF_MATCH: Final = "if-match"
+_DISCARDED: Final = 64 << 20
+
+
+async def body_of(request: Request, limit: int) -> bytes:
+    """Return the body of a request. Cancelling ends the wait.
+
+    One that is too large is read on and thrown away, up to `_DISCARDED` bytes: most clients see no
+    response before they have sent it.
+
+    Raises:
+        RequestRefused: it is larger than `limit` bytes.
+        ClientDisconnect: the client has gone before it was complete.
+    """
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size <= limit:
+            parts.append(part)
+        elif size > limit + _DISCARDED:
+            break
+    if size > limit:
+        raise RequestRefused(413, f"a body has at most {limit} bytes")
+    return b"".join(parts)
+
+
+class StreamEndpoint:
+    """An ASGI application for all paths of streams.
+
+    Args:
+        streams: the streams.
+        options: settings of the gateway.
+    """
+
+    def __init__(self, streams: Streams, options: GatewayOptions) -> None:
+        self._streams = streams
+        self._options = options
+        self._handlers = {
+            "GET": self._get,
+            "HEAD": self._head,
+            "PUT": self._put,
+            "POST": self._post,
+            "DELETE": self._delete,
+        }
+        visibility = "private" if options.authorize is not None else "public"
+        self._cache_control = f"{visibility}, max-age=60, stale-while-revalidate=300"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        request = Request(scope, receive)
+        try:
+            handle = self._handlers.get(request.method)
+            if handle is None:
+                raise RequestRefused(405, "the method is not allowed", {"Allow": METHODS})
+            response = await handle(request)
+        except RequestRefused as refused:
+            response = refusal(refused)
+        except MessageTooLarge as error:
+            response = refusal(RequestRefused(413, str(error)))
+        except LiftbridgeError as error:
+            response = refusal(RequestRefused(503, str(error), {"Retry-After": "1"}))
+        except ClientDisconnect:
+            return
+        await response(scope, receive, send)
+
+    async def _put(self, request: Request) -> Response:
+        path = request.url.path
+        wanted = parse_creation(request.headers)
+        body = await body_of(request, self._options.max_body_bytes)
+        created = await self._streams.create(path, wanted, body)
+        entry = created.entry
+        headers = {
+            **await self._state_headers(entry),
+            "Content-Type": entry.content_type,
+            "Location": str(request.url.replace(query="")),
+        }
+        return Response(status_code=201 if created.new else 200, headers=headers)
+
+    async def _post(self, request: Request) -> Response:
+        append = parse_append(request.headers)
+        entry = await self._streams.find(request.url.path, touch=True)
+        body = await body_of(request, self._options.max_body_bytes)
+        content_type = request.headers.get("content-type")
+        if body and content_type is None:
+            raise RequestRefused(400, "an append needs a Content-Type")
+        if not body and not append.closes:
+            raise RequestRefused(400, "there is nothing to append")
+        same = media_type(content_type) == media_type(entry.content_type)
+        with self._streams.using(entry):
+            hosted = await self._streams.hosted(entry)
+            value = body
+            if same:
+                # What a closed stream, or another type, is sent is not looked at.
+                value = content_of(body, entry.content_type) if not hosted.state.closed else body
+            outcome = await hosted.append(
+                append._replace(value=value),
+                self._streams.identity(),
+                type_matches=same,
+                expected=self._expected(request, entry),
+            )
+            headers = {**outcome.headers, **self._offset_header(entry, hosted.state.tail)}
+        if outcome.status >= 400:
+            raise RequestRefused(outcome.status, outcome.text, headers)
+        return Response(status_code=outcome.status, headers=headers)
+
+    def _expected(self, request: Request, entry: Entry) -> int | None:
+        """Return where `If-Match` says that the tail of the stream's own log is."""
+        given = request.headers.get(_IF_MATCH)
+        if given is None or given.strip() == "*":
+            return None
+        try:
+            position = entry.positions.position(given.strip().strip('"'))
+        except UnknownOffset:
+            position = None
+        return -1 if position is None else position - entry.positions.start
+
+    async def _head(self, request: Request) -> Response:
+        entry = await self._streams.find(request.url.path)
+        headers = {"Content-Type": entry.content_type, **await self._state_headers(entry)}
+        if entry.ttl is not None:
+            headers[STREAM_TTL] = str(entry.ttl)
+        if entry.expires_at is not None:
+            headers[STREAM_EXPIRES_AT] = entry.expires_at
+        return Response(headers={**headers, **NO_STORE})
+
+    async def _delete(self, request: Request) -> Response:
+        await self._streams.delete(request.url.path)
+        return Response(status_code=204)
+
+    async def _get(self, request: Request) -> Response:
+        read = parse_read(request.query_params.multi_items())
+        entry = await self._streams.find(request.url.path, touch=True)
+        with self._streams.using(entry):
+            position = await self._position(read, entry)
+            if read.live is Live.SSE:
+                return EventsResponse(self._streams, request.url.path, entry, position, read)
+            most = self._options.max_response_bytes
+            first = read.offset == START
+            if read.live is Live.LONG_POLL:
+                found = await self._streams.wait(entry, position, most, first=first)
+            else:
+                found = await self._streams.read(entry, position, most, first=first)
+        return self._response(request, read, entry, position, found)
+
+    async def _position(self, read: Read, entry: Entry) -> int:
+        if read.offset == START:
+            return 0
+        tail = await self._streams.tail(entry)
+        if read.offset == NOW:
+            return tail
+        try:
+            position = entry.positions.position(read.offset)
+        except UnknownOffset as error:
+            raise RequestRefused(410 if error.gone else 400, str(error)) from None
+        if position is None:
+            raise RequestRefused(400, "the offset is none that a read returned")
+        return min(position, tail)
+
+    def _response(
+        self, request: Request, read: Read, entry: Entry, position: int, found: Found
+    ) -> Response:
+        positions = entry.positions
+        end = positions.offset(found.position)
+        headers: dict[str, str] = {"Content-Type": entry.content_type, STREAM_NEXT_OFFSET: end}
+        if found.at_tail:
+            headers[STREAM_UP_TO_DATE] = "true"
+        if found.closed:
+            headers[STREAM_CLOSED] = "true"
+        if read.live is Live.LONG_POLL:
+            if not found.closed:
+                headers[STREAM_CURSOR] = cursor_after(read.cursor)
+            if not found.values:
+                return Response(status_code=204, headers={**headers, **NO_STORE})
+        if read.offset == NOW:
+            headers |= NO_STORE
+        else:
+            start = positions.offset(position)
+            tag = entity_tag(entry.log[-12:], start, end, closed=found.closed)
+            headers |= {"ETag": tag, "Cache-Control": self._cache_control}
+            if matches(request.headers.get("if-none-match"), tag):
+                return Response(status_code=304, headers=headers)
+        return Response(joined(found.values, entry.content_type), headers=headers)
+
+    async def _state_headers(self, entry: Entry) -> dict[str, str]:
+        state = (await self._streams.hosted(entry)).state
+        headers = self._offset_header(entry, state.tail)
+        if state.closed:
+            headers[STREAM_CLOSED] = "true"
+        return headers
+
+    def _offset_header(self, entry: Entry, tail: int) -> dict[str, str]:
+        return {STREAM_NEXT_OFFSET: entry.positions.offset(entry.positions.start + tail)}

@@ -1,0 +1,276 @@
+"""The gateway's answers that the published conformance tests do not look at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from liftbridge_aio import Client, StreamOptions
+from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions, gateway_app
+from support.servers.node import EmbeddedServer, Server
+
+TEXT: Final = {"Content-Type": "text/plain"}
+PATH: Final = "/v1/stream/orders"
+
+
+@asynccontextmanager
+async def gateway(
+    address: str, registry: str, **options: Any
+) -> AsyncIterator[tuple[httpx2.AsyncClient, Client]]:
+    """A gateway in this process, with an HTTP client for it and its own client."""
+    settings = GatewayOptions(registry=registry, **({"long_poll_timeout": 5.0} | options))
+    async with Client(address) as client, Gateway(client, settings) as app:
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
+            yield http, client
+
+
+async def put(http: httpx2.AsyncClient, body: str = "", **headers: str) -> httpx2.Response:
+    answer = await http.put(PATH, content=body, headers=TEXT | headers)
+    assert answer.status_code == 201
+    return answer
+
+
+async def post(http: httpx2.AsyncClient, body: str, **headers: str) -> httpx2.Response:
+    return await http.post(PATH, content=body, headers=TEXT | headers)
+
+
+async def logs(client: Client, registry: str) -> list[str]:
+    """Return the names of Liftbridge's streams that hold those of a gateway."""
+    streams = (await client.fetch_metadata()).streams
+    return [name for name in streams if name.startswith(f"{registry}.")]
+
+
+async def test_the_state_is_what_the_log_says(server: Server, stream_name: str) -> None:
+    numbered = {"Producer-Id": "till", "Producer-Epoch": "3"}
+    async with gateway(server.address, stream_name) as (http, _):
+        await put(http, "a")
+        assert (await post(http, "b", **numbered, **{"Producer-Seq": "0"})).status_code == 200
+        assert (await post(http, "c", **{"Stream-Seq": "x"})).status_code == 204
+        closing = numbered | {"Producer-Seq": "1", "Stream-Closed": "true"}
+        closed = await post(http, "d", **closing)
+        tail = closed.headers["Stream-Next-Offset"]
+    async with gateway(server.address, stream_name) as (http, _):
+        head = await http.head(PATH)
+        assert head.headers["Stream-Closed"] == "true"
+        assert head.headers["Stream-Next-Offset"] == tail
+        assert (await http.get(PATH)).text == "abcd"
+        assert (await post(http, "d", **closing)).status_code == 204
+        assert (await post(http, "e", **numbered, **{"Producer-Seq": "2"})).status_code == 409
+        stale = numbered | {"Producer-Epoch": "2", "Producer-Seq": "0"}
+        assert (await post(http, "e", **stale)).status_code == 403
+
+
+async def test_of_gateways_that_race_each_append_is_stored_once(
+    server: Server, stream_name: str
+) -> None:
+    async with (
+        gateway(server.address, stream_name) as (one, _),
+        gateway(server.address, stream_name) as (two, _),
+    ):
+        created = await asyncio.gather(*(each.put(PATH, headers=TEXT) for each in (one, two)))
+        assert sorted(each.status_code for each in created) == [200, 201]
+        plain = [post(each, f"{n};") for n, each in enumerate([one, two] * 20)]
+        assert {each.status_code for each in await asyncio.gather(*plain)} == {204}
+        for seq in range(10):
+            headers = {"Producer-Id": "till", "Producer-Epoch": "0", "Producer-Seq": str(seq)}
+            both = await asyncio.gather(*(post(http, "p;", **headers) for http in (one, two)))
+            assert sorted(each.status_code for each in both) == [200, 204]
+        stored = sorted((await one.get(PATH)).text.split(";")[:-1])
+        assert stored == sorted([*map(str, range(40)), *["p"] * 10])
+        async with asyncio.timeout(10):
+            while (await two.get(PATH)).text != (await one.get(PATH)).text:  # noqa: ASYNC110 - same
+                await asyncio.sleep(0.05)
+
+
+async def test_a_close_wakes_long_polls(embedded_server: EmbeddedServer, stream_name: str) -> None:
+    async with gateway(embedded_server.address, stream_name, long_poll_timeout=60.0) as (http, _):
+        tail = (await put(http, "a")).headers["Stream-Next-Offset"]
+        waiting = asyncio.create_task(http.get(f"{PATH}?offset={tail}&live=long-poll"))
+        assert (await post(http, "", **{"Stream-Closed": "TRUE"})).status_code == 204
+        async with asyncio.timeout(5):
+            ended = await waiting
+        assert (ended.status_code, ended.headers["Stream-Closed"]) == (204, "true")
+        assert "Stream-Cursor" not in ended.headers
+
+
+async def test_the_entity_tag_changes_with_the_close(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        await put(http, "a")
+        tag = (await http.get(PATH)).headers["ETag"]
+        assert (await http.get(PATH, headers={"If-None-Match": tag})).status_code == 304
+        await post(http, "", **{"Stream-Closed": "true"})
+        again = await http.get(PATH, headers={"If-None-Match": tag})
+        assert (again.status_code, again.headers["Stream-Closed"]) == (200, "true")
+
+
+async def test_if_match_appends_only_at_that_end(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        tail = (await put(http, "a")).headers["Stream-Next-Offset"]
+        appended = await post(http, "b", **{"If-Match": f'"{tail}"'})
+        assert appended.status_code == 204
+        refused = await post(http, "c", **{"If-Match": f'"{tail}"'})
+        assert refused.status_code == 412
+        assert refused.headers["Stream-Next-Offset"] == appended.headers["Stream-Next-Offset"]
+        assert (await http.get(PATH)).text == "ab"
+
+
+async def test_offsets_of_a_deleted_stream_are_none_of_its_successor(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        old = (await put(http, "old")).headers["Stream-Next-Offset"]
+        assert (await http.delete(PATH)).status_code == 204
+        new = (await put(http, "new, and longer")).headers["Stream-Next-Offset"]
+        assert new > old
+        assert (await http.get(f"{PATH}?offset={old}")).status_code == 410
+        assert (await http.get(PATH)).text == "new, and longer"
+
+
+async def test_deleted_streams_leave_nothing_in_liftbridge(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, client):
+        await put(http, "a")
+        fork = await http.put("/v1/stream/fork", headers={"Stream-Forked-From": PATH})
+        assert fork.status_code == 201
+        await http.delete(PATH)
+        assert (await http.get(PATH)).status_code == 410
+        assert (await http.get("/v1/stream/fork")).text == "a"
+        await http.delete("/v1/stream/fork")
+        async with asyncio.timeout(10):
+            while await logs(client, stream_name):
+                pass
+        assert (await http.get(PATH)).status_code == 404
+
+
+async def test_reads_at_one_gateway_prolong_a_life_at_all(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with (
+        gateway(embedded_server.address, stream_name) as (one, _),
+        gateway(embedded_server.address, stream_name) as (two, _),
+    ):
+        await put(one, "a", **{"Stream-TTL": "2"})
+        loop = asyncio.get_running_loop()
+        end = loop.time() + 4
+        while loop.time() < end:
+            assert (await two.get(PATH)).status_code == 200
+            assert (await one.head(PATH)).status_code == 200
+            await asyncio.sleep(0.1)
+        async with asyncio.timeout(10):
+            while (await one.head(PATH)).status_code != 404:  # noqa: ASYNC110 - no event tells it
+                await asyncio.sleep(0.05)
+        assert (await two.get(PATH)).status_code == 404
+
+
+async def test_what_retention_has_removed_is_gone(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    kept = StreamOptions(retention_max_messages=5, segment_max_bytes=200, cleaner_interval=0.1)
+    async with gateway(embedded_server.address, stream_name, stream=kept) as (http, client):
+        offsets = [(await put(http)).headers["Stream-Next-Offset"]]
+        for n in range(40):
+            offsets += [(await post(http, f"{n:>40};")).headers["Stream-Next-Offset"]]
+        [log] = await logs(client, stream_name)
+        async with asyncio.timeout(20):
+            while not await client.oldest_offset(log):
+                pass
+    async with gateway(embedded_server.address, stream_name, stream=kept, max_cached_bytes=1) as (
+        http,
+        _,
+    ):
+        gone = await http.get(f"{PATH}?offset={offsets[0]}")
+        assert gone.status_code == 410
+        body, offset = "", "-1"
+        while True:
+            answer = await http.get(f"{PATH}?offset={offset}")
+            assert answer.status_code == 200
+            body += answer.text
+            offset = answer.headers["Stream-Next-Offset"]
+            if "Stream-Up-To-Date" in answer.headers:
+                break
+        numbers = [int(each) for each in body.split(";")[:-1]]
+        assert numbers == list(range(numbers[0], 40))
+        assert numbers[0] > 0
+        assert offset == offsets[-1]
+
+
+async def test_what_is_not_in_memory_is_read_from_the_log(server: Server, stream_name: str) -> None:
+    options: dict[str, Any] = {"max_cached_bytes": 100, "max_response_bytes": 50}
+    async with gateway(server.address, stream_name, **options) as (http, _):
+        await put(http)
+        for n in range(30):
+            await post(http, f"{n:>20};")
+        body, offset, answers = "", "-1", 0
+        while True:
+            answer = await http.get(f"{PATH}?offset={offset}")
+            body, answers = body + answer.text, answers + 1
+            offset = answer.headers["Stream-Next-Offset"]
+            if "Stream-Up-To-Date" in answer.headers:
+                break
+        assert [int(each) for each in body.split(";")[:-1]] == list(range(30))
+        assert answers >= 10
+
+
+async def test_requests_are_authorized_first(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async def authorize(request: Request) -> Response | None:
+        return None if request.headers.get("authorization") == "me" else Response("no", 401)
+
+    options: dict[str, Any] = {"authorize": authorize, "cors_origin": None}
+    async with gateway(embedded_server.address, stream_name, **options) as (http, _):
+        refused = await http.put(PATH, headers=TEXT)
+        assert refused.status_code == 401
+        assert refused.headers["X-Content-Type-Options"] == "nosniff"
+        assert (await http.get(PATH, headers={"Authorization": "me"})).status_code == 404
+        await put(http, "a", Authorization="me")
+        found = await http.get(PATH, headers={"Authorization": "me"})
+        assert found.headers["Cache-Control"].startswith("private")
+        assert "Access-Control-Allow-Origin" not in found.headers
+
+
+async def test_large_bodies_are_refused(embedded_server: EmbeddedServer, stream_name: str) -> None:
+    async with gateway(embedded_server.address, stream_name, max_body_bytes=10) as (http, _):
+        await put(http, "0123456789")
+        assert (await post(http, "0123456789a")).status_code == 413
+        assert (await http.get(PATH)).text == "0123456789"
+
+
+@pytest.mark.parametrize("number", ["9007199254740992", "01", "-1", "1.0", ""])
+async def test_numbers_that_javascript_cannot_hold_are_refused(
+    embedded_server: EmbeddedServer, stream_name: str, number: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        await put(http)
+        headers = {"Producer-Id": "till", "Producer-Epoch": number, "Producer-Seq": "0"}
+        assert (await post(http, "a", **headers)).status_code == 400
+
+
+async def test_the_application_connects_a_client_of_its_own(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    app = gateway_app(embedded_server.address, options=GatewayOptions(registry=stream_name))
+    async with app.router.lifespan_context(app):
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
+            await put(http, "a")
+            assert (await http.get(PATH)).text == "a"
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ValueError, match="long_poll_timeout"):
+        replace(GatewayOptions(), long_poll_timeout=0)

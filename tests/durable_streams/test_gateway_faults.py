@@ -1,0 +1,183 @@
+"""The gateway under faults: killed processes, brokers that restart, clients that lie or vanish."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import aiohttp
+import pytest
+
+from conftest import StartRealServer
+from durable_streams.conftest import RunGateway
+from liftbridge_aio.durable_streams import (
+    START,
+    DurableStream,
+    IdempotentProducer,
+    StreamOptions,
+)
+from liftbridge_aio.retry import Backoff
+from support.servers.gateway import GatewayProcess
+from support.servers.node import EmbeddedServer, LiftbridgeNode
+
+TEXT: Final = {"Content-Type": "text/plain"}
+JSON: Final = "application/json"
+ITEMS: Final = 400
+PATIENT: Final = StreamOptions(timeout=60.0, backoff=Backoff(initial=0.05, maximum=0.5))
+
+
+async def numbers_of(stream: DurableStream) -> list[int]:
+    """Return the numbers in a stream of `{"n": …}`."""
+    return [item["n"] async for item, _ in stream.read(offset=START)]
+
+
+async def write_through(
+    url: str, breaks: Callable[[int], Awaitable[None]], every: int
+) -> list[int]:
+    """Append numbers by a producer, break something now and then, and return what is stored."""
+    async with DurableStream(url, options=PATIENT) as stream:
+        await stream.create(content_type=JSON)
+        async with IdempotentProducer(stream, "till", epoch=0, max_batch_items=5) as producer:
+            for n in range(ITEMS):
+                await producer.append_async({"n": n})
+                if n % every == every - 1:
+                    await breaks(n)
+            await producer.flush()
+        return await numbers_of(stream)
+
+
+async def test_a_killed_gateway_loses_and_doubles_nothing(
+    run_gateway: RunGateway, embedded_server: EmbeddedServer
+) -> None:
+    gateway = await run_gateway(embedded_server.address)
+
+    async def kill(_: int) -> None:
+        await asyncio.to_thread(gateway.kill)
+        await asyncio.to_thread(gateway.start)
+
+    stored = await write_through(f"{gateway.url}/v1/stream/orders", kill, every=150)
+    assert stored == list(range(ITEMS))
+
+
+async def test_a_killed_broker_loses_and_doubles_nothing(
+    run_gateway: RunGateway, start_real_server: StartRealServer
+) -> None:
+    node: LiftbridgeNode = await asyncio.to_thread(start_real_server)
+    gateway = await run_gateway(node.address)
+
+    async def kill(_: int) -> None:
+        await asyncio.to_thread(node.kill)
+        await asyncio.to_thread(node.start)
+
+    stored = await write_through(f"{gateway.url}/v1/stream/orders", kill, every=200)
+    assert stored == list(range(ITEMS))
+
+
+async def test_a_producer_moves_between_gateways(
+    run_gateway: RunGateway, embedded_server: EmbeddedServer
+) -> None:
+    gateways = [await run_gateway(embedded_server.address) for _ in range(2)]
+    urls = [f"{each.url}/v1/stream/orders" for each in gateways]
+    async with aiohttp.ClientSession() as http:
+        async with http.put(urls[0], headers={"Content-Type": JSON}) as created:
+            assert created.status == 201
+        for seq in range(60):
+            headers = {"Content-Type": JSON, "Producer-Id": "till", "Producer-Epoch": "0"}
+            headers["Producer-Seq"] = str(seq)
+            for url, status in zip((urls[seq % 2], urls[1 - seq % 2]), (200, 204), strict=True):
+                async with http.post(url, json={"n": seq}, headers=headers) as answer:
+                    assert answer.status == status
+    for url in urls:
+        async with DurableStream(url) as stream:
+            assert await numbers_of(stream) == list(range(60))
+
+
+async def send_raw(gateway: GatewayProcess, data: bytes) -> bytes:
+    """Send bytes, end the connection's half, and return what comes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    writer.write(data)
+    writer.write_eof()
+    async with asyncio.timeout(10):
+        got = await reader.read()
+    writer.close()
+    return got
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"Content-Length: 100\r\n\r\ntoo short", id="shorter than it says"),
+        pytest.param(b"Transfer-Encoding: chunked\r\n\r\n9\r\nincompl", id="cut in a chunk"),
+        pytest.param(b"Transfer-Encoding: chunked\r\n\r\nzz\r\nwhat\r\n0\r\n\r\n", id="no size"),
+        pytest.param(b"Content-Length: -1\r\n\r\nnegative", id="negative"),
+    ],
+)
+async def test_a_body_that_is_not_complete_is_not_stored(
+    run_gateway: RunGateway, embedded_server: EmbeddedServer, body: bytes
+) -> None:
+    gateway = await run_gateway(embedded_server.address)
+    url = f"{gateway.url}/v1/stream/orders"
+    async with aiohttp.ClientSession() as http:
+        async with http.put(url, headers=TEXT) as created:
+            assert created.status == 201
+        head = b"POST /v1/stream/orders HTTP/1.1\r\nHost: gateway\r\nContent-Type: text/plain\r\n"
+        answer = await send_raw(gateway, head + body)
+        assert b" 20" not in answer.partition(b"\r\n")[0]
+        async with http.post(url, data="whole", headers=TEXT) as appended:
+            assert appended.status == 204
+        async with http.get(url) as found:
+            assert await found.text() == "whole"
+
+
+async def test_readers_that_take_nothing_hold_up_no_others(
+    run_gateway: RunGateway, embedded_server: EmbeddedServer
+) -> None:
+    gateway = await run_gateway(embedded_server.address)
+    url = f"{gateway.url}/v1/stream/orders"
+    async with aiohttp.ClientSession() as http:
+        async with http.put(url, headers=TEXT) as created:
+            assert created.status == 201
+        stuck = []
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=1)
+            writer.write(
+                b"GET /v1/stream/orders?offset=-1&live=sse HTTP/1.1\r\nHost: gateway\r\n\r\n"
+            )
+            stuck.append((reader, writer))
+        for _, writer in stuck[:2]:
+            writer.transport.abort()  # without a word
+        async with http.get(f"{url}?offset=-1&live=sse") as events:
+            part = "x" * 500_000
+            for n in range(30):
+                async with http.post(url, data=f"{n}{part}", headers=TEXT) as appended:
+                    assert appended.status == 204
+            async with asyncio.timeout(30):
+                seen = b""
+                while b"29xxx" not in seen:
+                    seen = seen[-20:] + await events.content.readany()
+        for _, writer in stuck:
+            writer.close()
+
+
+async def test_live_reads_end_when_the_gateway_does(
+    run_gateway: RunGateway, embedded_server: EmbeddedServer
+) -> None:
+    gateway = await run_gateway(embedded_server.address)
+    url = f"{gateway.url}/v1/stream/orders"
+    async with aiohttp.ClientSession() as http:
+        async with http.put(url, headers=TEXT) as created:
+            assert created.status == 201
+        async with http.get(f"{url}?offset=-1&live=sse") as events:
+            control = b""
+            while b"streamNextOffset" not in control:
+                control += await events.content.readany()
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            await asyncio.to_thread(gateway.stop)
+            assert loop.time() - began < 6
+            await events.read()
+    assert gateway.process is not None
+    assert "Traceback" not in gateway.process.log
+    assert json.dumps({"url": gateway.url}) in gateway.process.log
