@@ -144,6 +144,12 @@ async def abort(
         bool,
         Parameter(negative="", help="Also where its newest message is less than a minute old."),
     ] = False,
+    name: Annotated[
+        str | None, Parameter(help="Name of the producer, if it has a store; needs --store.")
+    ] = None,
+    store: Annotated[
+        str | None, Parameter(help="Prefix of the store of the producer, see CheckpointStream.")
+    ] = None,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
@@ -151,18 +157,33 @@ async def abort(
 
     Should it live after all, it can show nothing of that transaction any more. It is refused while
     the newest message is less than a minute old, unless --force is given. Other streams of the
-    transaction need commands of their own.
+    transaction need commands of their own. With --name and --store the producer is fenced off
+    first, and learns of it: what it has committed in its store is committed, the rest rolled back.
 
     For example:
 
         liftbridge-aio transactions abort orders 0170726f6441
         liftbridge-aio transactions abort orders 0170726f6441 --partition 1 --force
+        liftbridge-aio transactions abort orders 0170726f6441 --name invoicer --store checkpoints
     """
+    if (name is None) is not (store is None):
+        raise BadArgument("--name and --store go together")
+    from liftbridge_aio.transactions import CheckpointStream  # noqa: PLC0415 (help must not wait)
+    from liftbridge_aio.transactions.explain import check_idle  # noqa: PLC0415 (as above)
+
     wanted = _producer(producer)
     start = parse_start(begin)
     async with connection.client() as client:
         found = await _explain(client, stream, partition, start)
         spans = _of(found, wanted, stream)
+        if name is not None and store is not None:
+            for span in spans:
+                check_idle(span, force=force)
+            async with client.producer(name, store=CheckpointStream(store)):
+                say(f"fenced off the producer {name!r}, and finished what it has left")
+            found = await _explain(client, stream, partition, start)
+            spans = [span for each in found for span in each.open if span.producer == wanted]
+            force = True  # it is fenced
         failures = []
         for span in spans:
             try:

@@ -32,6 +32,7 @@ from .core.transaction import AckIntent, Phase
 from .core.visibility import AckEntry
 from .errors import (
     CommitInDoubt,
+    CompactedStream,
     MalformedAck,
     NewerFormat,
     ProducerFenced,
@@ -51,6 +52,7 @@ __all__ = [
     "CheckpointStream",
     "ClaimedLog",
     "CommitInDoubt",
+    "CompactedStream",
     "Explanation",
     "LogRecord",
     "MalformedAck",

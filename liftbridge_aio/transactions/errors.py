@@ -99,3 +99,12 @@ class ProducerFenced(TransactionError):
     """Another producer with the same name, and the same store, has taken over."""
 
     hint = "end this one: it can commit nothing more, and the other has its transactions"
+
+
+class CompactedStream(TransactionError):
+    """A stream is compacted, so transactions in it would not be whole."""
+
+    hint = (
+        "use a stream without compaction; ReadCommitted(on_truncated='emit') reads it all the same,"
+        " as far as messages are left"
+    )

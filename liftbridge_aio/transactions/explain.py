@@ -94,8 +94,8 @@ class Explainer:
         )
 
 
-def rollback_record(span: OpenSpan, *, force: bool) -> Record:
-    """Return the ack that rolls an abandoned transaction back for good.
+def check_idle(span: OpenSpan, *, force: bool) -> None:
+    """Refuse to end the transaction of a producer that may be at work.
 
     Raises:
         TransactionActive: its newest message is young, and `force` is False.
@@ -107,5 +107,14 @@ def rollback_record(span: OpenSpan, *, force: bool) -> Record:
             " s old, so its producer may be at work"
         )
         raise TransactionActive(text).at(span.stream, span.partition, span.newest)
+
+
+def rollback_record(span: OpenSpan, *, force: bool) -> Record:
+    """Return the ack that rolls an abandoned transaction back for good.
+
+    Raises:
+        TransactionActive: its newest message is young, and `force` is False.
+    """
+    check_idle(span, force=force)
     [value] = ack_values([span.rollback])
     return Record(value, headers=ACK_HEADERS, partition=span.partition)

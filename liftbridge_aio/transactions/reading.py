@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import Final, Literal, TypeAlias
 
 from liftbridge_aio._core.arguments import INT64_MAX, check_flags, check_type, check_whole_number
@@ -16,7 +16,7 @@ from liftbridge_aio.wire.columns import ACK_MARK, Mark
 
 from .core.uuid import PRODUCER_BYTES, UUID_BYTES, is_outside, parse_uuid
 from .core.visibility import AckEntry, Event, Follower, Replay, Shown
-from .errors import TransactionTruncated
+from .errors import CompactedStream, TransactionTruncated
 from .log_format import event_of
 
 OnTruncated: TypeAlias = Literal["error", "emit", "skip"]
@@ -132,6 +132,8 @@ class CommittedVisibility:
             MalformedAck: one is a malformed ack.
         """
         start, count = 0, len(messages)
+        if self._options.on_truncated == "error":
+            _refuse_gaps(messages)
         while start < count:
             try:
                 end = marks.index(ACK_MARK, start)
@@ -244,6 +246,20 @@ class PartReplay:
         # What was delivered before cannot be told from the rest if some of it is gone.
         skipped = 0 if self._missing else self._skipped
         return [(self.end, message) for message in shown[skipped:]]
+
+
+def _refuse_gaps(messages: Sequence[Message]) -> None:
+    """Raise an error if offsets are missing between messages that followed one another."""
+    first, last = messages[0].offset, messages[-1].offset
+    if last - first < len(messages):
+        return
+    for before, after in pairwise(message.offset for message in messages):
+        if after > before + 1:
+            text = (
+                f"there is no message at offset {before + 1}, so the stream is compacted, or"
+                " retention has overtaken this reading"
+            )
+            raise CompactedStream(text, offset=first)
 
 
 def truncated(entry: AckEntry, offset: int) -> TransactionTruncated:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from anyio.from_thread import BlockingPortal
 
 from cli.conftest import ON_EMBEDDED, ByClient, Run
 from liftbridge_aio import Client, Record
+from liftbridge_aio.transactions import (
+    CheckpointStream,
+    ProducerFenced,
+    Transaction,
+    TransactionAborted,
+)
 from support.transaction_logs import log_of, producer, records_of
 
 A = producer("A").hex()
@@ -110,3 +117,35 @@ def test_producers_that_have_nothing_open_are_refused(run_on_each: Run, logs: st
     unknown = run_on_each("transactions", "abort", logs, "010203040506", code=2).err
     assert "has no open transaction" in unknown
     assert "12 hexadecimal digits" in run_on_each("transactions", "show", logs, "x", code=2).err
+
+
+def test_a_producer_with_a_store_is_fenced_off_first(
+    run_on_each: Run, stream: str, elsewhere: BlockingPortal, address: str
+) -> None:
+    """It learns of it, and what it has left in its store is finished."""
+
+    async def begin() -> tuple[Client, Transaction]:
+        client = Client(address)
+        await client.connect()
+        await client.create_stream(stream)
+        producer = client.producer("worker", store=CheckpointStream("fenced"))
+        await producer.__aenter__()
+        transaction = producer.transaction()
+        await transaction.publish(stream, b"half")
+        await transaction.flush()
+        return client, transaction
+
+    async def commit(client: Client, transaction: Transaction) -> None:
+        with pytest.raises((ProducerFenced, TransactionAborted)):
+            await transaction.commit()
+        await client.aclose()
+
+    client, transaction = elsewhere.call(begin)
+    [span] = run_on_each("transactions", "list", stream, "--json").json
+    words = ("transactions", "abort", stream, span["producer"], "--name", "worker")
+    assert "go together" in run_on_each(*words, code=2).err
+    assert "may be at work" in run_on_each(*words, "--store", "fenced", code=1).err
+    assert "fenced off" in run_on_each(*words, "--store", "fenced", "--force").err
+    assert run_on_each("transactions", "list", stream, "--json").json == []
+    elsewhere.call(commit, client, transaction)
+    assert values(run_on_each, "tail", stream, "--isolation", "committed", "--no-follow") == []
