@@ -53,6 +53,7 @@ class Case:
         rate: Messages per second that are due, in a measurement of latency.
         duration: Seconds for which they are.
         nodes: Nodes of the server; every one holds a replica.
+        note: More of the title.
     """
 
     kind: Kind
@@ -64,6 +65,7 @@ class Case:
     rate: int = 0
     duration: float = 0.0
     nodes: int = 1
+    note: str = ""
 
     @property
     def title(self) -> str:
@@ -78,6 +80,8 @@ class Case:
             parts.append(f"{self.partitions} partitions")
         if self.nodes > 1:
             parts.append(f"{self.nodes} nodes")
+        if self.note:
+            parts.append(self.note)
         return ", ".join(parts)
 
     @property
@@ -119,7 +123,9 @@ class Case:
             Kind.PUBLISH: ("rate", "duration"),
             Kind.LATENCY: ("window", "ack_policy", "partitions"),
         }[self.kind]
-        return {"title": self.title} | {k: v for k, v in fields.items() if k not in foreign}
+        return {"title": self.title} | {
+            k: v for k, v in fields.items() if k not in {*foreign, "note"}
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from .spark.command import SparkBenchmarks
 from .summary import OURS, REFERENCE, CaseSummary
 from .table import small, with_spread
 from .terminal import Terminal
+from .transactions import measure_transactions
 
 _FAILURES: Final = (
     ClusterNotHealthy,
@@ -136,6 +137,7 @@ class _Results:
             "codec": self.codec,
             "import": self.imports,
             "nats": self.over_nats,
+            "transactions": self.transactions,
             "nsq": lambda: self.contests("nsq", NSQ),
             "stan": lambda: self.contests("stan", STAN),
             "durable-streams": self.durable_streams,
@@ -186,6 +188,13 @@ class _Results:
         flags = self.flags
         self._show_all(
             "nats", measure_over_nats(flags.server, flags.choice, flags.rounds, self.terminal.tell)
+        )
+
+    def transactions(self) -> None:
+        flags = self.flags
+        self._show_all(
+            "transactions",
+            measure_transactions(flags.server, flags.choice, flags.rounds, self.terminal.tell),
         )
 
     def contests(self, name: str, *contests: Contest) -> None:

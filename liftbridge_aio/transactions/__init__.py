@@ -11,6 +11,8 @@
   the dead.
 - `claimed_log`: A log of records with one writer at a time, who is fenced off by the next one.
 - `errors`: The errors of transactions, a tree below `LiftbridgeError`.
+- `explain`: Explains why a committed reading shows nothing, and rolls back what a dead producer
+  left.
 - `log_format`: What transactions write to the log, and how it is read.
 - `positions`: Read positions that are committed with the transactions of a producer.
 - `producer`: Publishes messages that committed readings show once: alone, or in transactions.
@@ -24,18 +26,22 @@
 
 from .checkpoints import CheckpointStream
 from .claimed_log import ClaimedLog
+from .core.open_spans import OpenSpan
 from .core.records import LogRecord
 from .core.transaction import AckIntent, Phase
 from .core.visibility import AckEntry
 from .errors import (
     CommitInDoubt,
+    CompactedStream,
     MalformedAck,
     NewerFormat,
     ProducerFenced,
     TransactionAborted,
+    TransactionActive,
     TransactionError,
     TransactionTruncated,
 )
+from .explain import Explanation
 from .producer import Producer
 from .reading import ReadCommitted
 from .transaction import Transaction
@@ -46,15 +52,19 @@ __all__ = [
     "CheckpointStream",
     "ClaimedLog",
     "CommitInDoubt",
+    "CompactedStream",
+    "Explanation",
     "LogRecord",
     "MalformedAck",
     "NewerFormat",
+    "OpenSpan",
     "Phase",
     "Producer",
     "ProducerFenced",
     "ReadCommitted",
     "Transaction",
     "TransactionAborted",
+    "TransactionActive",
     "TransactionError",
     "TransactionTruncated",
 ]

@@ -48,18 +48,14 @@ def event_of(
             f"the ack at offset {offset} has version {version.hex() or 'none'} of the format,"
             f" and this package reads version {VERSION}"
         )
-        raise NewerFormat(text)
+        raise NewerFormat(text, offset=offset)
     try:
         acks = tuple(AckEntry(*entry) for entry in decode_ack(value or b""))
     except MalformedData as error:
         text = f"the ack at offset {offset} is malformed: {error.message}"
-        raise MalformedAck(text) from error
+        raise MalformedAck(text, offset=offset) from error
     for ack in acks:
-        if (
-            len(ack.producer) != PRODUCER_BYTES
-            or not ack.clock
-            or not NO_OFFSET <= ack.begin < offset
-        ):
+        if len(ack.producer) != PRODUCER_BYTES or not ack.clock or ack.begin < NO_OFFSET:
             text = f"the ack at offset {offset} is malformed: {ack}"
-            raise MalformedAck(text)
+            raise MalformedAck(text, offset=offset)
     return Event(offset, message, None, acks)

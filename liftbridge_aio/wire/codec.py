@@ -308,7 +308,9 @@ def decode_message(data: bytes) -> Message:
         MalformedData: the bytes are no Message.
     """
     try:
-        [message] = Message.received([_message_row(WireMessage.FromString(data), data)], _headers)
+        [message] = Message.received(
+            [_message_row(WireMessage.FromString(data), data)], read_headers
+        )
     except PARSE_ERRORS as error:
         text = f"a message of {len(data)} bytes cannot be read"
         raise MalformedData(text) from error
@@ -321,11 +323,11 @@ def decode_messages(datas: Sequence[bytes]) -> list[Message]:
     Raises:
         MalformedData: one of them is no Message; the text says which.
     """
-    if len(datas) >= MIN_MESSAGES and max(map(len, datas)) <= _MAX_KEPT_BYTES:
+    if len(datas) >= MIN_MESSAGES and max(map(len, datas)) <= MAX_KEPT_BYTES:
         rows = message_rows(datas)
         if rows is not None:
-            return Message.received(rows, _headers)
-    return Message.received(_message_rows_one_by_one(datas), _headers)
+            return Message.received(rows, read_headers)
+    return Message.received(_message_rows_one_by_one(datas), read_headers)
 
 
 def message_place(data: bytes) -> tuple[int, int]:
@@ -342,7 +344,7 @@ def message_place(data: bytes) -> tuple[int, int]:
     return wire.offset, wire.timestamp
 
 
-_MAX_KEPT_BYTES: Final = 512
+MAX_KEPT_BYTES: Final = 512
 """A message keeps its bytes up to this size, to read the headers from when they are asked for.
 
 That takes less time and no more memory than making a dict. A large message would need twice the
@@ -355,7 +357,7 @@ def _message_rows_one_by_one(datas: Sequence[bytes]) -> Iterator[MessageRow]:
     reused = WireMessage()
     for index, data in enumerate(datas):
         try:
-            if len(data) <= _MAX_KEPT_BYTES:
+            if len(data) <= MAX_KEPT_BYTES:
                 reused.ParseFromString(data)
                 yield _message_row(reused, data)
             else:
@@ -373,12 +375,12 @@ def _message_row(wire: Any, data: bytes) -> MessageRow:
         wire.key,
         wire.value,
         wire.timestamp,
-        data if len(data) <= _MAX_KEPT_BYTES else split_headers(wire),
+        data if len(data) <= MAX_KEPT_BYTES else split_headers(wire),
         wire.subject,
         wire.reply_subject,
     )
 
 
-def _headers(data: bytes) -> HeadersRow:
+def read_headers(data: bytes) -> HeadersRow:
     """Read the headers of a message that could be parsed, so they are sound."""
     return split_headers(WireMessage.FromString(data))

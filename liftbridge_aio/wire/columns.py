@@ -22,11 +22,12 @@ only, is taken for a number. No server writes either.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from liftbridge_aio.model import AckRow, MessageRow
+from liftbridge_aio.model import ACK_HEADER, UUID_HEADER, AckRow, MessageRow
 
 from .hot_schema import (
     PARSE_ERRORS,
@@ -43,9 +44,28 @@ MIN_MESSAGES: Final = 24
 NO_NUMBER: Final = -(2**63) + 0x5EBA4A
 NO_BYTES: Final = b"\x00separator"
 
-MESSAGE_SEPARATOR: Final[bytes] = WireMessage(
+NO_HEADER: Final = "\0separator"
+
+_SEPARATOR: Final[Any] = WireMessage(
     offset=NO_NUMBER, key=NO_BYTES, value=NO_BYTES, timestamp=NO_NUMBER
-).SerializeToString()
+)
+MESSAGE_SEPARATOR: Final[bytes] = _SEPARATOR.SerializeToString()
+_SEPARATOR.headers.add(name=NO_HEADER)
+_WITH_HEADER: Final[bytes] = _SEPARATOR.SerializeToString()
+
+Mark: TypeAlias = bytes | None
+"""What transactions have marked a message with: the UUID of its producer's message, nothing at all,
+or `ACK_MARK`."""
+ACK_MARK: Final = b""
+"""The mark of a message whose headers say more: an ack."""
+
+_UUID: Final = re.compile(
+    re.escape(
+        WireMessage(headers=[{"name": UUID_HEADER, "content": bytes(16)}]).SerializeToString()[:-16]
+    )
+    + b"(.{16})",
+    re.DOTALL,
+)
 
 
 def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
@@ -54,23 +74,89 @@ def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
     Returns:
         None if they have to be read one by one: they differ too much, or one is broken.
     """
-    count = len(datas)
     try:
-        columns = MessageColumns.FromString(MESSAGE_SEPARATOR.join(datas))
-        return zip(
-            _constant(columns.stream, count, ""),
-            _constant(columns.partition, count, 0),
+        return _rows(MessageColumns.FromString(MESSAGE_SEPARATOR.join(datas)), datas)
+    except (*PARSE_ERRORS, UnevenColumns):
+        return None
+
+
+class MarkedColumns(NamedTuple):
+    """What a committed reading needs of many Messages, and what the rest is read from."""
+
+    offsets: list[int]
+    timestamps: list[int]
+    marks: list[Mark] | None
+    """None if no message has a mark."""
+    columns: Any
+
+    def rows(self, datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
+        """Do as `message_rows`, without reading them again."""
+        try:
+            return _rows(self.columns, datas)
+        except UnevenColumns:
+            return None
+
+
+def marked_columns(datas: Sequence[bytes]) -> MarkedColumns | None:
+    """Read places and marks of many Messages; None if they have to be read one by one."""
+    try:
+        joined = _WITH_HEADER.join(datas)
+        columns = MessageColumns.FromString(joined)
+        count = len(datas)
+        return MarkedColumns(
             separated(columns.offset, NO_NUMBER, count),
-            separated_or_absent(columns.key, NO_BYTES, count),
-            separated_or_absent(columns.value, NO_BYTES, count),
             separated(columns.timestamp, NO_NUMBER, count),
-            datas,
-            _constant(columns.subject, count, ""),
-            _constant(columns.reply_subject, count, ""),
-            strict=True,
+            _marks(columns.headers.name[:], joined, count),
+            columns,
         )
     except (*PARSE_ERRORS, UnevenColumns):
         return None
+
+
+def _rows(columns: Any, datas: Sequence[bytes]) -> Iterator[MessageRow]:
+    count = len(datas)
+    return zip(
+        _constant(columns.stream, count, ""),
+        _constant(columns.partition, count, 0),
+        separated(columns.offset, NO_NUMBER, count),
+        separated_or_absent(columns.key, NO_BYTES, count),
+        separated_or_absent(columns.value, NO_BYTES, count),
+        separated(columns.timestamp, NO_NUMBER, count),
+        datas,
+        _constant(columns.subject, count, ""),
+        _constant(columns.reply_subject, count, ""),
+        strict=True,
+    )
+
+
+def _marks(names: list[str], joined: bytes, count: int) -> list[Mark] | None:
+    """Find the marks of joined messages, which have headers of these names.
+
+    A column of contents would not do: empty ones are left out on the wire. There are as many places
+    that look like the header of a UUID as there are such headers, so these are the headers.
+    """
+    with_uuid, acks = names.count(UUID_HEADER), ACK_HEADER in names
+    if not with_uuid and not acks:
+        return None
+    marks: list[Mark] = _UUID.findall(joined)
+    if len(marks) != with_uuid:
+        raise UnevenColumns
+    if with_uuid == count and not acks:
+        return marks
+    uuids = iter(marks)
+    marks, mark = [], None
+    for name in names:
+        if name == NO_HEADER:
+            marks.append(mark)
+            mark = None
+        elif name == UUID_HEADER:
+            mark = next(uuids)
+        elif name == ACK_HEADER:
+            mark = ACK_MARK
+    marks.append(mark)
+    if len(marks) != count:
+        raise UnevenColumns
+    return marks
 
 
 def ack_rows(datas: Sequence[bytes]) -> Iterator[AckRow] | None:

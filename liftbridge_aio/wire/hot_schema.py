@@ -78,7 +78,8 @@ _MESSAGES: Final = {
     # A header is what an entry of a `map<string, bytes>` is on the wire.
     "Header": ("string name = 1", "bytes content = 2"),
     "Message": (*_MESSAGE, _HEADERS),
-    "MessageColumns": (*_repeated(_MESSAGE), _HEADERS),
+    "HeaderColumns": ("repeated string name = 1", "repeated bytes content = 2"),
+    "MessageColumns": (*_repeated(_MESSAGE), "HeaderColumns headers = 9"),
     "Ack": _ACK,
     "AckColumns": _repeated(_ACK),
     "PublishAsyncError": ("int32 code = 1", "string message = 2"),

@@ -9,8 +9,10 @@ side reads the other's messages; `uuid.UUID(bytes=…)` reads them too.
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from struct import Struct, unpack
+from typing import NamedTuple
 
 from liftbridge_aio._core.arguments import INT64_MAX, check_type, check_whole_number
 from liftbridge_aio.errors import InvalidRequest
@@ -24,7 +26,7 @@ MAX_CLOCK = 2**64 - 1
 MAX_FLAGS = 0x3FF
 
 _EPOCH_1582 = 122_192_928_000_000_000  # units of 100 ns from 15 October 1582 to 1970
-_LAYOUT = struct.Struct(">IHHH6s")
+_LAYOUT = Struct(">IHHH6s")
 
 
 class Flags(IntEnum):
@@ -134,6 +136,35 @@ def parse_uuid(uuid: bytes) -> tuple[bytes, int, int]:
     low, middle, high, sequence, producer = _LAYOUT.unpack(uuid)
     clock = low << 4 | middle << 36 | (high & 0xFFF) << 52 | (sequence >> 10) & 0xF
     return producer, clock, sequence & MAX_FLAGS
+
+
+class UuidRun(NamedTuple):
+    """UUIDs of one producer that follow one another: those from `start` to before `end`."""
+
+    start: int
+    end: int
+    producer: bytes
+    flags: int
+    clocks: list[int]
+
+
+def runs_of(uuids: Sequence[bytes]) -> Iterator[UuidRun]:
+    """Parse UUIDs of 16 bytes, those together that differ in the lower part of the clock only."""
+    count = len(uuids)
+    words = unpack(f">{4 * count}I", b"".join(uuids))
+    lows, middles, heads, tails = words[::4], words[1::4], words[2::4], words[3::4]
+    start = end = 0
+    while start < count:
+        middle, head, tail = middles[start], heads[start], tails[start]
+        end += 1
+        if not start and count == tails.count(tail) == heads.count(head) == middles.count(middle):
+            end = count
+        while end < count and (tails[end], heads[end], middles[end]) == (tail, head, middle):
+            end += 1
+        base = (middle >> 16) << 36 | (middle & 0xFFF) << 52 | (head >> 26) & 0xF
+        clocks = [base | low << 4 for low in lows[start:end]]
+        yield UuidRun(start, end, uuids[start][-PRODUCER_BYTES:], head >> 16 & MAX_FLAGS, clocks)
+        start = end
 
 
 def is_outside(uuid: bytes) -> bool:

@@ -11,12 +11,15 @@ others, and shows the same.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, compress
+from operator import lt
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .sequencer import NO_OFFSET, Outcome, ProducerState, Sequencer
-from .uuid import UUID_BYTES, Flags, build_uuid, is_outside, parse_uuid
+from .uuid import UUID_BYTES, Flags, build_uuid, is_outside, parse_uuid, runs_of
 
 T = TypeVar("T")
 
@@ -124,14 +127,20 @@ class Replay(Generic[T]):
         return committed if outcome is Outcome.ACK_COMMIT_RING else []
 
 
+class Shown(NamedTuple, Generic[T]):
+    """Messages that are shown, and their offsets."""
+
+    offsets: Sequence[int]
+    messages: Sequence[T]
+
+
 class _Span(Generic[T]):
     """An open transaction: its messages with rising clocks, from its begin on."""
 
-    __slots__ = ("begin", "clocks", "high", "messages", "offsets", "size")
+    __slots__ = ("begin", "clocks", "messages", "offsets", "size")
 
     def __init__(self, begin: int) -> None:
         self.begin = begin
-        self.high = -1
         self.clocks: list[int] = []
         self.offsets: list[int] = []
         self.messages: list[T] = []
@@ -152,6 +161,7 @@ class Follower(Generic[T]):
         max_bytes: int = 64 << 20,
         max_producers: int = 10_000,
         outside: Iterable[tuple[bytes, int]] = (),
+        size_of: Callable[[T], int] | None = None,
     ) -> None:
         """Know nothing, or what `state` returned.
 
@@ -160,12 +170,14 @@ class Follower(Generic[T]):
             max_bytes: most bytes of them; one message always fits.
             max_producers: most producers whose committed single messages are deduplicated.
             outside: from `state`.
+            size_of: returns the bytes of a message; None counts none.
         """
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._max_producers = max_producers
         self._spans: dict[bytes, _Span[T]] = {}
         self._outside: OrderedDict[bytes, int] = OrderedDict(deque(outside, max_producers))
+        self._size_of = size_of
         self._messages = self._bytes = 0
 
     @property
@@ -178,56 +190,88 @@ class Follower(Generic[T]):
         """Where the open transactions that are in memory began, by producer."""
         return {producer: span.begin for producer, span in self._spans.items()}
 
-    def feed(self, event: Event[T], size: int = 0) -> Iterator[Row[T] | Replay[T]]:
+    def feed(self, event: Event[T]) -> Iterator[Row[T] | Replay[T]]:
         """Take the next message of the log; yield what it shows.
 
         Where a `Replay` is yielded, feed it the messages from its entry's begin to before its
         position: its rows are what is shown there.
-
-        Args:
-            event: the message.
-            size: its bytes.
         """
+        for place, entry in enumerate(event.acks):
+            found = self.commit(entry, event.offset, place)
+            if isinstance(found, Replay):
+                yield found
+            else:
+                for offset, message in zip(*found, strict=True):
+                    yield Row(event.offset, place, offset, message)
         if event.acks:
-            for place, entry in enumerate(event.acks):
-                yield from self._ack(event, entry, place)
             return
         uuid = event.uuid
-        if uuid is None or len(uuid) != UUID_BYTES:
-            yield Row(event.offset, 0, event.offset, event.message)
-            return
-        producer, clock, flags = parse_uuid(uuid)
-        if flags == Flags.CONTINUE and clock:
-            self._continue(event, producer, clock, size)
-            return
-        if clock:
-            self._drop(producer)  # what the table makes of the transaction, a replay tells
-        if self._is_new(producer, clock):
+        if (
+            uuid is None
+            or len(uuid) != UUID_BYTES
+            or self.feed_run((uuid,), (event.offset,), (event.message,))
+        ):
             yield Row(event.offset, 0, event.offset, event.message)
 
-    def _continue(self, event: Event[T], producer: bytes, clock: int, size: int) -> None:
+    def feed_run(
+        self,
+        uuids: Sequence[bytes],
+        offsets: Sequence[int],
+        messages: Sequence[T],
+    ) -> Shown[T] | None:
+        """Take the next messages of the log, all with UUIDs of 16 bytes; return what they show.
+
+        Those of one producer that follow one another are judged as one.
+        """
+        shown: list[int] = []
+        for start, end, producer, flags, clocks in runs_of(uuids):
+            if flags == Flags.CONTINUE and all(clocks):
+                part = slice(start, end)
+                self._continue(producer, clocks, offsets[part], messages[part])
+                continue
+            for number, clock in enumerate(clocks, start):
+                # A clock of 0 takes no part.
+                if not clock or self._is_new(producer, clock):
+                    shown.append(number)
+        if not shown:
+            return None
+        if len(shown) == len(uuids):
+            return Shown(offsets, messages)
+        return Shown([offsets[each] for each in shown], [messages[each] for each in shown])
+
+    def _continue(
+        self,
+        producer: bytes,
+        clocks: Sequence[int],
+        offsets: Sequence[int],
+        messages: Sequence[T],
+    ) -> None:
+        """Add messages to the open transaction of a producer, without repeats."""
         span = self._spans.get(producer)
+        high = 0 if span is None else span.clocks[-1]
+        if clocks[0] <= high or not all(map(lt, clocks, clocks[1:])):
+            new = list(map(lt, accumulate(clocks, max, initial=high), clocks))
+            clocks, offsets = list(compress(clocks, new)), list(compress(offsets, new))
+            messages = list(compress(messages, new))
+            if not clocks:
+                return
         if span is None:
-            span = self._spans[producer] = _Span(event.offset)
-        if clock <= span.high:
-            return  # a repeat
-        span.high = clock
-        span.clocks.append(clock)
-        span.offsets.append(event.offset)
-        span.messages.append(event.message)
+            span = self._spans[producer] = _Span(offsets[0])
+        size = 0 if self._size_of is None else sum(map(self._size_of, messages))
+        span.clocks += clocks
+        span.offsets += offsets
+        span.messages += messages
         span.size += size
-        self._messages += 1
+        self._messages += len(clocks)
         self._bytes += size
         while self._messages > self._max_messages or self._bytes > self._max_bytes:
-            oldest = next(iter(self._spans))
             if self._messages == 1:
                 break
-            self._drop(oldest)
+            self._drop(next(iter(self._spans)))
 
     def _is_new(self, producer: bytes, clock: int) -> bool:
         """Return False for the repeat of a committed single message."""
-        if not clock:
-            return True  # it takes no part
+        self._drop(producer)  # what the table makes of the transaction, a replay tells
         outside = self._outside
         if clock <= outside.get(producer, -1):
             return False
@@ -237,22 +281,21 @@ class Follower(Generic[T]):
             outside.popitem(last=False)
         return True
 
-    def _ack(self, event: Event[T], entry: AckEntry, place: int) -> Iterator[Row[T] | Replay[T]]:
+    def commit(self, entry: AckEntry, position: int, place: int) -> Shown[T] | Replay[T]:
+        """Take an entry of an ack at that offset; return what it shows."""
         producer, clock, begin, previous, _ = entry
         span = self._drop(producer)
-        if begin == NO_OFFSET or clock <= previous:
-            return
+        if begin == NO_OFFSET or begin >= position or clock <= previous:
+            return Shown((), ())
         if span is None or span.begin != begin:
-            yield Replay(entry, event.offset, place)
-            return
-        for number, of_message in enumerate(span.clocks):
-            if previous < of_message <= clock:
-                yield Row(event.offset, place, span.offsets[number], span.messages[number])
+            return Replay(entry, position, place)
+        shown = slice(bisect_right(span.clocks, previous), bisect_right(span.clocks, clock))
+        return Shown(span.offsets[shown], span.messages[shown])
 
     def _drop(self, producer: bytes) -> _Span[T] | None:
         span = self._spans.pop(producer, None)
         if span is not None:
-            self._messages -= len(span.clocks)
+            self._messages -= len(span.messages)
             self._bytes -= span.size
         return span
 
