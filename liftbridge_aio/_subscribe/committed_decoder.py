@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 
 from liftbridge_aio.errors import LiftbridgeError, UsageError
 from liftbridge_aio.model import Message
-from liftbridge_aio.wire.codec import decode_marked, marks_of
-from liftbridge_aio.wire.columns import Mark
+from liftbridge_aio.wire.codec import decode_messages
+from liftbridge_aio.wire.marked_batch import MarkedBatch, read_marked
 
-from .core.visibility import Replay, Shown, ShownRun, Visibility
-from .decoder import Decoder, DecoderListener, Progress
+from .core.visibility import Replay, Shown, Visibility
+from .decoder import ALL_KEPT, BATCH, Decoder, DecoderListener, Progress
 from .receive_buffer import ReceiveBuffer
 
 
@@ -43,12 +43,13 @@ class CommittedDecoder(Decoder):
         self._visibility = visibility
         self._start_replay = start_replay
         self._positions: list[int] = []
-        """Of the messages in `ready`, and of those that were delivered from it since it was
-        empty."""
-        self._marks: list[Mark] | None = None
-        """Of the messages of the batch that was decoded last; None if none has one."""
-        self._marks_known = False
-        self._steps: Iterator[ShownRun | Replay] = iter(())
+        """Of the messages in `ready`, then of those not decoded yet, after those that were delivered
+        since there were none."""
+        self._undecoded: list[bytes] = []
+        """Messages that are shown; they are decoded as they are delivered."""
+        self._decoded = 0
+        """How many of these are decoded."""
+        self._steps: Iterator[Shown | Replay] = iter(())
         """What decoded messages show that are not looked at yet."""
         self._replay: Replay | None = None
         """What is being read again."""
@@ -57,10 +58,21 @@ class CommittedDecoder(Decoder):
         """What was delivered and what was finished when the rest was discarded, and `progress`."""
 
     @property
+    def _shown(self) -> int:
+        """Number of undelivered messages that are shown."""
+        return len(self.ready) + len(self._undecoded) - self._decoded
+
+    @property
+    def _delivered(self) -> int:
+        """How many of `_positions` are those of delivered messages."""
+        return len(self._positions) - self._shown
+
+    @property
     def _next_position(self) -> int | None:
         """The position of the next message to be delivered, as far as it is known."""
-        if self.ready:
-            return self._positions[len(self._positions) - len(self.ready)]
+        delivered = self._delivered
+        if delivered < len(self._positions):
+            return self._positions[delivered]
         return None if self._replay is None else self._replay.end
 
     @property
@@ -82,7 +94,7 @@ class CommittedDecoder(Decoder):
         before_list, end_of_list = self._last_list
         if last is not None and last == end_of_list:
             return before_list
-        delivered = len(self._positions) - len(self.ready)
+        delivered = self._delivered
         if not delivered:
             return last  # more was asked for since
         return self._unless_before(self._positions[delivered - 1] - 1)
@@ -94,10 +106,11 @@ class CommittedDecoder(Decoder):
             return self._discarded[2]
         following = self._next_position
         positions = self._positions
-        first = last = len(positions) - len(self.ready)
+        first = last = self._delivered
         while first and positions[first - 1] == following:
             first -= 1
-        return Progress(last - first, self._visibility.before(self.ready))
+        undelivered = [*self.ready, *decode_messages(self._undecoded[self._decoded :])]
+        return Progress(last - first, self._visibility.before(undelivered))
 
     def _unless_before(self, position: int) -> int | None:
         return None if self._first is None or position < self._first else position
@@ -111,7 +124,7 @@ class CommittedDecoder(Decoder):
     @property
     def buffered(self) -> int:
         """Number of messages that can be asked for; some may turn out not to be shown."""
-        return len(self.ready) if self._buffer.replaying else super().buffered
+        return self._shown if self._buffer.replaying else self._shown + len(self._buffer.waiting)
 
     def take_raw(self, most: int, stream: str, partition: int) -> NoReturn:
         """Refuse to take messages undecoded.
@@ -137,20 +150,19 @@ class CommittedDecoder(Decoder):
         if self._discarded is None:
             self._discarded = self.last_delivered, self.finished, self.progress
         super().discard()
-        self._positions = []
+        self._positions, self._undecoded, self._decoded = [], [], 0
         self._stop_replay()
 
     def _stop_replay(self) -> None:
         self._steps, self._replay, self._buffer.replaying = iter(()), None, False
 
-    def replayed(self, shown: Sequence[Shown]) -> None:
+    def replayed(self, shown: Shown) -> None:
         """Deliver what a replay shows, and go on behind it."""
         if self._replay is None:
             return  # what was buffered was discarded meanwhile
         self._replay, self._buffer.replaying = None, False
-        self._positions += [position for position, _ in shown]
-        self.ready.extend(message for _, message in shown)
-        self._judged += len(shown)
+        self._positions += shown[0]
+        self._undecoded += shown[1]
         self._go_on()
         self._buffer.bell.ring()
 
@@ -164,42 +176,56 @@ class CommittedDecoder(Decoder):
         self._buffer.cut(0)
         self._listener.failed(error, end)
 
-    def _decode(self, data: list[bytes]) -> tuple[list[Message], LiftbridgeError | None]:
-        self._marks_known = False
-        return super()._decode(data)
-
-    def _decode_all(self, data: list[bytes]) -> list[Message]:
-        messages, self._marks = decode_marked(data)
-        self._marks_known = True
-        return messages
-
-    def _keep_of_batch(self, kept: Sequence[int]) -> None:
-        self._marks_known = False
-        super()._keep_of_batch(kept)
-
     def _decode_next(self, most: int, *, ahead: bool = True) -> bool:
         buffer = self._buffer
-        while not buffer.replaying and super()._decode_next(most, ahead=ahead):
-            ready, data = self.ready, self._batch
-            if self._first is None:
-                self._first = ready[0].offset
-            marks = self._marks if self._marks_known else marks_of(ready, data)
-            if marks is None:
-                self._positions = [message.offset for message in ready]
-            else:
-                messages = list(ready)
-                self._judged -= len(messages)
-                ready.clear()
-                self._positions = []
-                sizes = list(map(len, data))
-                self._steps = self._judging(self._visibility.feed(messages, marks, sizes))
-                self._go_on()
-            self._release()
-            if ready:
+        while True:
+            if self._undecoded:
+                self._decode_shown(most)
                 return True
-        return False
+            if buffer.replaying or not buffer.waiting:
+                return False
+            batch = self._next_batch(most, ahead=ahead)
+            if not batch.offsets:
+                continue
+            if self._first is None:
+                self._first = batch.offsets[0]
+            if batch.marks is None:
+                self._positions = batch.offsets
+                self._deliver(batch.messages())
+                return True
+            self._positions = []
+            self._steps = self._judging(
+                self._visibility.feed(batch.offsets, batch.data, batch.marks)
+            )
+            self._go_on()
 
-    def _judging(self, steps: Iterable[ShownRun | Replay]) -> Iterator[ShownRun | Replay]:
+    def _next_batch(self, most: int, *, ahead: bool) -> MarkedBatch:
+        buffer = self._buffer
+        judged = buffer.judged
+        data = self._take_batch(most, ahead=ahead)
+        batch, broken = read_marked(data)
+        sifted = ALL_KEPT if judged else self._sift_places(batch.offsets, batch.timestamps)
+        if sifted.kept is not None:
+            batch = batch.select(sifted.kept)
+        buffer.release(data)
+        if batch.offsets:
+            self._last = batch.offsets[-1]
+        self._end(sifted, broken, keep=0, after=self._last)
+        return batch
+
+    def _decode_shown(self, most: int) -> None:
+        """Decode some of what is shown: not all at once, so that few objects are alive."""
+        start = self._decoded
+        self._decoded = end = min(start + min(most, BATCH), len(self._undecoded))
+        self._deliver(decode_messages(self._undecoded[start:end]))
+        if end == len(self._undecoded):
+            self._undecoded, self._decoded = [], 0
+
+    def _deliver(self, messages: list[Message]) -> None:
+        self._judged += len(messages)
+        self.ready.extend(messages)
+
+    def _judging(self, steps: Iterable[Shown | Replay]) -> Iterator[Shown | Replay]:
         """Yield steps up to a message that cannot be understood, and end there."""
         try:
             yield from steps
@@ -210,18 +236,11 @@ class CommittedDecoder(Decoder):
             self._listener.failed(error, offset)
 
     def _go_on(self) -> None:
-        """Deliver what decoded messages show, up to where a part must be read again."""
-        replay: Replay | None = None
-        positions, ready = self._positions, self.ready
-        before = len(ready)
+        """Collect what messages show, up to where a part must be read again."""
         for step in self._steps:
             if not isinstance(step, tuple):
-                replay = step
-                break
-            positions += step[0]
-            ready.extend(step[1])
-        self._judged += len(ready) - before
-        self._replay = replay
-        if replay is not None:
-            self._buffer.replaying = True
-            self._start_replay(self, replay)
+                self._replay, self._buffer.replaying = step, True
+                self._start_replay(self, step)
+                return
+            self._positions += step[0]
+            self._undecoded += step[1]

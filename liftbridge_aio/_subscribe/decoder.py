@@ -19,7 +19,7 @@ from .receive_buffer import ReceiveBuffer, held_by
 
 logger = logging.getLogger("liftbridge_aio.subscription")
 
-_BATCH: Final = 128
+BATCH: Final = 128
 """Messages decoded ahead, at most: enough that the cost per batch does not matter."""
 _BATCH_BYTES: Final = 2**18
 """Bytes decoded ahead, about: few enough that credit returns while messages are left to read."""
@@ -164,7 +164,7 @@ class Decoder:
 
     def refill(self) -> bool:
         """Decode a batch if none is ready; return True if messages are ready."""
-        return bool(self.ready) or self._decode_next(_BATCH)
+        return bool(self.ready) or self._decode_next(BATCH)
 
     def put_back(self, message: Message) -> None:
         """Hand out again what was handed out last, if nothing was asked for since."""
@@ -271,7 +271,7 @@ class Decoder:
             judged = buffer.judged
             data = buffer.take(min(most, judged) if judged else most)
             found, broken = decode_columns(data)
-            sifted = _ALL if judged else self._sift_places(found.offsets, found.timestamps)
+            sifted = ALL_KEPT if judged else self._sift_places(found.offsets, found.timestamps)
             wanted = found if sifted.kept is None else found.select(sifted.kept)
             buffer.release(data)
             if wanted.offsets:
@@ -312,11 +312,9 @@ class Decoder:
         buffer = self._buffer
         while buffer.waiting:
             judged = buffer.judged
-            count = min(most, judged) if judged else most
-            data = buffer.take(min(count, self._batch_size()) if ahead else count)
-            self._batch = data
+            data = self._batch = self._take_batch(most, ahead=ahead)
             self._account(_DECODED_BYTES * len(data))
-            messages, broken = self._decode(data)
+            messages, broken = _decoded(data)
             sifted = self._sift(messages, judged=bool(judged))
             if sifted.kept is not None:
                 messages = [messages[index] for index in sifted.kept]
@@ -332,20 +330,16 @@ class Decoder:
             self._release()
         return False
 
-    def _decode(self, data: list[bytes]) -> tuple[list[Message], LiftbridgeError | None]:
-        """Decode messages, up to the first that is malformed."""
-        try:
-            return self._decode_all(data), None
-        except Exception:  # noqa: BLE001 - raised again below, with its message
-            return _until_broken(data, decode_message)
-
-    def _decode_all(self, data: list[bytes]) -> list[Message]:
-        return decode_messages(data)
-
     def _count(self, messages: Sequence[Placed]) -> None:
         if messages:
             self._judged += len(messages)
             self._last = messages[-1].offset
+
+    def _take_batch(self, most: int, *, ahead: bool) -> list[bytes]:
+        """Take the next messages, of which all are judged or none is."""
+        buffer = self._buffer
+        count = min(most, buffer.judged) if buffer.judged else most
+        return buffer.take(min(count, self._batch_size()) if ahead else count)
 
     def _batch_size(self) -> int:
         """Return how many messages to decode ahead: a part of what may be held."""
@@ -389,18 +383,18 @@ class Decoder:
 
     def _sift(self, messages: Sequence[Placed], *, judged: bool) -> _Sifted:
         if judged or not messages:
-            return _ALL
+            return ALL_KEPT
         return self._sift_places(
             [message.offset for message in messages], [message.timestamp for message in messages]
         )
 
     def _sift_places(self, offsets: list[int], timestamps: list[int]) -> _Sifted:
         if not offsets:
-            return _ALL
+            return ALL_KEPT
         verdicts = self.position.judge_all(offsets, timestamps)
         if verdicts is None:
             self._listener.delivered()
-            return _ALL
+            return ALL_KEPT
         kept = [index for index, verdict in enumerate(verdicts) if verdict in _WANTED]
         if kept:
             self._listener.delivered()
@@ -434,8 +428,16 @@ class _Sifted(NamedTuple):
     stopped: bool = False
 
 
-_ALL: Final = _Sifted(None)
+ALL_KEPT: Final = _Sifted(None)
 _WANTED: Final = frozenset({Verdict.DELIVER, Verdict.DELIVER_LAST})
+
+
+def _decoded(data: list[bytes]) -> tuple[list[Message], LiftbridgeError | None]:
+    """Decode messages, up to the first that is malformed."""
+    try:
+        return decode_messages(data), None
+    except Exception:  # noqa: BLE001 - raised again below, with its message
+        return _until_broken(data, decode_message)
 
 
 def _placed(

@@ -20,7 +20,7 @@ from liftbridge_aio.errors import (
     StreamReset,
     UsageError,
 )
-from liftbridge_aio.model import EndReason, Message, StartAt, StartPosition, StopAt
+from liftbridge_aio.model import EndReason, StartAt, StartPosition, StopAt
 from liftbridge_aio.net.broker_connection import Purpose
 from liftbridge_aio.net.fast_call import FastCall
 from liftbridge_aio.net.network import Network
@@ -33,6 +33,7 @@ from liftbridge_aio.telemetry import (
     SubscriptionEnded,
     SubscriptionStatistics,
 )
+from liftbridge_aio.wire.raw_message import RawMessage
 from liftbridge_aio.wire.rpc import SUBSCRIBE
 
 from .committed_decoder import CommittedDecoder
@@ -482,7 +483,7 @@ class PartitionReader:
             decoder.replay_failed(bug(error))
             raise
 
-    async def _read_part(self, begin: int, end: int, take: Callable[[Message], None]) -> None:
+    async def _read_part(self, begin: int, end: int, take: Callable[[RawMessage], None]) -> None:
         """Pass the messages from `begin` to before `end` to `take`.
 
         Cancelling closes the calls.
@@ -512,20 +513,20 @@ class PartitionReader:
             else:
                 return
 
-    async def pass_to(self, take: Callable[[Message], None]) -> None:
+    async def pass_to(self, take: Callable[[RawMessage], None]) -> None:
         """Read to the end, and pass each message to `take`. Cancelling closes it.
 
         Raises:
             LiftbridgeError: it came to no orderly end.
         """
-        buffer, decoder = self.buffer, self.decoder
+        buffer, decoder, plan = self.buffer, self.decoder, self.plan
         try:
             self.begin()
             while not buffer.over or decoder.buffered:
                 if not decoder.buffered:
                     await buffer.wait()
                     continue
-                for message in decoder.take(_TAKEN_AT_ONCE):
+                for message in decoder.take_raw(_TAKEN_AT_ONCE, plan.stream, plan.partition):
                     take(message)
                 await asyncio.sleep(0)
             error = buffer.take_error()

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 from liftbridge_aio._core.arguments import INT64_MAX, check_flags, check_type, check_whole_number
-from liftbridge_aio._subscribe.core.visibility import MakeVisibility, ShownRun
-from liftbridge_aio._subscribe.core.visibility import Shown as ShownMessage
+from liftbridge_aio._subscribe.core.visibility import MakeVisibility
+from liftbridge_aio._subscribe.core.visibility import Shown as ShownAtPositions
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import UUID_HEADER, Isolation, Message
+from liftbridge_aio.wire.codec import decode_message
 from liftbridge_aio.wire.columns import ACK_MARK, Mark
+from liftbridge_aio.wire.raw_message import RawMessage
 
 from .core.uuid import PRODUCER_BYTES, UUID_BYTES, is_outside, parse_uuid
-from .core.visibility import AckEntry, Event, Follower, Replay, Shown
+from .core.visibility import AckEntry, Follower, Replay, Shown
 from .errors import CompactedStream, TransactionTruncated
 from .log_format import event_of
 
@@ -89,13 +91,14 @@ class CommittedVisibility:
         self._resumed = -1, 0
         """A position, and how many messages of it were delivered before."""
 
-    def _new_follower(self, outside: Iterable[tuple[bytes, int]] = ()) -> Follower[Message]:
+    def _new_follower(self, outside: Iterable[tuple[bytes, int]] = ()) -> Follower[bytes]:
         options = self._options
         return Follower(
             max_messages=options.max_messages,
             max_bytes=options.max_bytes,
             max_producers=options.max_producers,
             outside=outside,
+            size_of=len,
         )
 
     def before(self, undelivered: Iterable[Message]) -> tuple[tuple[bytes, int], ...]:
@@ -115,25 +118,24 @@ class CommittedVisibility:
         self._follower = self._new_follower(producers)
         self._resumed = position, delivered
 
-    def remember(self, message: Message) -> None:
+    def remember(self, message: RawMessage) -> None:
         """Take a message before the start, of which only committed single ones count."""
-        uuid = message.transaction_headers.get(UUID_HEADER)
+        uuid = message.decode().transaction_headers.get(UUID_HEADER)
         if uuid is not None and is_outside(uuid):
-            for _ in self._follower.feed(Event(message.offset, message, uuid)):
-                pass
+            self._follower.feed_run([uuid], [message.offset], [message.data])
 
     def feed(
-        self, messages: Sequence[Message], marks: Sequence[Mark], sizes: Sequence[int]
-    ) -> Iterator[ShownRun | PartReplay]:
+        self, offsets: Sequence[int], data: Sequence[bytes], marks: Sequence[Mark]
+    ) -> Iterator[ShownAtPositions | PartReplay]:
         """Take the next messages; yield what they show.
 
         Raises:
             NewerFormat: one is an ack of a later version of the format.
             MalformedAck: one is a malformed ack.
         """
-        start, count = 0, len(messages)
+        start, count = 0, len(offsets)
         if self._options.on_truncated == "error":
-            _refuse_gaps(messages)
+            _refuse_gaps(offsets)
         while start < count:
             try:
                 end = marks.index(ACK_MARK, start)
@@ -141,45 +143,46 @@ class CommittedVisibility:
                 end = count
             if start < end:
                 part = slice(start, end)
-                yield from self._between_acks(messages[part], marks[part], sizes[part])
+                yield from self._between_acks(offsets[part], data[part], marks[part])
             if end < count:
-                yield from self._ack(messages[end])
+                yield from self._ack(offsets[end], data[end])
             start = end + 1
 
     def _between_acks(
-        self, messages: Sequence[Message], marks: Sequence[Mark], sizes: Sequence[int]
-    ) -> Iterator[ShownRun]:
+        self, offsets: Sequence[int], data: Sequence[bytes], marks: Sequence[Mark]
+    ) -> Iterator[ShownAtPositions]:
         lengths = [0 if mark is None else len(mark) for mark in marks]
-        offsets = [message.offset for message in messages]
         start = 0
         for has_uuid, group in groupby(lengths, UUID_BYTES.__eq__):
             part = slice(start, start := start + len(list(group)))
             if not has_uuid:
-                yield offsets[part], messages[part]
+                yield offsets[part], data[part]
                 continue
-            shown = self._follower.feed_run(marks[part], offsets[part], messages[part], sizes[part])
+            uuids = cast("Sequence[bytes]", marks[part])
+            shown = self._follower.feed_run(uuids, offsets[part], data[part])
             if shown:
                 yield shown
 
-    def _ack(self, message: Message) -> Iterator[ShownRun | PartReplay]:
+    def _ack(self, offset: int, data: bytes) -> Iterator[ShownAtPositions | PartReplay]:
         """Take a message that has the mark of an ack, though it may be none."""
-        event = event_of(message.offset, message.transaction_headers, message.value, message)
+        message = decode_message(data)
+        event = event_of(offset, message.transaction_headers, message.value, data)
         if not event.acks:
-            yield [message.offset], [message]
+            yield [offset], [data]
             return
         steps = [
-            self._follower.commit(entry, message.offset, place)
-            for place, entry in enumerate(event.acks)
+            self._follower.commit(entry, offset, place) for place, entry in enumerate(event.acks)
         ]
         position, delivered = self._resumed
-        skipped = delivered if message.offset == position else 0
+        skipped = delivered if offset == position else 0
         if any(isinstance(step, Replay) for step in steps):
-            yield PartReplay(steps, message.offset, self._options.on_truncated, skipped)
+            yield PartReplay(steps, offset, self._options.on_truncated, skipped)
         else:
-            shown = [each for step in steps for each in step.messages][skipped:]
-            yield [message.offset] * len(shown), shown
+            known = cast("list[Shown[bytes]]", steps)
+            shown = list(chain.from_iterable(each.messages for each in known))[skipped:]
+            yield [offset] * len(shown), shown
         if self._options.acks:
-            yield [message.offset], [message]
+            yield [offset], [data]
 
 
 class PartReplay:
@@ -187,7 +190,7 @@ class PartReplay:
 
     def __init__(
         self,
-        steps: Sequence[Shown[Message] | Replay[Message]],
+        steps: Sequence[Shown[bytes] | Replay[bytes]],
         end: int,
         on_truncated: OnTruncated,
         skipped: int,
@@ -204,7 +207,7 @@ class PartReplay:
         self.end = end
         self._steps = steps
         self._on_truncated = on_truncated
-        self._replays: dict[bytes, list[Replay[Message]]] = {}
+        self._replays: dict[bytes, list[Replay[bytes]]] = {}
         for step in steps:
             if isinstance(step, Replay):
                 self._replays.setdefault(step.entry.producer, []).append(step)
@@ -213,13 +216,14 @@ class PartReplay:
         """Offsets of first messages that have not come yet."""
         self.begin = min(self._missing)
 
-    def feed(self, message: Message) -> None:
+    def feed(self, message: RawMessage) -> None:
         """Take the next message."""
-        offset, headers = message.offset, message.transaction_headers
+        decoded = message.decode()
+        offset, headers = message.offset, decoded.transaction_headers
         self._missing.discard(offset)
         if not headers:
             return
-        event = event_of(offset, headers, message.value, message)
+        event = event_of(offset, headers, decoded.value, message.data)
         if event.acks:
             producers = {ack.producer for ack in event.acks}
         else:
@@ -229,13 +233,13 @@ class PartReplay:
                 if replay.entry.begin <= offset:
                     replay.feed(event)
 
-    def shown(self) -> list[ShownMessage]:
+    def shown(self) -> ShownAtPositions:
         """Return what the ack shows.
 
         Raises:
             TransactionTruncated: a transaction began before the first message that is left.
         """
-        shown: list[Message] = []
+        shown: list[bytes] = []
         for step in self._steps:
             if not isinstance(step, Replay):
                 shown += step.messages
@@ -244,16 +248,16 @@ class PartReplay:
             elif self._on_truncated == "error":
                 raise truncated(step.entry, self.end)
         # What was delivered before cannot be told from the rest if some of it is gone.
-        skipped = 0 if self._missing else self._skipped
-        return [(self.end, message) for message in shown[skipped:]]
+        shown = shown[0 if self._missing else self._skipped :]
+        return [self.end] * len(shown), shown
 
 
-def _refuse_gaps(messages: Sequence[Message]) -> None:
+def _refuse_gaps(offsets: Sequence[int]) -> None:
     """Raise an error if offsets are missing between messages that followed one another."""
-    first, last = messages[0].offset, messages[-1].offset
-    if last - first < len(messages):
+    first, last = offsets[0], offsets[-1]
+    if last - first < len(offsets):
         return
-    for before, after in pairwise(message.offset for message in messages):
+    for before, after in pairwise(offsets):
         if after > before + 1:
             text = (
                 f"there is no message at offset {before + 1}, so the stream is compacted, or"

@@ -19,6 +19,8 @@ The only package that imports betterproto2. Nothing here knows asyncio.
   length.
 - `hot_schema`: The hot messages and the metadata as classes of protobuf's own runtime, in a pool
   of their own.
+- `marked_batch`: Messages with what transactions have marked them with, decoded no further than
+  they must be.
 - `message_pool`: Generated: the pool that the generated messages register in.
 - `metadata_codec`: FetchMetadataResponse read and written by protobuf's C runtime.
 - `raw_message`: Messages for those who want the bytes and no more.

@@ -14,10 +14,8 @@ from typing import Any, Final
 from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import (
-    ACK_HEADER,
     RESERVED_HEADERS,
     UNCHECKED_OFFSET,
-    UUID_HEADER,
     Ack,
     AckError,
     AckPolicy,
@@ -29,7 +27,7 @@ from liftbridge_aio.model import (
 )
 
 from . import proto
-from .columns import ACK_MARK, MIN_MESSAGES, Mark, ack_rows, marked_rows, message_rows
+from .columns import MIN_MESSAGES, ack_rows, message_rows
 from .field_types import wrong_field
 from .framing import PREFIX_BYTES
 from .hot_schema import (
@@ -310,7 +308,9 @@ def decode_message(data: bytes) -> Message:
         MalformedData: the bytes are no Message.
     """
     try:
-        [message] = Message.received([_message_row(WireMessage.FromString(data), data)], _headers)
+        [message] = Message.received(
+            [_message_row(WireMessage.FromString(data), data)], read_headers
+        )
     except PARSE_ERRORS as error:
         text = f"a message of {len(data)} bytes cannot be read"
         raise MalformedData(text) from error
@@ -323,44 +323,11 @@ def decode_messages(datas: Sequence[bytes]) -> list[Message]:
     Raises:
         MalformedData: one of them is no Message; the text says which.
     """
-    if len(datas) >= MIN_MESSAGES and max(map(len, datas)) <= _MAX_KEPT_BYTES:
+    if len(datas) >= MIN_MESSAGES and max(map(len, datas)) <= MAX_KEPT_BYTES:
         rows = message_rows(datas)
         if rows is not None:
-            return Message.received(rows, _headers)
-    return Message.received(_message_rows_one_by_one(datas), _headers)
-
-
-def decode_marked(datas: Sequence[bytes]) -> tuple[list[Message], list[Mark] | None]:
-    """Read many Messages, and the mark of each; None in place of these if none has one.
-
-    Raises:
-        MalformedData: as `decode_messages`.
-    """
-    if len(datas) >= MIN_MESSAGES and max(map(len, datas)) <= _MAX_KEPT_BYTES:
-        found = marked_rows(datas)
-        if found is not None:
-            rows, marks = found
-            return Message.received(rows, _headers), marks
-    messages = Message.received(_message_rows_one_by_one(datas), _headers)
-    return messages, marks_of(messages, datas)
-
-
-def marks_of(messages: Sequence[Message], datas: Sequence[bytes]) -> list[Mark] | None:
-    """Return the marks of messages that were decoded already; None if none has one."""
-    if not any(_MARK in data for data in datas):
-        return None
-    return [
-        _mark(message.transaction_headers) if _MARK in data else None
-        for message, data in zip(messages, datas, strict=True)
-    ]
-
-
-def _mark(headers: Mapping[str, bytes]) -> Mark:
-    return ACK_MARK if ACK_HEADER in headers else headers.get(UUID_HEADER)
-
-
-_MARK: Final = b"txn-"
-"""In the names of all headers of transactions."""
+            return Message.received(rows, read_headers)
+    return Message.received(_message_rows_one_by_one(datas), read_headers)
 
 
 def message_place(data: bytes) -> tuple[int, int]:
@@ -377,7 +344,7 @@ def message_place(data: bytes) -> tuple[int, int]:
     return wire.offset, wire.timestamp
 
 
-_MAX_KEPT_BYTES: Final = 512
+MAX_KEPT_BYTES: Final = 512
 """A message keeps its bytes up to this size, to read the headers from when they are asked for.
 
 That takes less time and no more memory than making a dict. A large message would need twice the
@@ -390,7 +357,7 @@ def _message_rows_one_by_one(datas: Sequence[bytes]) -> Iterator[MessageRow]:
     reused = WireMessage()
     for index, data in enumerate(datas):
         try:
-            if len(data) <= _MAX_KEPT_BYTES:
+            if len(data) <= MAX_KEPT_BYTES:
                 reused.ParseFromString(data)
                 yield _message_row(reused, data)
             else:
@@ -408,12 +375,12 @@ def _message_row(wire: Any, data: bytes) -> MessageRow:
         wire.key,
         wire.value,
         wire.timestamp,
-        data if len(data) <= _MAX_KEPT_BYTES else split_headers(wire),
+        data if len(data) <= MAX_KEPT_BYTES else split_headers(wire),
         wire.subject,
         wire.reply_subject,
     )
 
 
-def _headers(data: bytes) -> HeadersRow:
+def read_headers(data: bytes) -> HeadersRow:
     """Read the headers of a message that could be parsed, so they are sound."""
     return split_headers(WireMessage.FromString(data))

@@ -22,9 +22,10 @@ only, is taken for a number. No server writes either.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from liftbridge_aio.model import (
     ACK_HEADER,
@@ -64,10 +65,13 @@ or `ACK_MARK`."""
 ACK_MARK: Final = b""
 """The mark of a message whose headers say more: an ack."""
 
-_UUID_BYTES: Final = 16
-_BEFORE_UUID: Final[bytes] = WireMessage(
-    headers=[{"name": UUID_HEADER, "content": bytes(_UUID_BYTES)}]
-).SerializeToString()[:-_UUID_BYTES]
+_UUID: Final = re.compile(
+    re.escape(
+        WireMessage(headers=[{"name": UUID_HEADER, "content": bytes(16)}]).SerializeToString()[:-16]
+    )
+    + b"(.{16})",
+    re.DOTALL,
+)
 
 _HEADERS_SEPARATOR: Final[bytes] = WireMessage(headers=[{"name": NO_HEADER}]).SerializeToString()
 
@@ -84,18 +88,35 @@ def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
         return None
 
 
-def marked_rows(
-    datas: Sequence[bytes],
-) -> tuple[Iterator[MessageRow], list[Mark] | None] | None:
-    """Do as `message_rows`, and read the mark of each message.
+class MarkedColumns(NamedTuple):
+    """What a committed reading needs of many Messages, and what the rest is read from."""
 
-    Returns:
-        None if they have to be read one by one; None in place of the marks if there are none.
-    """
+    offsets: list[int]
+    timestamps: list[int]
+    marks: list[Mark] | None
+    """None if no message has a mark."""
+    columns: Any
+
+    def rows(self, datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
+        """Do as `message_rows`, without reading them again."""
+        try:
+            return _rows(self.columns, datas)
+        except UnevenColumns:
+            return None
+
+
+def marked_columns(datas: Sequence[bytes]) -> MarkedColumns | None:
+    """Read places and marks of many Messages; None if they have to be read one by one."""
     try:
         joined = _WITH_HEADER.join(datas)
         columns = MessageColumns.FromString(joined)
-        return _rows(columns, datas), _marks(columns.headers.name[:], joined, len(datas))
+        count = len(datas)
+        return MarkedColumns(
+            separated(columns.offset, NO_NUMBER, count),
+            separated(columns.timestamp, NO_NUMBER, count),
+            _marks(columns.headers.name[:], joined, count),
+            columns,
+        )
     except (*PARSE_ERRORS, UnevenColumns):
         return None
 
@@ -125,10 +146,9 @@ def _marks(names: list[str], joined: bytes, count: int) -> list[Mark] | None:
     with_uuid, acks = names.count(UUID_HEADER), ACK_HEADER in names
     if not with_uuid and not acks:
         return None
-    _, *behind = joined.split(_BEFORE_UUID)
-    if len(behind) != with_uuid:
+    marks: list[Mark] = _UUID.findall(joined)
+    if len(marks) != with_uuid:
         raise UnevenColumns
-    marks: list[Mark] = [each[:_UUID_BYTES] for each in behind]
     if with_uuid == count and not acks:
         return marks
     uuids = iter(marks)

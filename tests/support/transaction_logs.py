@@ -58,7 +58,7 @@ def followed(
     follower = follower or Follower()
     rows: list[Row[str]] = []
     for event in log[start:]:
-        for found in follower.feed(event, size=1):
+        for found in follower.feed(event):
             if isinstance(found, Replay):
                 for each in log[found.entry.begin : found.position]:
                     found.feed(each)

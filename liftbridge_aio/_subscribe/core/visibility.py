@@ -10,14 +10,13 @@ from typing import Protocol, TypeAlias
 
 from liftbridge_aio.model import Message
 from liftbridge_aio.wire.columns import Mark
+from liftbridge_aio.wire.raw_message import RawMessage
 
-Shown: TypeAlias = tuple[int, Message]
-"""A message that is shown, after its position: the offset of its ack, or its own without one.
+Shown: TypeAlias = tuple[Sequence[int], Sequence[bytes]]
+"""Messages that are shown, encoded, after their positions: the offset of its ack, or its own without
+one.
 
 Positions never step back from one shown message to the next, offsets may."""
-
-ShownRun: TypeAlias = tuple[Sequence[int], Sequence[Message]]
-"""The same of many messages: their positions, and the messages."""
 
 
 class Replay(Protocol):
@@ -31,10 +30,10 @@ class Replay(Protocol):
     def end(self) -> int:
         """The offset behind the last one to be read: the position of what is shown."""
 
-    def feed(self, message: Message) -> None:
+    def feed(self, message: RawMessage) -> None:
         """Take the next message of the part."""
 
-    def shown(self) -> list[Shown]:
+    def shown(self) -> Shown:
         """Return what is shown, once the part was fed.
 
         Raises:
@@ -60,13 +59,13 @@ class Visibility(Protocol):
             delivered: how many messages of this position are not shown again.
         """
 
-    def remember(self, message: Message) -> None:
+    def remember(self, message: RawMessage) -> None:
         """Take a message before the start, which is not shown but may be repeated behind it."""
 
     def feed(
-        self, messages: Sequence[Message], marks: Sequence[Mark], sizes: Sequence[int]
-    ) -> Iterator[ShownRun | Replay]:
-        """Take the next messages, with their marks and bytes; yield what they show.
+        self, offsets: Sequence[int], data: Sequence[bytes], marks: Sequence[Mark]
+    ) -> Iterator[Shown | Replay]:
+        """Take the next messages, encoded, with their offsets and marks; yield what they show.
 
         Where a `Replay` is yielded, what it shows comes before the rest.
 

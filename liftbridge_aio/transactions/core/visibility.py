@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, compress
 from operator import lt
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -161,6 +161,7 @@ class Follower(Generic[T]):
         max_bytes: int = 64 << 20,
         max_producers: int = 10_000,
         outside: Iterable[tuple[bytes, int]] = (),
+        size_of: Callable[[T], int] | None = None,
     ) -> None:
         """Know nothing, or what `state` returned.
 
@@ -169,12 +170,14 @@ class Follower(Generic[T]):
             max_bytes: most bytes of them; one message always fits.
             max_producers: most producers whose committed single messages are deduplicated.
             outside: from `state`.
+            size_of: returns the bytes of a message; None counts none.
         """
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._max_producers = max_producers
         self._spans: dict[bytes, _Span[T]] = {}
         self._outside: OrderedDict[bytes, int] = OrderedDict(deque(outside, max_producers))
+        self._size_of = size_of
         self._messages = self._bytes = 0
 
     @property
@@ -187,15 +190,11 @@ class Follower(Generic[T]):
         """Where the open transactions that are in memory began, by producer."""
         return {producer: span.begin for producer, span in self._spans.items()}
 
-    def feed(self, event: Event[T], size: int = 0) -> Iterator[Row[T] | Replay[T]]:
+    def feed(self, event: Event[T]) -> Iterator[Row[T] | Replay[T]]:
         """Take the next message of the log; yield what it shows.
 
         Where a `Replay` is yielded, feed it the messages from its entry's begin to before its
         position: its rows are what is shown there.
-
-        Args:
-            event: the message.
-            size: its bytes.
         """
         for place, entry in enumerate(event.acks):
             found = self.commit(entry, event.offset, place)
@@ -210,7 +209,7 @@ class Follower(Generic[T]):
         if (
             uuid is None
             or len(uuid) != UUID_BYTES
-            or self.feed_run((uuid,), (event.offset,), (event.message,), (size,))
+            or self.feed_run((uuid,), (event.offset,), (event.message,))
         ):
             yield Row(event.offset, 0, event.offset, event.message)
 
@@ -219,7 +218,6 @@ class Follower(Generic[T]):
         uuids: Sequence[bytes],
         offsets: Sequence[int],
         messages: Sequence[T],
-        sizes: Sequence[int],
     ) -> Shown[T] | None:
         """Take the next messages of the log, all with UUIDs of 16 bytes; return what they show.
 
@@ -229,7 +227,7 @@ class Follower(Generic[T]):
         for start, end, producer, flags, clocks in runs_of(uuids):
             if flags == Flags.CONTINUE and all(clocks):
                 part = slice(start, end)
-                self._continue(producer, clocks, offsets[part], messages[part], sizes[part])
+                self._continue(producer, clocks, offsets[part], messages[part])
                 continue
             for number, clock in enumerate(clocks, start):
                 # A clock of 0 takes no part.
@@ -247,21 +245,19 @@ class Follower(Generic[T]):
         clocks: Sequence[int],
         offsets: Sequence[int],
         messages: Sequence[T],
-        sizes: Sequence[int],
     ) -> None:
         """Add messages to the open transaction of a producer, without repeats."""
         span = self._spans.get(producer)
         high = 0 if span is None else span.clocks[-1]
         if clocks[0] <= high or not all(map(lt, clocks, clocks[1:])):
             new = list(map(lt, accumulate(clocks, max, initial=high), clocks))
-            clocks, offsets, messages, sizes = (
-                list(compress(each, new)) for each in (clocks, offsets, messages, sizes)
-            )
+            clocks, offsets = list(compress(clocks, new)), list(compress(offsets, new))
+            messages = list(compress(messages, new))
             if not clocks:
                 return
         if span is None:
             span = self._spans[producer] = _Span(offsets[0])
-        size = sum(sizes)
+        size = 0 if self._size_of is None else sum(map(self._size_of, messages))
         span.clocks += clocks
         span.offsets += offsets
         span.messages += messages
