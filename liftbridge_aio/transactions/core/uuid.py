@@ -43,6 +43,9 @@ class Flags(IntEnum):
     those with larger ones."""
 
 
+_FLAG_TYPES = frozenset((int, Flags))
+
+
 class Clock:
     """Count the messages of a producer, close to the time of day but never backwards.
 
@@ -113,9 +116,17 @@ def build_uuid(producer: bytes, clock: int, flags: int) -> bytes:
         InvalidRequest: a part does not fit: a producer of six bytes, a clock of 64 bits, flags
             of 10 bits.
     """
-    check_whole_number(clock, "the clock of a UUID", 0, MAX_CLOCK)
-    check_whole_number(flags, "the flags of a UUID", 0, MAX_FLAGS)
-    _check_bytes(producer, PRODUCER_BYTES, "a producer id")
+    if (
+        type(clock) is not int
+        or not 0 <= clock <= MAX_CLOCK
+        or type(flags) not in _FLAG_TYPES
+        or not 0 <= flags <= MAX_FLAGS
+        or type(producer) is not bytes
+        or len(producer) != PRODUCER_BYTES
+    ):  # one look first: this is done for each message
+        check_whole_number(clock, "the clock of a UUID", 0, MAX_CLOCK)
+        check_whole_number(flags, "the flags of a UUID", 0, MAX_FLAGS)
+        _check_bytes(producer, PRODUCER_BYTES, "a producer id")
     return _LAYOUT.pack(
         (clock >> 4) & 0xFFFFFFFF,
         (clock >> 36) & 0xFFFF,
