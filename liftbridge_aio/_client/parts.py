@@ -17,6 +17,7 @@ from liftbridge_aio._subscribe.core.plan import MergedPlan, ReadingPlan
 from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
 from liftbridge_aio._subscribe.durable_reader import DurableReader
 from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
+from liftbridge_aio._subscribe.position_store import PositionStore
 from liftbridge_aio._subscribe.subscription import Subscription
 from liftbridge_aio.errors import PublishOutcomeUnknown, PublishTimeout, WrongType
 from liftbridge_aio.interceptors import AckFuture, Interceptor, chained
@@ -59,13 +60,13 @@ class ClientParts(NamedTuple):
     """Subscriptions that store a cursor now."""
 
     def subscription(
-        self, plan: ReadingPlan, close_timeout: float, durable: DurableReader | None = None
+        self, plan: ReadingPlan, close_timeout: float, durable: PositionStore | None = None
     ) -> Subscription:
         """Return a subscription; nothing is sent before it is entered or read."""
         return Subscription(plan, self.network, self.budget, close_timeout, durable)
 
     def merged_subscription(
-        self, plans: MergedPlan, close_timeout: float, durable: DurableReader | None = None
+        self, plans: MergedPlan, close_timeout: float, durable: PositionStore | None = None
     ) -> MergedSubscription:
         """Return a subscription to several partitions; see `subscription`."""
         return MergedSubscription(plans, self.network, self.budget, close_timeout, durable)

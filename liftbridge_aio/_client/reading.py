@@ -31,7 +31,9 @@ from .base import ClientBase
 
 if TYPE_CHECKING:
     from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
+    from liftbridge_aio._subscribe.position_store import PositionStore
     from liftbridge_aio._subscribe.subscription import Subscription
+    from liftbridge_aio.transactions.producer import Producer
     from liftbridge_aio.transactions.reading import OnTruncated, ReadCommitted
 
 _NEW_ONLY: Final = StartAt.new_only()
@@ -56,6 +58,7 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
+        positions: Producer | None = ...,
         isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription: ...
@@ -74,6 +77,7 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
+        positions: Producer | None = ...,
         isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> MergedSubscription: ...
@@ -92,6 +96,7 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
+        positions: Producer | None = ...,
         isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription | MergedSubscription: ...
@@ -109,6 +114,7 @@ class ClientReading(ClientBase):
         reverse: bool = False,
         cursor: str | None = None,
         cursor_interval: Duration = 5.0,
+        positions: Producer | None = None,
         isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
     ) -> Subscription | MergedSubscription:
@@ -142,6 +148,9 @@ class ClientReading(ClientBase):
             reverse: read towards lower offsets; needs a server with API 2.0.0.
             cursor: the id of a cursor that stores the position; requires `async with`.
             cursor_interval: seconds between commits of the cursor.
+            positions: a producer with a store, whose transactions commit how far was read, see
+                `Producer.transaction`. Reading goes on there; `start` applies only if nothing was
+                committed. Requires `async with`.
             isolation: READ_COMMITTED shows what transactions committed, and each message of a
                 producer once; `transactions.ReadCommitted` has more options. Positions, the stop
                 and the cursor then count the offsets of acks.
@@ -150,6 +159,7 @@ class ClientReading(ClientBase):
         Raises:
             InvalidRequest: an argument is invalid, or arguments contradict each other.
             ClientClosed: not connected.
+            UsageError: the producer of `positions` has no store, or was not entered.
         """
         parts = self._living
         with about(stream):
@@ -178,8 +188,11 @@ class ClientReading(ClientBase):
         )
         with about(stream, partition):
             interval = _cursor_interval(cursor, cursor_interval, reverse=reverse)
-        durable = None
-        if cursor is not None:
+        durable: PositionStore | None = None
+        if positions is not None:
+            with about(stream, partition):
+                durable = _positions_of(positions, cursor, reverse=reverse)
+        elif cursor is not None:
             durable = parts.durable_reading(cursor, interval, plan.timeout)
         close_timeout = timer_seconds(self.options.close_timeout)
         if isinstance(partition, int):
@@ -441,6 +454,17 @@ class ClientReading(ClientBase):
                 async for message in subscription:
                     return message
         return None
+
+
+def _positions_of(producer: Producer, cursor: str | None, *, reverse: bool) -> PositionStore:
+    from liftbridge_aio.transactions.producer import Producer  # noqa: PLC0415 - not before use
+
+    check_type(producer, Producer, "positions is a producer with a store")
+    if cursor is not None:
+        raise InvalidRequest("positions are stored by a cursor or by a producer, not by both")
+    if reverse:
+        raise InvalidRequest("a subscription with positions of a producer cannot read in reverse")
+    return producer.subscription_positions()
 
 
 def _cursor_interval(cursor: str | None, interval: Duration, *, reverse: bool) -> float:

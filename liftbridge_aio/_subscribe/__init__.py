@@ -12,6 +12,7 @@
 - `missed_offsets`: Detects messages that were removed from the log before they were read.
 - `partition_reader`: Reads one partition: subscribes, buffers what is received, and resubscribes
   after breaks.
+- `position_store`: What a subscription asks of whatever stores its positions.
 - `receive_buffer`: The bounded buffer of received messages between the connection and the user.
 - `recovery`: Decides what follows when the call of a reader ends: the end, an error, or another
   try.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from liftbridge_aio._core.bounded_gather import bounded_gather
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, RequestTimeout, StreamReset
-from liftbridge_aio.model import PartitionInfo, StartPosition, StreamPartition
+from liftbridge_aio.model import PartitionInfo, StartAt, StartPosition, StreamPartition
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.net.supervisor import Child, wait_despite_cancellation
 
@@ -40,7 +40,7 @@ class DurableReader:
         self._child: Child | None = None
         self._readers: dict[StreamPartition, SeekableReader] = {}
 
-    async def start_from_cursors(
+    async def set_starts(
         self,
         readers: Iterable[tuple[SeekableReader, Callable[[], int | None]]],
         timeout: float,
@@ -76,7 +76,7 @@ class DurableReader:
             info = await metadata.partition(plan.stream, plan.partition, timeout)
             if not reader.sought:
                 self._check_end(plan, stored, info)
-                reader.begin_at(stored + 1)
+                reader.begin_at(StartAt.offset(stored + 1))
         kept = None if reader.sought else stored
         self._committer.keep(plan.stream, plan.partition, finished, kept)
 

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
 
 from liftbridge_aio._core.status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
-from liftbridge_aio.errors import PartitionPaused
+from liftbridge_aio.errors import LiftbridgeError, PartitionPaused
 from liftbridge_aio.model import Message, PartitionInfo, StartAt, StopAt
 from liftbridge_aio.net.broker_connection import Purpose
 from liftbridge_aio.net.network import Network
@@ -29,6 +29,8 @@ logger = logging.getLogger("liftbridge_aio.subscription")
 
 _COMMITTED_WITHIN: Final = 1.0
 """Seconds in which replicas have committed what the leader stores."""
+_LOOKED_AT_WITHIN: Final = 0.5
+"""Seconds in which the oldest messages of a log arrive, if there are any."""
 _WIDER: Final = 4
 """Factor by which each part of a log with gaps is wider than the one before."""
 _NOTHING_LEFT = frozenset({StreamEnd.STOP_REACHED, StreamEnd.READONLY, StreamEnd.EMPTY})
@@ -80,6 +82,23 @@ async def settled_state(
         await asyncio.sleep(delay)
         state = await network.metadata.partition(stream, partition, timeout)
     return state
+
+
+async def looks_compacted(network: Network, stream: str, partition: int) -> bool:
+    """Return True if the oldest messages of a partition show that its stream is compacted.
+
+    False where they do not, or could not be read within half a second: a compacted log may have no
+    gaps yet. Cancelling abandons the call.
+    """
+    leader = network.metadata.snapshot.leader(stream, partition)
+    if leader is None:
+        return False
+    probe = LogProbe(network, network.router.address_of(leader), stream, partition)
+    try:
+        async with asyncio.timeout(_LOOKED_AT_WITHIN):
+            return await network.supervisor.call(probe.shows_compaction, name="compaction")
+    except (CallFailure, LiftbridgeError, TimeoutError):
+        return False
 
 
 async def count_ahead(

@@ -130,6 +130,9 @@ class PartitionReader:
             text = "a reverse subscription has no checkpoint"
             raise UsageError(text, stream=plan.stream, partition=plan.partition)
         start = self._start if at is None else StartAt.offset(at)
+        delivered = progress.delivered
+        if isinstance(plan.start, Checkpoint) and plan.start.value == at:
+            delivered += plan.start.delivered
         return Checkpoint(
             start.position,
             start.value,
@@ -137,7 +140,7 @@ class PartitionReader:
             stream=plan.stream,
             partition=plan.partition,
             created=self._recovery.creation_timestamp,
-            delivered=progress.delivered,
+            delivered=delivered,
             producers=progress.producers,
         )
 

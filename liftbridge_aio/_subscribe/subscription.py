@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .core.checkpoint import Checkpoint
     from .core.memory_budget import MemoryBudget
     from .core.plan import ReadingPlan
-    from .durable_reader import DurableReader
+    from .position_store import PositionStore
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Subscription(SubscriptionBase):
         network: Network,
         budget: MemoryBudget,
         close_timeout: float,
-        durable: DurableReader | None = None,
+        durable: PositionStore | None = None,
     ) -> None:
         super().__init__(close_timeout, durable)
         self.stream = plan.stream
@@ -290,6 +290,16 @@ class Subscription(SubscriptionBase):
         if self._durable is not None:
             await self._durable.check_target(plan)
             self._check_not_ended()
+        self._move(plan)
+        if self._state is SubscriptionState.READING:
+            await self._accepted()
+
+    def move(self, starts: Mapping[int, StartAt]) -> None:
+        """Continue reading at another position, see `SubscriptionBase.move`."""
+        for start in starts.values():
+            self._move(self._seekable.plan_from(start))
+
+    def _move(self, plan: ReadingPlan) -> None:
         before = self._seekable.seek(plan)
         if self._durable is not None:
             self._durable.sought(self.stream, self.partition)
@@ -303,7 +313,6 @@ class Subscription(SubscriptionBase):
                 raise
             finally:
                 before.buffer.bell.ring()
-            await self._accepted()
 
     def pause(self) -> None:
         """Deliver nothing until `resume`, not even the end. May be called again.
@@ -328,9 +337,9 @@ class Subscription(SubscriptionBase):
     async def _begin(self) -> None:
         if self._durable is not None and self._state is SubscriptionState.NEW:
             if not self._entered:
-                raise self._wrong_time("a subscription with a cursor is read inside `async with`")
+                raise self._outside()
             seekable = self._seekable
-            await self._durable.start_from_cursors(
+            await self._durable.set_starts(
                 [(seekable, lambda: seekable.finished)], seekable.plan.timeout
             )
             self._check_not_closed()

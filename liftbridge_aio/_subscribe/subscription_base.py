@@ -6,13 +6,13 @@ import asyncio
 import enum
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypeVar, overload
 
 from liftbridge_aio._core.arguments import INT64_MAX, about, check_flags, check_whole_number
 from liftbridge_aio.errors import ClientClosed, LiftbridgeError, UsageError
-from liftbridge_aio.model import EndReason, Message
+from liftbridge_aio.model import EndReason, Message, StartAt
 from liftbridge_aio.net.supervisor import wait_despite_cancellation
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.wire.raw_message import RawMessage
@@ -20,7 +20,7 @@ from liftbridge_aio.wire.raw_message import RawMessage
 from .partition_reader import PartitionReader
 
 if TYPE_CHECKING:
-    from .durable_reader import DurableReader
+    from .position_store import PositionStore
 
 T = TypeVar("T")
 
@@ -178,12 +178,12 @@ class SubscriptionBase(MessageSource):
 
     Args:
         close_timeout: seconds that closing may wait, for tasks and for the cursor each.
-        durable: stores the position as a cursor; None stores none.
+        durable: stores the positions; None stores none.
     """
 
     stream: str
 
-    def __init__(self, close_timeout: float, durable: DurableReader | None) -> None:
+    def __init__(self, close_timeout: float, durable: PositionStore | None) -> None:
         self._close_timeout = close_timeout
         self._durable = durable
         self._state = SubscriptionState.NEW
@@ -195,7 +195,25 @@ class SubscriptionBase(MessageSource):
         """The state: new, reading or ended."""
         return self._state
 
+    @property
+    def position_store(self) -> PositionStore | None:
+        """What stores its positions, if anything does."""
+        return self._durable
+
     # Implemented by each kind
+
+    @abstractmethod
+    def move(self, starts: Mapping[int, StartAt]) -> None:
+        """Continue reading at other positions, and wait for nothing: for what stores positions.
+
+        What a server says to it is found by the next step. Not after the end.
+
+        Args:
+            starts: where to, by partition.
+
+        Raises:
+            ClientClosed: the client is not running.
+        """
 
     @abstractmethod
     def _readers(self) -> list[PartitionReader]:
@@ -320,6 +338,9 @@ class SubscriptionBase(MessageSource):
     def _closed_too_early(self) -> ClientClosed:
         text = "closed before the server had accepted the subscription"
         return ClientClosed(text, stream=self.stream)
+
+    def _outside(self) -> UsageError:
+        return self._wrong_time("a subscription that stores positions is read inside `async with`")
 
     def _check_not_ended(self) -> None:
         if self._state is SubscriptionState.ENDED:

@@ -39,6 +39,8 @@ Commands import the client and the broker when they run, so that help is fast.
 - `totals_checks`: Check the totals of the pipeline against the published sales.
 - `totals_scenario`: Run the pipeline of totals: publish sales, start Spark's query, read the
   totals.
+- `transactions`: `liftbridge-aio transactions`: show open transactions, and roll back abandoned
+  ones.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from cyclopts import App, CycloptsError
 
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 
-from . import bench, cursor, groups, partitions, pipeline, streams
+from . import bench, cursor, groups, partitions, pipeline, streams, transactions
 from .arguments import BadArgument
 from .broker import broker
 from .connection import connection_behind_command
@@ -89,6 +91,7 @@ app.command(streams.app)
 app.command(partitions.app)
 app.command(groups.app)
 app.command(cursor.app)
+app.command(transactions.app)
 app.command(metadata)
 app.command(doctor)
 app.command(bench.app)

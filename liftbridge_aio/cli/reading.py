@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio.model import Message
+from liftbridge_aio.model import Isolation, Message
 from liftbridge_aio.telemetry import Hook, Lost, Resubscribed
 
 from .arguments import BadArgument
 from .connection import ConnectionFlags
 from .messages import Template, message_json
 from .output import json_line, say, write_bytes, write_lines
+
+if TYPE_CHECKING:
+    from liftbridge_aio.transactions.reading import ReadCommitted
 
 Format = Annotated[
     str | None,
@@ -26,6 +29,35 @@ Format = Annotated[
         r" %p partition, %t stream, %T time in ms, %K and %V lengths; it ends no line itself: \n.",
     ),
 ]
+
+IsolationFlag = Annotated[
+    Literal["uncommitted", "committed"],
+    Parameter(
+        name="--isolation",
+        help="committed: only what transactions have committed, and each message of a producer "
+        "once; uncommitted: everything that is in the log.",
+    ),
+]
+Acks = Annotated[
+    bool,
+    Parameter(negative="", help="With --isolation committed: acks of transactions too."),
+]
+
+
+def isolation_of(isolation: str, *, acks: bool) -> Isolation | ReadCommitted:
+    """Return what `--isolation` and `--acks` ask for.
+
+    Raises:
+        BadArgument: acks are asked for where all messages are shown.
+    """
+    if isolation == "uncommitted":
+        if acks:
+            raise BadArgument("--acks goes with --isolation committed; all else shows them anyway")
+        return Isolation.UNCOMMITTED
+    from liftbridge_aio.transactions.reading import ReadCommitted  # noqa: PLC0415 - help must not wait for it
+
+    return ReadCommitted(acks=acks)
+
 
 MessageWriter: TypeAlias = Callable[[Iterable[Message]], None]
 

@@ -17,7 +17,7 @@ from .connection import (
     Partition,
 )
 from .output import readable
-from .reading import Format, message_writer, reading_client
+from .reading import Acks, Format, IsolationFlag, isolation_of, message_writer, reading_client
 from .running import CLIENT, in_event_loop, while_output_is_read
 
 
@@ -41,6 +41,8 @@ async def subscribe(
         OptionalInteger,
         Parameter(validator=validators.Number(gte=1), help="End after this many messages."),
     ] = None,
+    isolation: IsolationFlag = "uncommitted",
+    acks: Acks = False,
     template: Format = None,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
@@ -56,15 +58,17 @@ async def subscribe(
         liftbridge-aio subscribe orders --partition 1
         liftbridge-aio subscribe orders --start earliest --stop latest
         liftbridge-aio subscribe orders --start -5m --count 10 --json
+        liftbridge-aio subscribe orders --start earliest --isolation committed
         liftbridge-aio subscribe orders --start earliest --format '%o %v\n'
     """
     start_at = parse_start(start)
     stop_at = None if stop is None else parse_stop(stop)
+    shown = isolation_of(isolation, acks=acks)
     write = message_writer(template, as_json=as_json, line=_line)
     async with (
         while_output_is_read(),
         reading_client(connection) as client,
-        client.subscribe(stream, partition=partition, start=start_at, stop=stop_at) as messages,
+        client.subscribe(stream, partition, start_at, stop_at, isolation=shown) as messages,
     ):
         left = count
         async for message in messages:

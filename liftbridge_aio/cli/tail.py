@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter, validators
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio.model import ALL_PARTITIONS, Message, StartAt
+from liftbridge_aio.model import ALL_PARTITIONS, Isolation, Message, StartAt
 from liftbridge_aio.options import timer_seconds
 
 from .arguments import BadArgument, LastMessages, Until, parse_from, parse_until
@@ -26,11 +26,20 @@ from .connection import (
 )
 from .messages import Grep, GrepField, message_line
 from .partition_states import fetch_streams
-from .reading import Format, MessageWriter, message_writer, reading_client
+from .reading import (
+    Acks,
+    Format,
+    IsolationFlag,
+    MessageWriter,
+    isolation_of,
+    message_writer,
+    reading_client,
+)
 from .running import CLIENT, in_event_loop, while_output_is_read
 
 if TYPE_CHECKING:
     from liftbridge_aio.groups.consumer_group import ConsumerGroup
+    from liftbridge_aio.transactions.reading import ReadCommitted
 
 _AT_ONCE: Final = 4
 """Partitions whose last messages are read concurrently, as all of them are in memory."""
@@ -86,6 +95,8 @@ async def tail(
     ] = ("value",),
     headers: Annotated[bool, Parameter(negative="", help="Show headers too.")] = False,
     resume: Annotated[bool, Parameter(negative="", help="Resume paused partitions.")] = False,
+    isolation: IsolationFlag = "uncommitted",
+    acks: Acks = False,
     template: Format = None,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
@@ -111,6 +122,7 @@ async def tail(
     end = parse_until(until, follow=follow, now=datetime.now(UTC))
     wanted = None if grep is None else Grep.parse(grep, grep_in)
     partitions = tuple(dict.fromkeys(partition)) or None
+    shown = isolation_of(isolation, acks=acks)
     write = message_writer(template, as_json=as_json, line=partial(message_line, headers=headers))
 
     def is_wanted(message: Message) -> bool:
@@ -121,18 +133,20 @@ async def tail(
             if partitions or end != Until() or isinstance(start, LastMessages):
                 text = "--group goes without --partition, --until, --no-follow and last:n"
                 raise BadArgument(text)
-            member = client.group(group, [stream], start=start, resume=resume)
+            member = client.group(group, [stream], start=start, resume=resume, isolation=shown)
             await _read_as_member(member, is_wanted, write, count)
             return
         starts: StartAt | Mapping[int, StartAt]
         if isinstance(start, LastMessages):
-            starts = await _starts(client, stream, partitions, start.count, resume=resume)
+            starts = await _starts(client, stream, partitions, start.count, shown, resume=resume)
         else:
             starts = start
         where = ALL_PARTITIONS if partitions is None else partitions
         left = count
         async with (
-            client.subscribe(stream, where, starts, end.stop, resume=resume) as messages,
+            client.subscribe(
+                stream, where, starts, end.stop, resume=resume, isolation=shown
+            ) as messages,
             _ended_at(
                 end.moment
             ),  # only now, as it takes a while to learn that a stream is missing
@@ -166,7 +180,13 @@ async def _read_as_member(
 
 
 async def _starts(
-    client: Client, stream: str, partitions: tuple[int, ...] | None, count: int, *, resume: bool
+    client: Client,
+    stream: str,
+    partitions: tuple[int, ...] | None,
+    count: int,
+    isolation: Isolation | ReadCommitted,
+    *,
+    resume: bool,
 ) -> Mapping[int, StartAt]:
     """Return where the last messages of each partition begin."""
     if partitions is None:
@@ -178,8 +198,24 @@ async def _starts(
 
     async def find(partition: int) -> StartAt:
         async with turn:
-            last = await client.last(stream, count, partition, resume=resume, timeout=limit)
-        return StartAt.offset(last[0].offset) if last else StartAt.earliest()
+            last = await client.last(
+                stream, count, partition, resume=resume, isolation=isolation, timeout=limit
+            )
+            if not last:
+                return StartAt.earliest()
+            at = StartAt.offset(last[0].offset)
+            if isolation is Isolation.UNCOMMITTED:
+                return at
+            # It may be one of the last of a transaction, which is shown behind its offset.
+            async with client.read(
+                stream, at, partition=partition, resume=resume, isolation=isolation
+            ) as reading:
+                before = reading.checkpoint()
+                async for message in reading:
+                    if message.offset == at.value:
+                        break
+                    before = reading.checkpoint()
+        return before
 
     starts = await asyncio.gather(*map(find, partitions))
     return dict(zip(partitions, starts, strict=True))

@@ -87,3 +87,24 @@ class CommitInDoubt(TransactionError):
     """Not all acks of a commit are known to be stored: partitions may show it, and others not."""
 
     hint = "call resume() of the transaction until it returns; do not repeat the block"
+
+
+class TransactionActive(TransactionError):
+    """A transaction is not rolled back by others, as its producer may be at work."""
+
+    hint = "wait until it commits or dies; force it if the producer is known to be dead"
+
+
+class ProducerFenced(TransactionError):
+    """Another producer with the same name, and the same store, has taken over."""
+
+    hint = "end this one: it can commit nothing more, and the other has its transactions"
+
+
+class CompactedStream(TransactionError):
+    """A stream is compacted, so transactions in it would not be whole."""
+
+    hint = (
+        "use a stream without compaction; ReadCommitted(on_truncated='emit') reads it all the same,"
+        " as far as messages are left"
+    )

@@ -55,11 +55,7 @@ def event_of(
         text = f"the ack at offset {offset} is malformed: {error.message}"
         raise MalformedAck(text, offset=offset) from error
     for ack in acks:
-        if (
-            len(ack.producer) != PRODUCER_BYTES
-            or not ack.clock
-            or not NO_OFFSET <= ack.begin < offset
-        ):
+        if len(ack.producer) != PRODUCER_BYTES or not ack.clock or ack.begin < NO_OFFSET:
             text = f"the ack at offset {offset} is malformed: {ack}"
             raise MalformedAck(text, offset=offset)
     return Event(offset, message, None, acks)

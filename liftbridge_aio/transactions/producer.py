@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Self, cast
+from typing import NamedTuple, Self, cast
 from weakref import WeakSet
 
-from liftbridge_aio.errors import ClientClosed, LiftbridgeError, PublishOutcomeUnknown
+from liftbridge_aio.errors import (
+    ClientClosed,
+    LiftbridgeError,
+    NotFound,
+    PublishOutcomeUnknown,
+    UsageError,
+)
 from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.model import Ack, AckPolicy, Partitioner
 from liftbridge_aio.options import Duration
 from liftbridge_aio.retry import Retry
 
+from .checkpoints import Checkpoints, CheckpointStream
+from .claimed_log import LogClient
 from .core.transaction import AckIntent, Phase, ProducerIdentity
 from .core.uuid import Flags
+from .errors import CommitInDoubt
+from .positions import Readable, SubscriptionPositions
 from .sender import IdentityPool, PublishingClient, Sender
 from .transaction import Transaction
+
+logger = logging.getLogger("liftbridge_aio.transactions")
+
+
+class NamedStore(NamedTuple):
+    """The store of one producer."""
+
+    client: LogClient
+    store: CheckpointStream
+    name: str
 
 
 class Producer:
@@ -28,19 +49,66 @@ class Producer:
     sends a message again until its outcome is known, and committed readings pass over the repeats.
     Order holds as for `Client.publish(retry=)`: a message that is sent again may come behind later
     ones. Readings that are not committed see everything that is in the log.
+
+    With a store it is entered before its first transaction, and has one transaction at a time.
+    Entering fences off whoever had its name before, and finishes or rolls back what that one has
+    left.
     """
 
-    def __init__(self, client: PublishingClient, ack_policy: AckPolicy, retry: Retry) -> None:
+    def __init__(
+        self,
+        client: PublishingClient,
+        ack_policy: AckPolicy,
+        retry: Retry,
+        store: NamedStore | None = None,
+    ) -> None:
         """Use `Client.producer`."""
         self._sender = Sender(client, ack_policy, retry)
+        self._metadata = client.network.metadata
+        self._retry = retry
+        self._store = store
+        self._checkpoints: Checkpoints | None = None
         self._loop = asyncio.get_running_loop()
         self._single = IdentityPool()
         self._of_transactions = IdentityPool()
+        self._newest: Transaction | None = None
+        """With a store, the transaction that must be finished before the next."""
         self._transactions: WeakSet[Transaction] = WeakSet()
 
     async def __aenter__(self) -> Self:
-        """Return it."""
+        """Return it. With a store, fence off the producer before, and finish what it has left.
+
+        Cancelling leaves that unfinished; entering again continues.
+
+        Raises:
+            CommitInDoubt: not all acks of the producer before are known to be stored.
+            NewerFormat: a later version of this package has written the store.
+            UsageError: the producer is closed.
+            LiftbridgeError: the store could not be claimed or read.
+        """
+        if self._store is not None and self._checkpoints is None:
+            self._sender.check()
+            checkpoints = await Checkpoints.open(*self._store, self._retry)
+            await self._finish(checkpoints)
+            self._checkpoints = checkpoints
         return self
+
+    async def _finish(self, checkpoints: Checkpoints) -> None:
+        """Write the acks of the producer before; none to streams that are gone."""
+        intents = checkpoints.inherited.intents
+        written = await self._sender.write_acks(intents)
+        gone = {error.stream for error in written.refusals if isinstance(error, NotFound)}
+        if gone:
+            logger.warning("streams of transactions are gone: %s", ", ".join(map(repr, gone)))
+        written.refusals = [error for error in written.refusals if error.stream not in gone]
+        try:
+            written.check()
+        except CommitInDoubt as error:
+            error.hint = "enter the producer again: the acks are those of the one before it"
+            raise
+        checkpoints.inherit(
+            (stream, partition) for stream, partition, _ in intents if stream not in gone
+        )
 
     async def __aexit__(
         self,
@@ -185,16 +253,60 @@ class Producer:
             child.task.add_done_callback(over)
             outcome.add_done_callback(lambda _: child.cancel())
 
-    def transaction(self) -> Transaction:
-        """Return a new transaction, for `async with`. Any number may be open at a time.
+    def transaction(self, *subscriptions: Readable) -> Transaction:
+        """Return a new transaction, for `async with`.
+
+        Any number may be open at a time; with a store only one.
+
+        Args:
+            subscriptions: made with `positions=` of this producer. What they have handed out when
+                the block ends is committed with the transaction. If it is aborted, they continue
+                where the one before has committed.
 
         Raises:
-            UsageError: the producer is closed.
+            UsageError: the producer is closed or was not entered, a transaction with its store is
+                not finished, or a subscription is not one of this producer.
         """
         self._sender.check()
-        transaction = Transaction(self._sender, self._of_transactions)
+        checkpoints = self._checkpoints
+        if self._store is not None:
+            checkpoints = self._opened()
+            other = self._newest
+            if other is not None and other.phase not in {Phase.COMMITTED, Phase.ABORTED}:
+                text = (
+                    "a producer with a store has one transaction at a time: finish the one that is"
+                    f" {other.phase.value}"
+                )
+                raise UsageError(text)
+        transaction = Transaction(self._sender, self._of_transactions, checkpoints, subscriptions)
         self._transactions.add(transaction)
+        if checkpoints is not None:
+            self._newest = transaction
         return transaction
+
+    def _opened(self) -> Checkpoints:
+        if self._checkpoints is None:
+            if self._store is None:
+                raise UsageError("the producer has no store: Client.producer(name, store=...)")
+            raise UsageError("enter the producer first: async with client.producer(...)")
+        return self._checkpoints
+
+    @property
+    def positions(self) -> dict[tuple[str, int], int]:
+        """How far partitions were read by committed transactions: the next position of each.
+
+        Raises:
+            UsageError: it has no store, or was not entered.
+        """
+        return {place: position.value for place, position in self._opened().positions.items()}
+
+    def subscription_positions(self) -> SubscriptionPositions:
+        """Return where a subscription is stored; for `Client.subscribe`.
+
+        Raises:
+            UsageError: it has no store, or was not entered.
+        """
+        return SubscriptionPositions(self._opened(), self._metadata)
 
     async def append_intents(self, intents: Iterable[AckIntent]) -> None:
         """Write acks, of any producers, and wait until they are stored.

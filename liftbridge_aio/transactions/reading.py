@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import Final, Literal, TypeAlias, cast
 
 from liftbridge_aio._core.arguments import INT64_MAX, check_flags, check_type, check_whole_number
@@ -18,7 +18,7 @@ from liftbridge_aio.wire.raw_message import RawMessage
 
 from .core.uuid import PRODUCER_BYTES, UUID_BYTES, is_outside, parse_uuid
 from .core.visibility import AckEntry, Follower, Replay, Shown
-from .errors import TransactionTruncated
+from .errors import CompactedStream, TransactionTruncated
 from .log_format import event_of
 
 OnTruncated: TypeAlias = Literal["error", "emit", "skip"]
@@ -134,6 +134,8 @@ class CommittedVisibility:
             MalformedAck: one is a malformed ack.
         """
         start, count = 0, len(offsets)
+        if self._options.on_truncated == "error":
+            _refuse_gaps(offsets)
         while start < count:
             try:
                 end = marks.index(ACK_MARK, start)
@@ -248,6 +250,20 @@ class PartReplay:
         # What was delivered before cannot be told from the rest if some of it is gone.
         shown = shown[0 if self._missing else self._skipped :]
         return [self.end] * len(shown), shown
+
+
+def _refuse_gaps(offsets: Sequence[int]) -> None:
+    """Raise an error if offsets are missing between messages that followed one another."""
+    first, last = offsets[0], offsets[-1]
+    if last - first < len(offsets):
+        return
+    for before, after in pairwise(offsets):
+        if after > before + 1:
+            text = (
+                f"there is no message at offset {before + 1}, so the stream is compacted, or"
+                " retention has overtaken this reading"
+            )
+            raise CompactedStream(text, offset=first)
 
 
 def truncated(entry: AckEntry, offset: int) -> TransactionTruncated:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from liftbridge_aio._core.arguments import check_type
 from liftbridge_aio._publish.publisher import Publisher
+from liftbridge_aio._subscribe.log_start import looks_compacted
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, PublishOutcomeUnknown, UsageError
 from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.model import (
@@ -22,13 +23,14 @@ from liftbridge_aio.model import (
     Partitioner,
 )
 from liftbridge_aio.net.network import Network
+from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.options import Duration
 from liftbridge_aio.retry import Retry
 
 from .core.transaction import AckIntent, Place, ProducerIdentity
 from .core.uuid import PRODUCER_BYTES, producer_id
 from .core.visibility import AckEntry
-from .errors import CommitInDoubt
+from .errors import CommitInDoubt, CompactedStream
 from .log_format import ACK_HEADERS, ack_values
 
 logger = logging.getLogger("liftbridge_aio.transactions")
@@ -123,6 +125,8 @@ class Sender:
         self._retry = retry
         self.supervisor = client.network.supervisor
         self.closed = False
+        self._checked: set[str] = set()
+        """Streams whose oldest messages do not look compacted."""
 
     def check(self, headers: Mapping[str, bytes] | None = None) -> None:
         """Refuse to send when closed, and headers that are not the user's to write.
@@ -146,7 +150,7 @@ class Sender:
         partitioner: Partitioner | None,
     ) -> int | None:
         """Return the partition of a message; None where something must be asked for it."""
-        if partitioner is not None:
+        if partitioner is not None or stream not in self._checked:
             return None
         return self._client.publisher.partition_now(stream, key, partition)
 
@@ -159,11 +163,22 @@ class Sender:
         partitioner: Partitioner | None,
         timeout: Duration | None = None,
     ) -> int:
-        """Return the partition of a message. Cancelling abandons the call that may be needed."""
+        """Return the partition of a message. Cancelling abandons the calls that may be needed.
+
+        Raises:
+            CompactedStream: the stream is compacted, as far as its oldest messages show.
+            LiftbridgeError: as for `Client.publish`.
+        """
         message = OutgoingMessage(
             stream, value, key, partition=partition, partitioner=partitioner, timeout=timeout
         )
-        return await self._client.publisher.partition_of(message)
+        chosen = await self._client.publisher.partition_of(message)
+        if stream not in self._checked:
+            if await looks_compacted(self._client.network, stream, chosen):
+                text = "the stream is compacted, which could take what a transaction has committed"
+                raise CompactedStream(text, stream=stream, partition=chosen)
+            self._checked.add(stream)
+        return chosen
 
     def send_now(
         self,
@@ -249,8 +264,8 @@ class Sender:
         else:
             written.stored += 1
 
-    def write_rollbacks(self, intents: Iterable[AckIntent]) -> None:
-        """Begin to write acks on which nothing depends."""
+    def write_rollbacks(self, intents: Iterable[AckIntent]) -> Child | None:
+        """Begin to write acks on which nothing depends; return who does, unless closed."""
 
         async def write() -> None:
             written = await self.write_acks(intents)
@@ -258,9 +273,10 @@ class Sender:
                 logger.debug("a rollback was not written: %s", error)
 
         try:
-            self.supervisor.spawn(write, name="rollback")
+            return self.supervisor.spawn(write, name="rollback")
         except LiftbridgeError as error:
             logger.debug("a rollback was not written: %s", error)
+            return None
 
 
 def forget(future: AckFuture) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, cast
 
-from liftbridge_aio.errors import LiftbridgeError, UsageError
+from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
+from liftbridge_aio.errors import LiftbridgeError, PublishOutcomeUnknown, UsageError
 from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.model import Ack, Partitioner
 
+from .checkpoints import Checkpoints
 from .core.transaction import PHASES, AckIntent, Phase, Place, Step
 from .core.uuid import Flags
-from .errors import TransactionAborted
+from .errors import CommitInDoubt, ProducerFenced, TransactionAborted
+from .positions import Readable, positions_of
 from .sender import IdentityPool, Sender, forget
 
 
@@ -37,11 +40,23 @@ class Transaction:
     Made by `Producer.transaction`. Leaving its `async with` commits it, leaving it by an exception
     aborts it. In each partition the messages become visible at once and in order, at the place of
     the commit; partitions follow one another. If the process dies while it is committed, some
-    partitions may show it and others not.
+    partitions may show it and others not, unless the producer has a store: then the next producer
+    of its name writes the rest.
     """
 
-    def __init__(self, sender: Sender, identities: IdentityPool) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        identities: IdentityPool,
+        checkpoints: Checkpoints | None = None,
+        subscriptions: Sequence[Readable] = (),
+    ) -> None:
         """Use `Producer.transaction`."""
+        self._checkpoints = checkpoints
+        self._readings = [
+            (subscription, positions_of(subscription, checkpoints))
+            for subscription in subscriptions
+        ]
         self._sender = sender
         self._identities = identities
         self._identity = identities.take()
@@ -50,6 +65,10 @@ class Transaction:
         self._sending = asyncio.Lock()
         """Held while a message waits for its partition or for room: none may overtake it."""
         self._intents: list[AckIntent] | None = None
+        self._positions: dict[Place, Checkpoint] = {}
+        """How far subscriptions were read when it was about to be committed."""
+        self._stored = checkpoints is None
+        """True if its checkpoint is stored, or it has none."""
 
     def __repr__(self) -> str:
         """Show the producer id, the phase, and how many partitions take part."""
@@ -78,6 +97,7 @@ class Transaction:
         Raises:
             TransactionAborted: a message was not stored; nothing is visible.
             CommitInDoubt: it may be visible in some partitions; see `resume`.
+            ProducerFenced: another producer of the name has taken over; nothing is visible.
         """
         if exc is not None:
             if self._phase is Phase.OPEN:
@@ -110,14 +130,16 @@ class Transaction:
         Raises:
             InvalidRequest: it cannot be sent like this; it is left out.
             TransactionAborted: an earlier message was not stored.
+            ProducerFenced: another producer of the name has taken over; nothing will be visible.
             UsageError: the transaction is over.
-            LiftbridgeError: as for `Client.publish`; the message is left out.
+            LiftbridgeError: as for `Client.publish`, or the store could not be written; the message
+                is left out.
         """
         sender, identity = self._sender, self._identity
         self._check(headers)
         if not self._sending.locked():
             chosen = sender.partition_now(stream, key, partition, partitioner)
-            if chosen is not None:
+            if chosen is not None and self._is_registered((stream, chosen)):
                 uuid = identity.next_uuid(Flags.CONTINUE)
                 future = sender.send_now(stream, value, key, headers, chosen, uuid)
                 if future is not None:
@@ -126,6 +148,9 @@ class Transaction:
         async with self._sending:
             chosen = await sender.partition_of(stream, value, key, partition, partitioner)
             self._check(headers)
+            if not self._is_registered((stream, chosen)):
+                await self._register((stream, chosen))
+                self._check(headers)
             uuid = identity.next_uuid(Flags.CONTINUE)
             future = await sender.send(stream, value, key, headers, chosen, uuid)
             if self._phase is not Phase.OPEN:
@@ -133,6 +158,21 @@ class Transaction:
                 future.add_done_callback(forget)
             self._check(headers)
             self._note((stream, chosen), future)
+
+    def _is_registered(self, place: Place) -> bool:
+        """Return True if the store knows all it must know before a message is sent there."""
+        checkpoints = self._checkpoints
+        return (
+            checkpoints is None or place in self._spans or checkpoints.knows(self._identity, place)
+        )
+
+    async def _register(self, place: Place) -> None:
+        if self._checkpoints is not None:
+            try:
+                await self._checkpoints.register(self._identity, place)
+            except ProducerFenced:
+                self._end_fenced()
+                raise
 
     def _check(self, headers: Mapping[str, bytes] | None = None) -> None:
         self._sender.check(headers)
@@ -212,29 +252,40 @@ class Transaction:
     async def commit(self) -> None:
         """Wait until every message is stored, then make them visible.
 
-        Cancelling while messages are not stored aborts it; after that it leaves the commit in
-        doubt, see `resume`.
+        With a store, a checkpoint is written between the two: from then on the transaction is
+        committed, whatever happens to this process. The positions of its subscriptions are those at
+        the time of this call. Cancelling while messages are not stored aborts it; after that it
+        leaves the commit in doubt, see `resume`.
 
         Raises:
-            TransactionAborted: a message was not stored; nothing is visible.
+            TransactionAborted: a message, or the checkpoint, was not stored; nothing is visible.
             CommitInDoubt: it may be visible in some partitions; see `resume`.
+            ProducerFenced: another producer of the name has taken over; nothing is visible.
             UsageError: the transaction is over.
         """
+        for _, positions in self._readings:
+            self._positions |= positions.read()
         if self._intents is None:
             try:
                 await self.flush()
             except asyncio.CancelledError:
                 self.abort()
                 raise
-        await self._write_acks(self.build_ack_intents())
+        intents = self.build_ack_intents()
+        if not self._stored:
+            await self._store(intents)
+        await self._write_acks(intents)
 
     async def resume(self) -> None:
-        """Write the acks of a commit in doubt again. Cancelling leaves it in doubt.
+        """Continue a commit in doubt. Cancelling leaves it in doubt.
 
         Does nothing if it is committed.
 
         Raises:
             CommitInDoubt: it is still in doubt.
+            TransactionAborted: its checkpoint was not stored after all; nothing is visible.
+            ProducerFenced: another producer of the name has taken over before the checkpoint was
+                stored; nothing is visible.
             UsageError: the transaction was not committed.
         """
         if self._phase is Phase.COMMITTED:
@@ -242,17 +293,54 @@ class Transaction:
         if self._intents is None or self._phase is not Phase.IN_DOUBT:
             text = f"only a commit in doubt is resumed: the transaction is {self._phase.value}"
             raise UsageError(text)
+        if not self._stored:
+            await self._store(self._intents, again=True)
         await self._write_acks(self._intents)
 
+    async def _store(self, intents: list[AckIntent], *, again: bool = False) -> None:
+        """Write the checkpoint, if there is anything to be stored."""
+        checkpoints = self._checkpoints
+        if checkpoints is None or not (intents or self._positions):
+            return
+        self._step(Step.STORE)
+        try:
+            if again:
+                await checkpoints.settle()
+            else:
+                await checkpoints.commit(self._identity, intents, self._positions)
+        except ProducerFenced:
+            self._end_fenced()
+            raise
+        except PublishOutcomeUnknown as error:
+            self._step(Step.FAIL)
+            text = f"it is unknown if the transaction is committed: {error.message}"
+            raise CommitInDoubt(text, stream=error.stream, partition=error.partition) from error
+        except LiftbridgeError as error:
+            self._step(Step.REFUSE)
+            self._roll_back()
+            text = f"the checkpoint was refused, so the transaction was aborted: {error.message}"
+            raise TransactionAborted(
+                text, stream=error.stream, partition=error.partition
+            ) from error
+        except asyncio.CancelledError:
+            self._step(Step.FAIL)
+            raise
+        self._stored = True
+
+    def _end_fenced(self) -> None:
+        """Abort without rollbacks: those are up to the producer that has taken over."""
+        self._step(Step.ABORT if self._phase is Phase.OPEN else Step.REFUSE)
+        self._take_back()
+
     async def _write_acks(self, intents: list[AckIntent]) -> None:
-        first = self._phase is Phase.OPEN
+        first = self._phase is not Phase.IN_DOUBT
         self._step(Step.COMMIT)
         try:
             written = await self._sender.write_acks(intents)
         except asyncio.CancelledError:
             self._step(Step.FAIL)
             raise
-        if first and intents and written.nothing_stored:
+        if first and intents and written.nothing_stored and self._checkpoints is None:
             self._step(Step.REFUSE)
             self._roll_back()
             [error, *_] = written.refusals
@@ -268,7 +356,8 @@ class Transaction:
     def abort(self) -> None:
         """Take back what is not written, and let nobody see the rest. Waits for nothing.
 
-        Does nothing if it was aborted.
+        Its subscriptions continue where the last transaction has committed. Does nothing if it was
+        aborted.
 
         Raises:
             UsageError: it was committed, or its commit has begun.
@@ -276,15 +365,22 @@ class Transaction:
         if self._phase is Phase.ABORTED:
             return
         self._step(Step.ABORT)
+        self._take_back()
+        self._roll_back()
+
+    def _take_back(self) -> None:
         for span in self._spans.values():
             for future in span.unsettled:
                 future.cancel()
                 future.add_done_callback(forget)
-        self._roll_back()
 
     def _roll_back(self) -> None:
         begins = {place: span.begin for place, span in self._spans.items()}
-        self._sender.write_rollbacks(self._identity.roll_back(begins))
+        rollback = self._sender.write_rollbacks(self._identity.roll_back(begins))
+        if self._checkpoints is not None:
+            self._checkpoints.rollback = rollback
+        for subscription, positions in self._readings:
+            positions.rewind(subscription)
 
     def _step(self, step: Step) -> None:
         following = PHASES.get((self._phase, step))

@@ -1,9 +1,9 @@
-"""The acks that transactions write to the log, and the checkpoints of readers."""
+"""The acks that transactions write to logs, and the checkpoints of readers and producers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from liftbridge_aio.errors import MalformedData
 
@@ -32,11 +32,23 @@ _CLASSES: Final = build_classes(
             "bool committed = 8",
             "repeated ReadProducer producers = 9",
         ),
+        "Source": ("int64 read_through = 1", "bytes checkpoint = 100"),
+        # These two are what entries of a `map` are on the wire.
+        "SourceOf": ("string partition = 1", "Source source = 2"),
+        "AckOf": ("string partition = 1", "bytes ack = 2"),
+        "ProducerCheckpoint": (
+            "repeated SourceOf sources = 1",
+            "repeated AckOf ack_intents = 2",
+            "uint32 version = 100",
+            "bytes id = 101",
+            "fixed64 clock = 102",
+        ),
     },
 )
 _ACK: Final[Any] = _CLASSES["Ack"]
 _CHECKPOINT: Final[Any] = _CLASSES["ReadCheckpoint"]
 _CHECKPOINT_VERSION: Final = 1
+_PRODUCER_CHECKPOINT: Final[Any] = _CLASSES["ProducerCheckpoint"]
 
 WireEntry: TypeAlias = tuple[bytes, int, int, int, bool]
 """Producer, clock, begin, the clock committed before, and whether it is final."""
@@ -122,4 +134,49 @@ def decode_checkpoint(data: bytes) -> WireCheckpoint:
         (found.position, found.value),
         found.delivered,
         producers if found.committed else None,
+    )
+
+
+class WireProducerCheckpoint(NamedTuple):
+    """A ProducerCheckpoint."""
+
+    version: int
+    producer: bytes
+    clock: int
+    sources: Mapping[str, tuple[int, bytes]]
+    """Position and encoded checkpoint of the reading, by partition."""
+    ack_intents: Mapping[str, bytes]
+
+
+def encode_producer_checkpoint(checkpoint: WireProducerCheckpoint) -> bytes:
+    """Encode a ProducerCheckpoint."""
+    version, producer, clock, sources, ack_intents = checkpoint
+    message = _PRODUCER_CHECKPOINT(version=version, id=producer, clock=clock)
+    for partition, (position, reading) in sources.items():
+        source = message.sources.add(partition=partition).source
+        source.read_through, source.checkpoint = position, reading
+    for partition, ack in ack_intents.items():
+        message.ack_intents.add(partition=partition, ack=ack)
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def decode_producer_checkpoint(data: bytes) -> WireProducerCheckpoint:
+    """Decode a ProducerCheckpoint.
+
+    Raises:
+        MalformedData: the bytes are none.
+    """
+    try:
+        found = _PRODUCER_CHECKPOINT.FromString(data)
+    except PARSE_ERRORS as error:
+        text = f"the checkpoint of a producer is malformed: {error}"
+        raise MalformedData(text) from None
+    sources = {each.partition: each.source for each in found.sources}
+    return WireProducerCheckpoint(
+        found.version,
+        found.id,
+        found.clock,
+        {key: (each.read_through, each.checkpoint) for key, each in sources.items()},
+        {each.partition: each.ack for each in found.ack_intents},
     )

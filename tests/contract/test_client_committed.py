@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from itertools import chain, pairwise
 from typing import Any
 
@@ -20,9 +21,11 @@ from liftbridge_aio import (
     Isolation,
     MalformedData,
     Message,
+    PartitionPaused,
     Record,
     StartAt,
     StopAt,
+    StreamDeleted,
     StreamReset,
     UsageError,
     WrongType,
@@ -30,9 +33,11 @@ from liftbridge_aio import (
 from liftbridge_aio.model import ACK_HEADER
 from liftbridge_aio.telemetry import Subscribed
 from liftbridge_aio.transactions import (
+    CompactedStream,
     MalformedAck,
     NewerFormat,
     ReadCommitted,
+    TransactionActive,
     TransactionTruncated,
 )
 from support.clients import EARLIEST, rest, take
@@ -541,3 +546,141 @@ async def test_looking_back_does_not_wait_for_what_does_not_exist(
         assert subscription.position == 5
         await write(client, stream, "- - - - A1o A2o")
         assert words(await take(subscription, 1)) == "A2o"
+
+
+# Streams that do not suit transactions
+
+
+async def test_a_compacted_stream_is_refused(
+    client: Client, wire: Wire, cleaned_stream: str
+) -> None:
+    """By producers as soon as its oldest messages have gaps, by readings at a gap."""
+    await create(wire, cleaned_stream, compact_enabled=True)
+    records = [
+        Record(each.value, b"k" if number == 1 else None, headers=each.headers)
+        for number, each in enumerate(records_of(log_of("- - - A1c A2/3/0 -")))
+    ]
+    await client.publish_many(cleaned_stream, records)
+    await client.publish(cleaned_stream, b"-", b"k")
+    await become(wire, cleaned_stream, [0, 2, 3, 4, 5, 6])
+    producer = client.producer()
+    with pytest.raises(CompactedStream, match="compacted"):
+        await producer.publish(cleaned_stream, b"x")
+    with pytest.raises(CompactedStream, match="compacted"):
+        async with producer.transaction() as transaction:
+            await transaction.publish(cleaned_stream, b"x")
+    with pytest.raises(CompactedStream, match="no message at offset 1"):
+        await rest(client.read(cleaned_stream, isolation=COMMITTED))
+    all_the_same = client.read(cleaned_stream, isolation=ReadCommitted(on_truncated="emit"))
+    assert words(await rest(all_the_same)) == "- - A1c - -"
+
+
+# Why a reading shows nothing
+
+
+async def test_open_transactions_are_explained_and_rolled_back(client: Client, stream: str) -> None:
+    await write(client, stream, "A1c B1c A2c C1o D1c C2c D2o B0/1/0!")
+    explanation = await client.explain(stream)
+    [first, second] = explanation.open
+    assert (first.begin, first.newest, first.messages) == (0, 2, 2)
+    assert (second.begin, second.newest, second.messages) == (5, 5, 1)
+    assert explanation.high_watermark == explanation.newest_offset == 7
+    assert "2 messages of producer" in str(explanation)
+    with pytest.raises(TransactionActive) as caught:
+        await client.abort_transaction(first)
+    assert (caught.value.stream, caught.value.partition, caught.value.offset) == (stream, 0, 2)
+    await client.abort_transaction(first, force=True)
+    assert (await client.explain(stream)).open == (second,)
+    await write(client, stream, "A3c A4/0/0")
+    shown = await rest(client.read(stream, isolation=COMMITTED))
+    assert words(shown) == "C1o D2o"
+    assert "nothing is open" in str(await client.explain(stream, 0, StartAt.offset(6)))
+
+
+# Parts that are read again
+
+
+@pytest.fixture
+def long_log(client: Client, stream: str) -> Callable[[int], Awaitable[None]]:
+    async def write_it(count: int) -> None:
+        log = " ".join(f"A{n}c" for n in range(1, count + 1)) + f" A{count + 1}/0/0 -"
+        await write(client, stream, log)
+
+    return write_it
+
+
+async def test_leaving_while_a_part_is_read_again(
+    client: Client, stream: str, long_log: Callable[[int], Awaitable[None]]
+) -> None:
+    """Nothing is left behind, and the position is before the transaction's ack."""
+    await long_log(3000)
+    for _ in range(5):
+        async with client.subscribe(stream, 0, EARLIEST, isolation=NO_MEMORY) as reading:
+            waiting = asyncio.create_task(anext(reading))
+            await eventually(lambda: reading.position == 3000)
+            waiting.cancel()
+        assert reading.checkpoint().value == 3000
+    assert not client.statistics().subscriptions
+    found = await rest(client.read(stream, reading.checkpoint(), isolation=NO_MEMORY))
+    assert len(found) == 3001
+
+
+async def test_a_seek_while_a_part_is_read_again(
+    client: Client, stream: str, long_log: Callable[[int], Awaitable[None]]
+) -> None:
+    await long_log(3000)
+    async with client.subscribe(stream, 0, EARLIEST, isolation=NO_MEMORY) as reading:
+        waiting = asyncio.create_task(anext(reading))
+        await eventually(lambda: reading.position == 3000)
+        await reading.seek(3001)
+        async with asyncio.timeout(BOUND):
+            assert (await waiting).value == b"-"
+        assert reading.position == 3002
+
+
+async def test_a_slow_reader_with_a_tiny_buffer(
+    server: Server, stream: str, long_log: Callable[[int], Awaitable[None]]
+) -> None:
+    await long_log(2000)
+    options = ClientOptions(max_buffered_bytes=2**16)
+    for isolation in (COMMITTED, ReadCommitted(max_messages=7)):
+        async with Client(server.address, options=options) as small:
+            found = await rest(small.read(stream, isolation=isolation))
+        assert [message.offset for message in found] == [*range(2000), 2001]
+
+
+async def test_a_part_that_is_gone_with_its_stream_is_not_another_one(
+    client: Client, stream: str
+) -> None:
+    """The transaction is not looked for in the log of a stream that was created again."""
+    await write(client, stream, "- A1c A2c A3/1/0 -")
+    async with client.subscribe(stream, 0, EARLIEST, isolation=NO_MEMORY) as reading:
+        await eventually(lambda: reading.last_offset == 4)
+        await client.delete_stream(stream)
+        await client.create_stream(stream)
+        await write(client, stream, "- - - - - -")
+        await take(reading, 1)
+        with pytest.raises((StreamReset, StreamDeleted)):
+            await take(reading, 2)
+
+
+async def test_a_paused_partition_ends_a_part_too(client: Client, stream: str) -> None:
+    await write(client, stream, "- A1c A2c A3/1/0")
+    async with client.subscribe(stream, 0, EARLIEST, isolation=NO_MEMORY) as reading:
+        await eventually(lambda: reading.last_offset == 3)
+        await client.pause_stream(stream)
+        await take(reading, 1)
+        with pytest.raises(PartitionPaused):
+            await take(reading, 1)
+        checkpoint = reading.checkpoint()
+    async with client.subscribe(
+        stream, 0, checkpoint, StopAt.offset(3), isolation=NO_MEMORY, resume=True
+    ) as reading:
+        assert words(await rest(reading)) == "A1c A2c"
+
+
+async def test_values_of_a_committed_reading(client: Client, stream: str) -> None:
+    await write(client, stream, LOG)
+    values = client.values(stream)
+    found = [item.value async for item in values.read(client.read(stream, isolation=COMMITTED))]
+    assert b" ".join(found).decode() == SHOWN

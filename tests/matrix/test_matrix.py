@@ -6,7 +6,13 @@ from typing import Final
 
 import pytest
 
-from matrix import outside, publishing, reading, spark_queries  # noqa: F401 - they make the columns
+from matrix import (  # noqa: F401 - they make the columns
+    outside,
+    publishing,
+    reading,
+    spark_queries,
+    transactions,
+)
 from matrix.conftest import EVERYTHING
 from matrix.expected import TABLES, Expected, read_tables
 from matrix.operations import OPERATIONS

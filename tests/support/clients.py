@@ -39,7 +39,7 @@ async def stored(client: Client, stream: str, count: int, partition: int = 0) ->
     return [message.value for message in await read_out(client, stream, partition)]
 
 
-async def take(subscription: Subscription, count: int) -> list[Message]:
+async def take(subscription: Subscription | MergedSubscription, count: int) -> list[Message]:
     """So many messages."""
     async with asyncio.timeout(BOUND):
         return [await anext(subscription) for _ in range(count)]

@@ -18,10 +18,12 @@ class Phase(enum.Enum):
 
     OPEN = "open"
     """It takes messages."""
+    STORING = "being stored"
+    """Its messages are stored, and its checkpoint is written; only with a store."""
     COMMITTING = "committing"
-    """Its messages are stored, and its acks are written."""
+    """Its messages are stored, and its checkpoint if there is one, and its acks are written."""
     IN_DOUBT = "in doubt"
-    """Some of its acks may be stored and others not."""
+    """Its checkpoint may be stored or not, or some of its acks are and others not."""
     COMMITTED = "committed"
     ABORTED = "aborted"
 
@@ -29,23 +31,30 @@ class Phase(enum.Enum):
 class Step(enum.Enum):
     """What happens to a transaction."""
 
+    STORE = enum.auto()
+    """Every message is stored, and its checkpoint is about to be written."""
     COMMIT = enum.auto()
-    """Every message is stored, and its acks are about to be written."""
+    """Its acks are about to be written."""
     SUCCEED = enum.auto()
     """Every ack is stored."""
     REFUSE = enum.auto()
-    """No ack is stored, for sure."""
+    """The checkpoint, or without a store every ack, is not stored, for sure."""
     FAIL = enum.auto()
-    """Some acks may be stored and others not."""
+    """The checkpoint or an ack may be stored or not."""
     ABORT = enum.auto()
 
 
 PHASES: Final = {
+    (Phase.OPEN, Step.STORE): Phase.STORING,
     (Phase.OPEN, Step.COMMIT): Phase.COMMITTING,
     (Phase.OPEN, Step.ABORT): Phase.ABORTED,
+    (Phase.STORING, Step.COMMIT): Phase.COMMITTING,
+    (Phase.STORING, Step.REFUSE): Phase.ABORTED,
+    (Phase.STORING, Step.FAIL): Phase.IN_DOUBT,
     (Phase.COMMITTING, Step.SUCCEED): Phase.COMMITTED,
     (Phase.COMMITTING, Step.REFUSE): Phase.ABORTED,
     (Phase.COMMITTING, Step.FAIL): Phase.IN_DOUBT,
+    (Phase.IN_DOUBT, Step.STORE): Phase.STORING,
     (Phase.IN_DOUBT, Step.COMMIT): Phase.COMMITTING,
     (Phase.ABORTED, Step.ABORT): Phase.ABORTED,
 }
@@ -76,6 +85,11 @@ class ProducerIdentity:
         self._clock.update(unix_ns)
         self._start = self._clock.value
         self._committed: dict[Place, int] = {}
+
+    @property
+    def clock(self) -> int:
+        """The clock of the newest message or ack."""
+        return self._clock.value
 
     def update(self, unix_ns: int) -> None:
         """Advance the clock to a time in nanoseconds since 1970."""

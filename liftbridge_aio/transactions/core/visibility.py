@@ -311,7 +311,7 @@ class Follower(Generic[T]):
         """Take an entry of an ack at that offset; return what it shows."""
         producer, clock, begin, previous, _ = entry
         span = self._drop(producer)
-        if begin == NO_OFFSET or clock <= previous:
+        if begin == NO_OFFSET or begin >= position or clock <= previous:
             return Shown((), ())
         if span is None or span.begin != begin:
             return Replay(entry, position, place)

@@ -35,6 +35,8 @@ from support.transaction_logs import BASE, Producers, followed, log_of, producer
         ("A1c A0/0/0! A2c A3/2/0", "A2c"),  # another transaction after it
         ("A1c A2/-1/0", ""),
         ("A1c A0/0/0", ""),
+        ("A1c A2/1/0", ""),  # the ack of another log
+        ("A1c A2/7/0 A3/0/0", ""),
         ("A1c A2/0/2", ""),
         ("A1c A2c A3/0/1", "A2c"),  # the first one was committed before
     ],

@@ -1,0 +1,422 @@
+"""A log of records with one writer at a time, who is fenced off by the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from typing import Final, Protocol, Self
+
+from liftbridge_aio._core.arguments import check_type
+from liftbridge_aio.errors import (
+    IncorrectOffset,
+    InvalidRequest,
+    LiftbridgeError,
+    PublishOutcomeUnknown,
+    UsageError,
+)
+from liftbridge_aio.model import (
+    Ack,
+    Acked,
+    AckPolicy,
+    Message,
+    PartitionInfo,
+    StartAt,
+    StopAt,
+)
+from liftbridge_aio.options import StreamOptions
+from liftbridge_aio.retry import Retry
+
+from .core.records import (
+    HEADER,
+    WRITER_BYTES,
+    Assembler,
+    Kind,
+    LogRecord,
+    Mark,
+    decode_mark,
+    parts_of,
+)
+from .errors import NewerFormat, ProducerFenced
+
+ALL_SERVERS: Final = -1
+"""Replication factor: every server stores it."""
+OPTIONS: Final = StreamOptions(
+    retention_max_age=0,
+    retention_max_bytes=0,
+    retention_max_messages=0,
+    compact_enabled=False,
+    optimistic_concurrency_control=True,
+)
+"""The settings of a claimed log: servers check expected offsets, and nothing is ever deleted."""
+
+_COMMITTED_WITHIN: Final = 1.0
+"""Seconds in which replicas have committed what the leader stores."""
+_POLL_INTERVAL: Final = 0.02
+"""Seconds between questions for that."""
+_FEW: Final = 16
+"""Messages that are read first to find the last record."""
+_WIDER: Final = 4
+"""Factor by which each part that is read is wider than the one before."""
+
+
+class LogClient(Protocol):
+    """What a claimed log needs of a connected `Client`."""
+
+    async def create_stream(
+        self,
+        name: str,
+        *,
+        replication_factor: int,
+        options: StreamOptions | None,
+        exist_ok: bool,
+    ) -> None:
+        """See `Client.create_stream`."""
+
+    async def fetch_partition_metadata(self, stream: str, partition: int) -> PartitionInfo:
+        """See `Client.fetch_partition_metadata`."""
+
+    def subscribe(
+        self, stream: str, partition: int, start: StartAt, stop: StopAt | None
+    ) -> AbstractAsyncContextManager[AsyncIterable[Message]]:
+        """See `Client.subscribe`."""
+
+    async def publish(
+        self,
+        stream: str,
+        value: bytes,
+        *,
+        headers: Mapping[str, bytes] | None,
+        partition: int | None,
+        ack_policy: Acked,
+        expected_offset: int | None,
+    ) -> Ack:
+        """See `Client.publish`."""
+
+
+class ClaimedLog:
+    """A log of records with one writer at a time, who is fenced off by the next one.
+
+    It is a stream of one partition with optimistic concurrency control. Opening it appends a claim
+    at its end by compare-and-set, so everything up to the claim can be read, and whoever wrote
+    before can append nothing more. An append whose outcome is unknown is never guessed: what stands
+    at its offset is read back. How to use it:
+
+        log = await ClaimedLog.open(client, "decisions")
+        last = await log.last()                 # what the writers before have left
+        await log.append(b"...")
+
+    One that is not used any more needs no closing.
+    """
+
+    def __init__(self, client: LogClient, stream: str, retry: Retry) -> None:
+        """Use `open`."""
+        check_type(retry, Retry, "retry is a Retry")
+        self.stream = stream
+        self.claim = -1
+        """The offset of this writer's claim."""
+        self._client = client
+        self._retry = retry
+        self._writer = secrets.token_bytes(WRITER_BYTES)
+        self._next = 0
+        self._unsettled: deque[tuple[Mark, bytes]] = deque()
+        """The messages of records that are not known to be stored."""
+        self._may_be_stored = False
+        """True if the first of these may be stored."""
+        self._fenced: ProducerFenced | None = None
+        self._busy = False
+
+    @classmethod
+    async def open(
+        cls,
+        client: LogClient,
+        stream: str,
+        *,
+        replication_factor: int = ALL_SERVERS,
+        retry: Retry | None = None,
+    ) -> Self:
+        """Claim a log, which fences off its writer; create it if it is missing.
+
+        Cancelling may leave it claimed.
+
+        Args:
+            client: a connected client.
+            stream: the stream of the log. It may exist already, if it has one partition and
+                optimistic concurrency control.
+            replication_factor: number of servers that store it, if it is created; -1: all.
+            retry: how writing is repeated while its outcome is unknown; None is `Retry()`.
+
+        Raises:
+            InvalidRequest: the stream exists, and its servers do not check expected offsets.
+            LiftbridgeError: it could not be created or claimed.
+        """
+        log = cls(client, stream, Retry() if retry is None else retry)
+        await client.create_stream(
+            stream, replication_factor=replication_factor, options=OPTIONS, exist_ok=True
+        )
+        await log._claim()
+        return log
+
+    def __repr__(self) -> str:
+        """Show the stream and the claim."""
+        return f"<ClaimedLog {self.stream} claim={self.claim} next={self._next}>"
+
+    async def _claim(self) -> None:
+        tries = 0
+        while True:
+            state = await self._client.fetch_partition_metadata(self.stream, 0)
+            expected = state.newest_offset + 1
+            try:
+                await self._publish(Mark(Kind.CLAIM, self._writer), b"", expected)
+            except (IncorrectOffset, PublishOutcomeUnknown):
+                # A claim that is stored all the same does no harm: it is this writer's too.
+                tries = await self._wait_before_next(tries)
+                if not tries:
+                    raise
+            else:
+                self.claim, self._next = expected, expected + 1
+                return await self._check_control()
+
+    async def _check_control(self) -> None:
+        """Refuse a log that stores what it should refuse, at an offset that is taken."""
+        with suppress(IncorrectOffset, PublishOutcomeUnknown):
+            await self._publish(Mark(Kind.MARKER, self._writer), b"", self.claim)
+            raise self._unchecked()
+
+    # Reading
+
+    async def records(self, start: int = 0) -> AsyncGenerator[LogRecord, None]:
+        """Yield the records that were written before the claim, the oldest first.
+
+        Cancelling abandons it.
+
+        Args:
+            start: the first offset that is read.
+
+        Raises:
+            NewerFormat: a later version of this package has written one.
+            LiftbridgeError: the log could not be read.
+        """
+        found = Assembler()
+        span = StartAt.offset(start), StopAt.offset(self.claim)
+        async with self._client.subscribe(self.stream, 0, *span) as messages:
+            async for message in messages:
+                record = found.feed(message.offset, self._mark(message), message.value)
+                if record is not None:
+                    yield record
+
+    async def last(self) -> LogRecord | None:
+        """Return the last record that was written before the claim; None if there is none.
+
+        Only the end of the log is read, however long it is. Cancelling abandons it.
+
+        Raises:
+            NewerFormat: a later version of this package has written it.
+            LiftbridgeError: the log could not be read.
+        """
+        width = _FEW
+        while True:
+            start = max(self.claim - width, 0)
+            last = None
+            async with aclosing(self.records(start)) as records:
+                async for record in records:
+                    last = record
+            if last is not None or not start:
+                return last
+            width *= _WIDER
+
+    def _mark(self, message: Message) -> Mark | None:
+        try:
+            return decode_mark(message.headers.get(HEADER))
+        except ValueError as error:
+            text = (
+                f"{self.stream} has a message of another version of the format at offset"
+                f" {message.offset}: {error}"
+            )
+            raise NewerFormat(text) from None
+
+    # Writing
+
+    @property
+    def in_doubt(self) -> bool:
+        """True if the outcome of the last append is unknown; see `settle`."""
+        return bool(self._unsettled)
+
+    async def append(self, value: bytes) -> int:
+        """Append a record and return its offset. It may be of any size.
+
+        Where the outcome of the record before is unknown, that one is settled first.
+
+        Cancelling leaves its outcome unknown, see `settle`.
+
+        Args:
+            value: the record.
+
+        Raises:
+            ProducerFenced: another writer has claimed the log; the record is not in it.
+            PublishOutcomeUnknown: it may be in the log or not; `settle` finds out.
+            UsageError: another task writes.
+            LiftbridgeError: it is not in the log.
+        """
+        check_type(value, bytes, "a record is bytes")
+        await self._write(parts_of(self._writer, value))
+        return self._next - 1
+
+    async def settle(self) -> None:
+        """Write the rest of a record whose outcome is unknown. Does nothing if there is none.
+
+        Cancelling leaves the outcome unknown.
+
+        Raises:
+            ProducerFenced: another writer has claimed the log; the record is not in it.
+            PublishOutcomeUnknown: it is still unknown.
+            UsageError: another task writes.
+        """
+        await self._write(())
+
+    async def _write(self, parts: Iterable[tuple[Mark, bytes]]) -> None:
+        if self._busy:
+            text = f"one task at a time writes to {self.stream}"
+            raise UsageError(text, stream=self.stream)
+        self._busy = True
+        try:
+            self._unsettled.extend(parts)
+            await self._settle()
+        finally:
+            self._busy = False
+
+    async def _settle(self) -> None:
+        if self._fenced is not None:
+            raise self._fenced
+        unsettled = self._unsettled
+        while unsettled:
+            try:
+                await self._store(*unsettled[0])
+            except (PublishOutcomeUnknown, asyncio.CancelledError):
+                raise
+            except LiftbridgeError:
+                unsettled.clear()
+                self._may_be_stored = False
+                raise
+            unsettled.popleft()
+            self._may_be_stored = False
+
+    async def _store(self, mark: Mark, value: bytes) -> None:
+        """Write the next message, however often it takes.
+
+        Raises:
+            ProducerFenced: another writer has claimed the log.
+            PublishOutcomeUnknown: it may be stored or not.
+            LiftbridgeError: it is not stored.
+        """
+        tries = 0
+        while True:
+            before, self._may_be_stored = self._may_be_stored, True
+            try:
+                await self._publish(mark, value, self._next)
+            except IncorrectOffset as error:
+                failure: LiftbridgeError = error
+                if await self._is_stored(mark):
+                    return
+            except PublishOutcomeUnknown as error:
+                failure = error
+            except LiftbridgeError as error:
+                self._may_be_stored = before
+                if not before:
+                    raise
+                failure = error
+            else:
+                self._next += 1
+                return
+            tries = await self._wait_before_next(tries)
+            if not tries:
+                text = f"it is unknown if a record is stored: {failure.message}"
+                raise PublishOutcomeUnknown(
+                    text, stream=self.stream, partition=0, offset=self._next
+                ) from failure
+
+    async def _is_stored(self, mark: Mark) -> bool:
+        """Read what stands where a message was to be; move on to behind what is not a record.
+
+        Raises:
+            ProducerFenced: another writer has claimed the log.
+            PublishOutcomeUnknown: it could not be read.
+        """
+        try:
+            state = await self._committed()
+            if state.newest_offset < self._next:
+                return False
+            span = StartAt.offset(self._next), StopAt.offset(state.newest_offset)
+            async with self._client.subscribe(self.stream, 0, *span) as messages:
+                async for message in messages:
+                    found = self._mark(message)
+                    self._next = message.offset + 1
+                    if found == mark:
+                        return True
+                    if found is not None and found.kind is Kind.CLAIM:
+                        raise self._fence(message.offset)
+        except ProducerFenced:
+            raise
+        except LiftbridgeError as error:
+            text = f"what stands in {self.stream} could not be read back: {error.message}"
+            raise PublishOutcomeUnknown(text, stream=self.stream, partition=0) from error
+        return False
+
+    def _fence(self, offset: int) -> ProducerFenced:
+        text = f"another writer has claimed {self.stream} at offset {offset}"
+        self._fenced = ProducerFenced(text, stream=self.stream, partition=0, offset=offset)
+        return self._fenced
+
+    async def _committed(self) -> PartitionInfo:
+        """Return the state of the log once all of it can be read.
+
+        A lone server that was restarted hides its last messages until something is published.
+        """
+        loop = asyncio.get_running_loop()
+        patience, tries = loop.time() + _COMMITTED_WITHIN, 0
+        failure: LiftbridgeError | None = None
+        while True:
+            state = await self._client.fetch_partition_metadata(self.stream, 0)
+            if state.high_watermark >= state.newest_offset:
+                return state
+            if loop.time() < patience:
+                await asyncio.sleep(_POLL_INTERVAL)
+                continue
+            tries = await self._wait_before_next(tries)
+            if not tries:
+                text = f"{self.stream} does not commit what it stores"
+                raise PublishOutcomeUnknown(text, stream=self.stream, partition=0) from failure
+            marker = Mark(Kind.MARKER, self._writer)
+            try:
+                await self._publish(marker, b"", state.newest_offset + 1)
+            except (IncorrectOffset, PublishOutcomeUnknown) as error:
+                failure = error
+
+    async def _publish(self, mark: Mark, value: bytes, expected: int) -> None:
+        ack = await self._client.publish(
+            self.stream,
+            value,
+            headers={HEADER: mark.encode()},
+            partition=0,
+            ack_policy=AckPolicy.ALL,
+            expected_offset=expected,
+        )
+        if ack.offset != expected:
+            raise self._unchecked()
+
+    def _unchecked(self) -> InvalidRequest:
+        text = (
+            f"the servers do not check expected offsets in {self.stream}: create it with"
+            " StreamOptions(optimistic_concurrency_control=True), or let this create it"
+        )
+        return InvalidRequest(text, stream=self.stream)
+
+    async def _wait_before_next(self, tries: int) -> int:
+        """Wait before another try; return how many there were, 0 if there may be no more."""
+        if tries + 1 >= self._retry.attempts:
+            return 0
+        await asyncio.sleep(self._retry.backoff.delay(tries, random.random()))  # noqa: S311 - jitter
+        return tries + 1
