@@ -43,8 +43,7 @@ class CommittedDecoder(Decoder):
         self._visibility = visibility
         self._start_replay = start_replay
         self._positions: list[int] = []
-        """Of the messages in `ready`, then of those not decoded yet, after those that were delivered
-        since there were none."""
+        """Of messages that were delivered, then of those in `ready`, then of those not decoded."""
         self._undecoded: list[bytes] = []
         """Messages that are shown; they are decoded as they are delivered."""
         self._decoded = 0
