@@ -9,6 +9,7 @@
 - `parts`: The parts of a connected client; imported on connecting, because this imports the
   network.
 - `publishing`: The publishing calls of the client.
+- `queues`: The call of the client that makes it a member of a queue.
 - `reading`: The reading calls of the client.
 - `server_url`: Parses servers as users write them: addresses, or one URL with TLS parameters.
 - `transactions`: The transactions of the client.

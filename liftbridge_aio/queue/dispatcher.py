@@ -116,6 +116,8 @@ class Dispatcher:
         """The partition of the messages in `merge.ready`."""
         self._again = False
         """True if a window may have something to hand out again."""
+        self._suspect: Delivery | None = None
+        """The last delivery that was handed out alone; see `AckWindow`."""
         self._recorded: deque[Delivery] = deque()
         """Deliveries whose attempt is stored, to be handed out."""
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -185,11 +187,11 @@ class Dispatcher:
             ready, share = merge.ready, self._current
             if ready and share is not None and share.window is not None:
                 window = share.window
-                while ready and window.wants_more:
+                while ready and window.wants_more and not self._must_wait(window):
                     delivery = self._taken_in(share, window, ready.popleft(), now)
                     if delivery is not None:
                         return delivery
-                if not window.wants_more:
+                if not window.wants_more or self._must_wait(window):
                     self._pause(share)
             if not self._next_reader():
                 return None
@@ -239,7 +241,7 @@ class Dispatcher:
                 return delivery
         for share in self._shares.values():
             window = share.window
-            while window is not None and window.has_ready:
+            while window is not None and window.has_ready and not self._must_wait(window):
                 is_suspect = window.suspects > 0
                 found = window.take_again(now)
                 if window.given_up:
@@ -265,8 +267,16 @@ class Dispatcher:
         if not is_suspect or share.window is None:
             return delivery
         share.window.changes += 1
+        self._suspect = delivery
         self._spawn(lambda: self._record(share, delivery), "attempt")
         return None
+
+    def _must_wait(self, window: AckWindow[Delivery]) -> bool:
+        """Return True if a suspect of another partition is in flight: this one must be alone."""
+        suspect = self._suspect
+        return (
+            suspect is not None and window.suspects > 0 and suspect.state is AttemptState.IN_FLIGHT
+        )
 
     async def _record(self, share: PartitionShare, delivery: Delivery) -> None:
         """Store an attempt before it is handed out, in case it ends the process."""
@@ -462,7 +472,12 @@ class Dispatcher:
             self._commit_now.set()
         if self._plan.backoff is not None:
             self._answered(share, Outcome.FINISHED)
-        if share.is_paused or window.has_ready or share.drained is not None:
+        if (
+            share.is_paused
+            or window.has_ready
+            or share.drained is not None
+            or self._suspect is not None
+        ):
             self._freed(share, window)
 
     def nack(
@@ -532,6 +547,11 @@ class Dispatcher:
 
     def _freed(self, share: PartitionShare, window: AckWindow[Delivery]) -> None:
         """Go on where a full window has kept messages back."""
+        if self._suspect is not None and self._suspect.state is not AttemptState.IN_FLIGHT:
+            self._suspect = None
+            for each in tuple(self._shares.values()):
+                if each is not share and each.window is not None:
+                    self._freed(each, each.window)
         if share.drained is not None:
             self._check_drained(share)
         elif window.has_ready:

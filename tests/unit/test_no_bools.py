@@ -15,6 +15,7 @@ from liftbridge_aio.compression import Gzip, Zlib
 from liftbridge_aio.integrations.event_stream import EventStream
 from liftbridge_aio.nats import NatsPublisherOptions
 from liftbridge_aio.options import StreamOptions
+from liftbridge_aio.queue import DeadLetter, Exponential, Probing
 from liftbridge_aio.retry import Backoff, Retry
 from liftbridge_aio.testing import FaultProxy, History, check_history, plan_faults
 
@@ -28,6 +29,9 @@ MAKERS: dict[Callable[..., Any], tuple[object, ...]] = {
     stan.StartAt.ago: (0.0,),
     Backoff: (),
     Retry: (),
+    DeadLetter: ("s",),
+    Exponential: (),
+    Probing: (),
     StartAt.offset: (0,),
     StartAt.time: (0,),
     StopAt.offset: (0,),
@@ -64,6 +68,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "values": ("s",),
     "activity": (),
     "group": ("g", ["s"]),
+    "queue": ("s",),
     "ping": (),
     "wait_ready": (),
     "connect": (),

@@ -54,6 +54,7 @@ CALLS: Final[dict[str, tuple[object, ...]]] = {
     "fetch_cursor": ("c", "s", 0),
     "values": ("s",),
     "group": ("g", ["s"]),
+    "queue": ("s",),
 }
 READERS: Final = (Subscription, MergedSubscription, ConsumerGroup)
 

@@ -174,6 +174,8 @@ class AckWindow(Generic[AttemptT]):
         self.capacity = 0
         """Messages that may be in flight."""
         self.suspects = suspects
+        self.suspect: AttemptT | None = None
+        """The last one of the suspects that was handed out."""
         self.given_up: deque[AttemptT] = deque()
         self.changes = 0
         """Changes since the last `snapshot`."""
@@ -302,6 +304,7 @@ class AckWindow(Generic[AttemptT]):
         self._in_flight[attempt.message.offset] = attempt
         if self.suspects:
             self.suspects -= 1
+            self.suspect = attempt
         return attempt
 
     # Answers
@@ -469,8 +472,10 @@ class AckWindow(Generic[AttemptT]):
     def snapshot(self, *, last: bool = False) -> Snapshot | None:
         """Return what is settled; None before the first message.
 
+        Of what is in flight only a suspect counts as attempted: if the process ends, it was alone.
+
         Args:
-            last: attempts in flight do not count, as nothing is known of them.
+            last: a suspect does not count either, as the process did not end.
         """
         self.changes = 0
         if self._next is None:
@@ -479,8 +484,10 @@ class AckWindow(Generic[AttemptT]):
             offset: attempts for offset, attempts in self._known.items() if offset >= self._next
         }
         for offset, attempt in self._unsettled.items():
-            in_flight = attempt.state is AttemptState.IN_FLIGHT
-            unsettled[offset] = attempt.attempt - (1 if last and in_flight else 0)
+            counts = attempt.state is not AttemptState.IN_FLIGHT or (
+                attempt is self.suspect and not last
+            )
+            unsettled[offset] = attempt.attempt if counts else attempt.attempt - 1
         return Snapshot(max(self._next, self._known_below), unsettled)
 
     def stop(self) -> None:

@@ -1,0 +1,288 @@
+"""Queues whose members, processes and servers fail: no message is lost, and none is stuck."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from liftbridge_aio import Client, ClientOptions, Message, Retry
+from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.queue import DeadLetter, Delivery, Order, Queue
+from support.faults import QUICK
+from support.groups.group_watcher import EARLIEST, it_is
+from support.raw import BOUND, eventually
+from support.servers.node import LiftbridgeNode
+
+DATA_PATHS: Final = ["lane"]
+WORKER: Final = Path(__file__).parents[1] / "support" / "queue_worker.py"
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[EmbeddedBroker]:
+    """A broker that expels members after a second."""
+    async with EmbeddedBroker(
+        cursors_partitions=1, consumer_timeout=1.0, coordinator_timeout=1.0
+    ) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
+    async with Client(broker.address, options=ClientOptions(backoff=QUICK)) as client:
+        await client.create_stream("s", partitions=2)
+        await client.create_stream("dead")
+        yield client
+
+
+@asynccontextmanager
+async def member(client: Client, stream: str = "s", **other: Any) -> AsyncIterator[Queue]:
+    settings = {"group": "g", "start": EARLIEST, "retry": 0.05, "commit_interval": 0.2}
+    async with client.queue(stream, **{**settings, **other}) as queue:
+        yield queue
+
+
+class Worker:
+    """A member that is a program."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.handled: list[str] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def started(cls, broker: EmbeddedBroker) -> AsyncIterator[Worker]:
+        arguments = (broker.address, "s", "g", "dead", "2")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, WORKER, *arguments, stdout=PIPE
+        )
+        worker = cls(process)
+        reading = asyncio.create_task(worker.read())
+        try:
+            yield worker
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            await reading
+
+    async def read(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            self.handled.append(line.decode().strip())
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
+
+
+@pytest.mark.timeout(90)
+async def test_a_message_that_kills_its_process_becomes_a_dead_letter(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    values = [f"m{number}" for number in range(40)]
+    values[17] = "kill"
+    for number, value in enumerate(values):
+        await client.publish("s", value.encode(), partition=number % 2)
+    wanted = set(values) - {"kill"}
+    handled: set[str] = set()
+    letters: list[Message] = []
+    deaths = 0
+    async with asyncio.timeout(75):
+        while not letters:
+            async with Worker.started(broker) as worker:
+                while worker.process.returncode is None and not letters:
+                    await asyncio.sleep(0.1)
+                    letters = await client.last("dead", 5)
+                deaths += worker.process.returncode is not None
+                if letters:
+                    await eventually(it_is(lambda: handled | set(worker.handled) >= wanted))  # noqa: B023
+            handled |= set(worker.handled)
+    assert handled == wanted
+    [letter] = letters
+    assert letter.value == b"kill"
+    assert letter.headers["queue-error"] == b"the process ended before it was answered"
+    assert letter.headers["queue-attempts"] == b"2"
+    assert deaths == 3  # the first time it was not alone, so it was not known for the culprit
+    async with member(client) as queue:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await anext(queue)
+
+
+@pytest.mark.timeout(60)
+async def test_a_member_that_is_stopped_and_comes_back_stores_nothing_late(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    handled: dict[bytes, int] = defaultdict(int)
+
+    async def handle(delivery: Delivery) -> None:
+        handled[delivery.value] += 1
+
+    async with Worker.started(broker) as zombie:
+        for number in range(200):
+            await client.publish("s", b"%d" % number, partition=number % 2)
+        await eventually(it_is(lambda: len(zombie.handled) >= 10))
+        zombie.send(signal.SIGSTOP)
+        async with member(client) as heir:
+            run = asyncio.create_task(heir.run(handle, concurrency=4))
+            await eventually(it_is(lambda: len(heir.assignment) == 2))
+            everything = {b"%d" % number for number in range(200)}
+
+            def has_all() -> bool:
+                return handled.keys() | {each.encode() for each in zombie.handled} >= everything
+
+            await eventually(it_is(has_all))
+            zombie.send(signal.SIGCONT)
+            await asyncio.sleep(1.0)  # it learns that it was expelled, and joins again
+            for number in range(200, 240):
+                await client.publish("s", b"%d" % number, partition=number % 2)
+            everything |= {b"%d" % number for number in range(200, 240)}
+            await eventually(it_is(has_all))
+            await heir.aclose()
+            await run
+    async with member(client) as queue:
+        left: list[Delivery] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                while True:
+                    left.append(await anext(queue))
+    # Acks of the killed process that were not stored yet, but none of those that the heir stored.
+    assert {each.value for each in left} <= {each.encode() for each in zombie.handled}
+
+
+@pytest.mark.timeout(60)
+async def test_members_that_come_and_go_lose_nothing_and_keep_the_order(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    await client.create_stream("many", partitions=4)
+    total = 240
+    done: dict[tuple[int, int], int] = defaultdict(int)
+    keys: dict[bytes, list[tuple[int, int]]] = defaultdict(list)
+    broken = []
+
+    async def handle(delivery: Delivery) -> None:
+        place = delivery.partition, delivery.message.offset
+        earlier = [each for each in keys[delivery.key] if each < place]
+        broken.extend([each for each in earlier if not done[each]])
+        await asyncio.sleep(0.003)
+        done[place] += 1
+
+    async def come_and_go(number: int) -> None:
+        async with Client(broker.address, options=ClientOptions(backoff=QUICK)) as own:
+            for turn in range(3):
+                async with member(own, "many", order=Order.KEY, timeout=20) as queue:
+                    run = asyncio.create_task(queue.run(handle, concurrency=4))
+                    await asyncio.sleep(0.5 + 0.2 * ((number + turn) % 3))
+                    await queue.aclose()
+                    await run
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(4):
+            tasks.create_task(come_and_go(number))
+        for number in range(total):
+            key = b"%d" % (number % 12)
+            ack = await client.publish("many", b"", key, partition=number % 4, retry=Retry())
+            keys[key].append((number % 4, ack.offset))
+            await asyncio.sleep(0.005)
+    async with member(client, "many", order=Order.KEY) as queue:
+        run = asyncio.create_task(queue.run(handle, concurrency=4))
+        await eventually(it_is(lambda: len([1 for count in done.values() if count]) == total))
+        await eventually(
+            it_is(lambda: all(not each.unsettled for each in queue.statistics().partitions))
+        )
+        await queue.aclose()
+        await run
+    assert broken == []
+    assert sum(done.values()) < 1.5 * total
+
+
+async def test_a_blocked_event_loop_loses_no_answer(client: Client) -> None:
+    await client.publish("s", b"slow")
+
+    def handle(_: Delivery) -> None:
+        time.sleep(0.5)  # longer than ack_wait, and the timer cannot run meanwhile
+
+    async with member(client, ack_wait=0.2, max_in_flight=1) as queue:
+        run = asyncio.create_task(queue.run(handle))
+        await eventually(it_is(lambda: queue.statistics().acked == 1))
+        await queue.aclose()
+        await run
+        assert queue.statistics().delivered == 1
+
+
+async def test_a_window_that_is_full_goes_on_once_its_first_message_is_settled(
+    client: Client,
+) -> None:
+    for _ in range(30):
+        await client.publish("s", b"")
+    async with member(client, max_window=10) as queue, asyncio.timeout(BOUND):
+        first = await anext(queue)
+        for _ in range(9):
+            await (await anext(queue)).ack()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await anext(queue)
+        [state] = queue.statistics().partitions
+        assert (state.base, state.span, state.unsettled) == (0, 10, 1)
+        await first.ack()
+        for _ in range(20):
+            await (await anext(queue)).ack()
+
+
+async def test_acks_are_stored_later_while_the_server_refuses_them(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    for _ in range(3):
+        await client.publish("s", b"")
+    async with member(client, commit_interval=0.1) as queue, asyncio.timeout(BOUND):
+        for _ in range(3):
+            await (await anext(queue)).ack()
+        await broker.faults.cut_links()
+        await client.publish("s", b"", retry=Retry())
+        await (await anext(queue)).ack(sync=True)
+        assert queue.statistics().partitions[0].base == 4
+    async with member(client) as queue:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await anext(queue)
+
+
+@pytest.mark.timeout(90)
+async def test_a_server_that_is_killed_loses_no_ack(
+    start_real_server: Callable[[], LiftbridgeNode],
+) -> None:
+    node = await asyncio.to_thread(start_real_server)
+    handled: dict[int, int] = defaultdict(int)
+
+    async def handle(delivery: Delivery) -> None:
+        await asyncio.sleep(0.01)
+        handled[delivery.message.offset] += 1
+
+    async with Client(node.address, options=ClientOptions(backoff=QUICK)) as client:
+        await client.create_stream("s")
+        for _ in range(100):
+            await client.publish("s", b"")
+        async with member(client, dead_letter=DeadLetter("dead")) as queue:
+            run = asyncio.create_task(queue.run(handle, concurrency=2))
+            await eventually(it_is(lambda: len(handled) >= 20))
+            node.kill()
+            await asyncio.to_thread(node.start)
+            await eventually(it_is(lambda: len(handled) == 100))
+            await client.publish("s", b"", retry=Retry(attempts=50))
+            await eventually(it_is(lambda: len(handled) == 101))
+            await queue.aclose()
+            await run
+        async with member(client) as queue:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await anext(queue)
