@@ -44,6 +44,8 @@ ON_OLDEST: Final = (
     *("-k", "not v1.9.0 and not plain"),
 )
 """The tests that `oldest` runs: the client on embedded brokers and the usual path of messages."""
+BROWSER: Final = "tests/browser"
+"""The tests that only `browser` runs: they need Chromium."""
 CONTRACT: Final = ("tests/contract", "tests/durable_streams", "tests/nsq_client", "tests/stan")
 """What users rely on, on real servers: with the unit tests it is what coverage is measured over."""
 TOOLS: Final = ("go", "gofmt", "java", "javac", "node", "npm", "npx")
@@ -119,7 +121,7 @@ def tests(session: nox.Session) -> None:
     # Tests wait for servers more than they compute, so there may be more of them than processors.
     # One process has the one Spark session; in the others run tests that start their own.
     covered = ("-n", "4", "--dist", "worksteal", "--cov", "--cov-report=", *UNIT, *CONTRACT)
-    elsewhere = [f"--ignore={each}" for each in (*LONG, "tests/unit", *CONTRACT)]
+    elsewhere = [f"--ignore={each}" for each in (*LONG, BROWSER, "tests/unit", *CONTRACT)]
     _run_each(
         session,
         ("pytest", *covered),
@@ -168,8 +170,10 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def browser(session: nox.Session) -> None:
-    """Check the links of the built documentation, and take pictures of its pages by Chromium."""
+    """Check pages in Chromium: the gateway's, and those of the built documentation."""
     html = _build_docs(session)
+    session.install(*group("test"))
+    session.run("pytest", "-n", "2", BROWSER, env={"CI": "1"})
     pictures = html.with_name("pictures")
     session.run("python", "tests/support/built_pages.py", str(html), str(pictures))
 

@@ -225,6 +225,72 @@ async def test_what_is_not_in_memory_is_read_from_the_log(server: Server, stream
         assert answers >= 10
 
 
+async def test_streams_of_liftbridge_can_be_read(server: Server, stream_name: str) -> None:
+    options: dict[str, Any] = {"max_response_bytes": 200}
+    async with gateway(server.address, f"registry-{stream_name}", **options) as (http, client):
+        await client.create_stream(stream_name, partitions=2)
+        for n in range(10):
+            await client.publish(
+                stream_name, b"%d" % n, b"key", {"trace": b"\xff", "n": b"%d" % n}, partition=1
+            )
+        path = f"/v1/liftbridge/{stream_name}/1"
+        messages, offset = [], "-1"
+        while True:
+            answer = await http.get(f"{path}?offset={offset}")
+            assert answer.status_code == 200
+            messages += answer.json()
+            offset = answer.headers["Stream-Next-Offset"]
+            if "Stream-Up-To-Date" in answer.headers:
+                break
+        assert [(each["offset"], each["key"], each["value"]) for each in messages] == [
+            (n, "key", str(n)) for n in range(10)
+        ]
+        assert messages[3]["headers"] == {"trace_base64": "/w==", "n": "3"}
+        waiting = asyncio.create_task(http.get(f"{path}?offset={offset}&live=long-poll"))
+        await asyncio.sleep(0)
+        await client.publish(stream_name, b"late", partition=1)
+        assert [each["value"] for each in (await waiting).json()] == ["late"]
+        assert [each["value"] for each in (await http.get(f"{path}?offset=9")).json()] == [
+            "9",
+            "late",
+        ]
+        assert (await http.head(path)).headers["Content-Type"] == "application/json"
+        assert (await http.post(path, content="[1]")).status_code == 405
+        assert (await http.get(f"/v1/liftbridge/{stream_name}/2")).status_code == 404
+        assert (await http.get("/v1/liftbridge/__cursors/0")).status_code == 404
+        listed = (await http.get("/v1/streams")).json()
+        assert {"name": stream_name, "partitions": 2} in listed["liftbridge"]
+        assert not [each for each in listed["liftbridge"] if "registry" in each["name"]]
+
+
+async def test_a_stream_of_liftbridge_that_was_created_again_is_another(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, f"registry-{stream_name}") as (http, client):
+        path = f"/v1/liftbridge/{stream_name}/0"
+        await client.create_stream(stream_name)
+        await client.publish(stream_name, b"old")
+        assert [each["value"] for each in (await http.get(path)).json()] == ["old"]
+        await client.delete_stream(stream_name)
+        assert (await http.get(path)).status_code == 404
+        await client.create_stream(stream_name)
+        await client.publish(stream_name, b"new")
+        async with asyncio.timeout(20):
+            while (answer := await http.get(path)).status_code != 200:  # noqa: ASYNC110 - same
+                await asyncio.sleep(0.05)
+        assert [each["value"] for each in answer.json()] == ["new"]
+
+
+async def test_what_is_switched_off_is_not_there(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    options: dict[str, Any] = {"native": False, "page": False}
+    async with gateway(embedded_server.address, stream_name, **options) as (http, client):
+        await client.create_stream("orders")
+        for path in ("/", "/v1/streams", "/v1/liftbridge/orders/0"):
+            assert (await http.get(path)).status_code == 404
+
+
 async def test_requests_are_authorized_first(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:

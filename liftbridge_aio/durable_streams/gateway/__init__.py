@@ -11,6 +11,7 @@ Needs the extra `durable-streams`. The guide is `docs/gateway.md`.
   written with care.
 - `hosted_stream`: A stream's own log, as the gateway holds it: its state, and its newest messages.
 - `options`: Options of the gateway: frozen, and checked when created.
+- `page`: The page of the gateway, and the list of streams that it shows.
 - `responses`: Responses: bodies, refusals, and the headers that all of them have.
 - `stream_endpoint`: The endpoint of streams: PUT, POST, HEAD, GET and DELETE of the protocol.
 - `streams`: The streams of a gateway: created, found, forked, expired and deleted through the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
@@ -16,8 +16,9 @@ from liftbridge_aio._client.client import Client
 from liftbridge_aio.options import ClientOptions, Duration
 
 from .options import GatewayOptions
+from .page import Page
 from .responses import CommonHeaders
-from .stream_endpoint import StreamEndpoint
+from .stream_endpoint import NativeEndpoint, StreamEndpoint
 from .streams import Streams
 
 
@@ -33,9 +34,20 @@ class Gateway:
         self.options = GatewayOptions() if options is None else options
         self._streams = Streams(client, self.options)
         self._app = Starlette(
-            routes=[Route("/v1/stream/{path:path}", StreamEndpoint(self._streams, self.options))],
+            routes=list(self._routes()),
             middleware=[Middleware(CommonHeaders, self.options)],
         )
+
+    def _routes(self) -> Iterator[Route]:
+        endpoint = StreamEndpoint(self._streams, self.options)
+        yield Route("/v1/stream/{path:path}", endpoint)
+        if self.options.native:
+            native = NativeEndpoint(self._streams, self.options)
+            yield Route("/v1/liftbridge/{name}/{partition:int}", native)
+        if self.options.page:
+            page = Page(self._streams, self.options)
+            yield Route("/v1/streams", page.names)
+            yield Route("/", page.page)
 
     async def __aenter__(self) -> Self:
         """Create the stream that registers all others, or read it.

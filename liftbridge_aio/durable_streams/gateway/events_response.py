@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -28,14 +29,19 @@ class EventsResponse(Response):
 
     Args:
         streams: the streams.
-        path: of the stream.
-        entry: what is registered of it.
+        entry: what is registered of the stream.
         position: where to begin.
         read: what was asked for.
+        check: raises `RequestRefused` once the stream is gone.
     """
 
     def __init__(
-        self, streams: Streams, path: str, entry: Entry, position: int, read: Read
+        self,
+        streams: Streams,
+        entry: Entry,
+        position: int,
+        read: Read,
+        check: Callable[[], object],
     ) -> None:
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
@@ -43,7 +49,7 @@ class EventsResponse(Response):
         if self._binary:
             self.headers[SSE_DATA_ENCODING] = "base64"
         self._streams = streams
-        self._path = path
+        self._check = check
         self._entry = entry
         self._position = position
         self._read = read
@@ -101,7 +107,7 @@ class EventsResponse(Response):
                             await hosted.log.changed()
                 except TimeoutError:
                     return
-                self._streams.active(self._path)
+                self._check()
 
     def _encoded(self, found: Found) -> bytes:
         """Return the events for messages: readers at the same place share them."""

@@ -45,6 +45,7 @@ class FollowedLog:
         stream: Liftbridge's name.
         apply: takes each message, in order.
         partition: its number.
+        resume: True to resume the partition whenever it is paused.
     """
 
     # State, changed only in the event loop: `next_offset` by `_take` and by `catch_up`, `_child`
@@ -58,9 +59,11 @@ class FollowedLog:
         apply: Apply,
         *,
         partition: int = 0,
+        resume: bool = True,
     ) -> None:
         self.stream = stream
         self.partition = partition
+        self.resume = resume
         self.next_offset = 0
         """The offset of the next message that is applied."""
         self.lock = asyncio.Lock()
@@ -84,6 +87,11 @@ class FollowedLog:
             await self._skip_removed()
             await self.catch_up()
 
+    async def open_at_end(self) -> None:
+        """Follow the log from its end on. Cancelling ends the wait."""
+        self.next_offset = (await self._info()).high_watermark + 1
+        self.follow()
+
     async def _skip_removed(self) -> None:
         """Begin where the log begins, if retention has removed messages."""
         info = await self._info()
@@ -93,6 +101,11 @@ class FollowedLog:
 
     async def _info(self) -> PartitionInfo:
         return await self._client.fetch_partition_metadata(self.stream, self.partition)
+
+    @property
+    def failed(self) -> bool:
+        """True if it can be followed no more, as it was deleted or created again."""
+        return self._failure is not None
 
     def follow(self) -> None:
         """Follow the log from the next offset on, if that is not done yet."""
@@ -107,7 +120,7 @@ class FollowedLog:
                 self.partition,
                 StartAt.offset(self.next_offset),
                 resubscribe_timeout=None,
-                resume=True,
+                resume=self.resume,
             )
             async with subscription:
                 async for batch in subscription.batches():

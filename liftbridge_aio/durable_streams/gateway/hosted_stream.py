@@ -40,7 +40,7 @@ class HostedStream:
         name: Liftbridge's name.
         max_cached_bytes: the most bytes of values that are kept.
         partition: its number.
-        render: what readers see of a message; None: its value.
+        render: what readers see of a message, for streams that only have messages; None: its value.
     """
 
     # State, changed only in the event loop: all but `used` by `_apply`, `_evict`.
@@ -55,7 +55,9 @@ class HostedStream:
         partition: int = 0,
         render: Render | None = None,
     ) -> None:
-        self.log = FollowedLog(client, supervisor, name, self._apply, partition=partition)
+        self.log = FollowedLog(
+            client, supervisor, name, self._apply, partition=partition, resume=render is None
+        )
         self.state = StreamLog()
         self.readers = 0
         """Requests that are using it."""
@@ -88,8 +90,11 @@ class HostedStream:
         elif not self._open:
             async with self._opening:
                 if not self._open:
-                    await self.log.open()
-                    if not self._offsets:  # retention may have removed everything
+                    if self._render is None:
+                        await self.log.open()
+                    else:
+                        await self.log.open_at_end()
+                    if not self._offsets:  # it begins at the end, or everything is removed
                         self.state.next_offset = self.state.tail = self.log.next_offset
                     self._open = True
         self.log.follow()
@@ -193,7 +198,7 @@ class HostedStream:
             StartAt.offset(offset),
             StopAt.offset(stop),
             self.log.partition,
-            resume=True,
+            resume=self.log.resume,
         )
         async with reading:
             async for message in reading:

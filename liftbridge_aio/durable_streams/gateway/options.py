@@ -12,6 +12,7 @@ from starlette.responses import Response
 from liftbridge_aio._core.arguments import (
     INT32_MAX,
     check_callable,
+    check_flags,
     check_text,
     check_type,
     check_whole_number,
@@ -53,6 +54,10 @@ class GatewayOptions:
     """Bytes after which a response ends, at the next message; the client reads on."""
     max_cached_bytes: int = 4 << 20
     """Newest bytes of each followed stream that are kept in memory."""
+    native: bool = True
+    """Show Liftbridge's own streams, read-only, below `/v1/liftbridge/`."""
+    page: bool = True
+    """Serve the page that lists and tails streams, at `/`, and what it lists, at `/v1/streams`."""
     cors_origin: str | None = "*"
     """The origin whose pages may use the gateway; `*`: any; None: none."""
     authorize: Authorize | None = None
@@ -76,6 +81,7 @@ class GatewayOptions:
         check_whole_number(self.replication_factor, "replication_factor", -1, INT32_MAX)
         for name in ("max_body_bytes", "max_response_bytes", "max_cached_bytes"):
             check_whole_number(getattr(self, name), name, 1, INT32_MAX)
+        check_flags(native=self.native, page=self.page)
         if self.cors_origin is not None:
             check_text(self.cors_origin, "cors_origin")
         if self.authorize is not None:

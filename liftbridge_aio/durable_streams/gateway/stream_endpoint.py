@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -35,7 +37,7 @@ from liftbridge_aio.errors import LiftbridgeError, MessageTooLarge
 
 from .events_response import EventsResponse
 from .options import GatewayOptions
-from .responses import METHODS, NO_STORE, cursor_after, joined, refusal
+from .responses import NO_STORE, cursor_after, joined, refusal
 from .streams import Found, Streams
 
 _IF_MATCH: Final = "if-match"
@@ -75,7 +77,7 @@ class StreamEndpoint:
     def __init__(self, streams: Streams, options: GatewayOptions) -> None:
         self._streams = streams
         self._options = options
-        self._handlers = {
+        self._handlers: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "GET": self._get,
             "HEAD": self._head,
             "PUT": self._put,
@@ -91,7 +93,9 @@ class StreamEndpoint:
         try:
             handle = self._handlers.get(request.method)
             if handle is None:
-                raise RequestRefused(405, "the method is not allowed", {"Allow": METHODS})
+                raise RequestRefused(
+                    405, "the method is not allowed", {"Allow": ", ".join(self._handlers)}
+                )
             response = await handle(request)
         except RequestRefused as refused:
             response = refusal(refused)
@@ -155,7 +159,7 @@ class StreamEndpoint:
         return -1 if position is None else position - entry.positions.start
 
     async def _head(self, request: Request) -> Response:
-        entry = await self._streams.find(request.url.path)
+        entry = await self._find(request, touch=False)
         headers = {"Content-Type": entry.content_type, **await self._state_headers(entry)}
         if entry.ttl is not None:
             headers[STREAM_TTL] = str(entry.ttl)
@@ -167,13 +171,21 @@ class StreamEndpoint:
         await self._streams.delete(request.url.path)
         return Response(status_code=204)
 
+    async def _find(self, request: Request, *, touch: bool) -> Entry:
+        return await self._streams.find(request.url.path, touch=touch)
+
+    def _check(self, request: Request) -> None:
+        """Refuse to read on from a stream that is gone."""
+        self._streams.active(request.url.path)
+
     async def _get(self, request: Request) -> Response:
         read = parse_read(request.query_params.multi_items())
-        entry = await self._streams.find(request.url.path, touch=True)
+        entry = await self._find(request, touch=True)
         with self._streams.using(entry):
             position = await self._position(read, entry)
             if read.live is Live.SSE:
-                return EventsResponse(self._streams, request.url.path, entry, position, read)
+                check = partial(self._check, request)
+                return EventsResponse(self._streams, entry, position, read, check)
             most = self._options.max_response_bytes
             first = read.offset == START
             if read.live is Live.LONG_POLL:
@@ -230,3 +242,32 @@ class StreamEndpoint:
 
     def _offset_header(self, entry: Entry, tail: int) -> dict[str, str]:
         return {STREAM_NEXT_OFFSET: entry.positions.offset(entry.positions.start + tail)}
+
+
+class NativeEndpoint(StreamEndpoint):
+    """An ASGI application for partitions of Liftbridge's own streams, which can only be read.
+
+    Their messages are JSON objects; offsets of Liftbridge are taken as offsets, too.
+
+    Args:
+        streams: the streams.
+        options: settings of the gateway.
+    """
+
+    def __init__(self, streams: Streams, options: GatewayOptions) -> None:
+        super().__init__(streams, options)
+        self._handlers = {"GET": self._get, "HEAD": self._head}
+
+    async def _find(self, request: Request, *, touch: bool) -> Entry:
+        del touch  # their lives are Liftbridge's matter
+        return await self._streams.native(
+            request.path_params["name"], request.path_params["partition"]
+        )
+
+    def _check(self, request: Request) -> None:
+        """Do nothing: following a stream that is deleted fails."""
+
+    async def _position(self, read: Read, entry: Entry) -> int:
+        if read.offset.isascii() and read.offset.isdigit():
+            return min(int(read.offset), await self._streams.tail(entry))
+        return await super()._position(read, entry)

@@ -14,8 +14,10 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio.durable_streams.core.native import message_json
 from liftbridge_aio.durable_streams.core.protocol import (
     DEFAULT_CONTENT_TYPE,
+    JSON_CONTENT_TYPE,
     NOW,
     START,
     media_type,
@@ -31,6 +33,7 @@ from liftbridge_aio.durable_streams.core.requests import (
 from liftbridge_aio.durable_streams.core.segments import UnknownOffset
 from liftbridge_aio.durable_streams.core.stream_log import ID, Append
 from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, NotFound
+from liftbridge_aio.model import RESERVED_STREAMS
 from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.options import StreamOptions, timer_seconds
 
@@ -198,6 +201,42 @@ class Streams:
                     continue
                 return
 
+    # Liftbridge's own streams
+
+    async def native_names(self) -> list[tuple[str, int]]:
+        """Return the names of Liftbridge's other streams, with their numbers of partitions.
+
+        Cancelling abandons the call.
+
+        Raises:
+            LiftbridgeError: no server answered.
+        """
+        metadata = await self._client.fetch_metadata()
+        own = self.options.registry
+        return [
+            (name, len(stream.partitions))
+            for name, stream in sorted(metadata.streams.items())
+            if name not in RESERVED_STREAMS and name != own and not name.startswith(f"{own}.")
+        ]
+
+    async def native(self, name: str, partition: int) -> Entry:
+        """Return a partition of one of Liftbridge's own streams, as if it were registered.
+
+        Cancelling abandons the call.
+
+        Raises:
+            RequestRefused: there is none.
+            LiftbridgeError: no server answered.
+        """
+        log = f"{name}/{partition}"
+        stream = None
+        if name not in RESERVED_STREAMS:
+            stream = (await self._client.fetch_metadata([name])).streams.get(name)
+        if stream is None or partition not in stream.partitions:
+            raise RequestRefused(404, f"Liftbridge has no partition {partition} of {name}")
+        created = stream.creation_timestamp // 1_000_000_000
+        return Entry(log=log, content_type=JSON_CONTENT_TYPE, incarnation=created)
+
     # Creating and deleting
 
     async def create(self, path: str, wanted: Creation, body: bytes) -> Created:
@@ -361,14 +400,23 @@ class Streams:
 
     async def _opened(self, log: str) -> HostedStream:
         hosted = self._host(log)
+        if hosted.log.failed:
+            self._forget(log)
+            hosted = self._host(log)
         await hosted.open()
         return hosted
 
     def _host(self, log: str) -> HostedStream:
         hosted = self._hosted.get(log)
         if hosted is None:
+            native, _, partition = log.rpartition("/")
             hosted = HostedStream(
-                self._client, self._supervisor, log, self.options.max_cached_bytes
+                self._client,
+                self._supervisor,
+                native or log,
+                self.options.max_cached_bytes,
+                partition=int(partition) if native else 0,
+                render=message_json if native else None,
             )
             hosted.used = asyncio.get_running_loop().time()
             self._hosted[log] = hosted
@@ -405,7 +453,7 @@ class Streams:
             most -= sum(map(len, chunk.values))
             position += chunk.next_offset - location.offset
             at_tail = location.limit is None and chunk.next_offset >= own.state.tail
-            if location.limit is None or most <= 0:
+            if at_tail or most <= 0:
                 return Found(values, position, at_tail, at_tail and own.state.closed)
 
     async def wait(self, entry: Entry, position: int, most: int, *, first: bool) -> Found:

@@ -1,0 +1,57 @@
+"""The page of the gateway, and the list of streams that it shows."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from liftbridge_aio.durable_streams.core.requests import RequestRefused
+from liftbridge_aio.errors import LiftbridgeError
+
+from .options import GatewayOptions
+from .responses import NO_STORE, refusal
+from .streams import Streams
+
+_POLICY: Final = (
+    "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline';"
+    " style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'"
+)
+
+
+class Page:
+    """The page, which has all its script and style inside, and what it lists.
+
+    Args:
+        streams: the streams.
+        options: settings of the gateway.
+    """
+
+    def __init__(self, streams: Streams, options: GatewayOptions) -> None:
+        self._streams = streams
+        self._native = options.native
+        self._html = files(__package__).joinpath("page.html").read_text("utf-8")
+
+    async def page(self, _: Request) -> Response:
+        """Return the page."""
+        return HTMLResponse(
+            self._html, headers={"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"}
+        )
+
+    async def names(self, _: Request) -> Response:
+        """Return the names of all streams. Cancelling abandons the call."""
+        try:
+            native = await self._streams.native_names() if self._native else []
+        except LiftbridgeError as error:
+            return refusal(RequestRefused(503, str(error), {"Retry-After": "1"}))
+        listed = {
+            "streams": [
+                {"path": path, "content_type": entry.content_type}
+                for path, entry in self._streams.names()
+            ],
+            "liftbridge": [{"name": name, "partitions": count} for name, count in native],
+        }
+        return JSONResponse(listed, headers=NO_STORE)
