@@ -18,6 +18,7 @@ from liftbridge_aio.errors import (
     PartitionNotFound,
     RequestTimeout,
     StreamReset,
+    SubscriptionLost,
     UsageError,
 )
 from liftbridge_aio.model import EndReason, StartAt, StartPosition, StopAt
@@ -506,9 +507,12 @@ class PartitionReader:
             reader = PartitionReader(part, self._network, self._budget)
             try:
                 await reader.pass_to(take)
-            except (ConnectionFailed, RequestTimeout):
-                if self._loop.time() >= deadline:
+            except (ConnectionFailed, RequestTimeout) as error:
+                if not self.accepted:
                     raise
+                if self._loop.time() >= deadline:
+                    text = f"a part of the log could not be read again: {error.message}"
+                    raise SubscriptionLost(text) from error
                 begin = reader.next_offset or begin
             else:
                 return
