@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeVar
 
-from liftbridge_aio.model import TRANSACTION_HEADERS, AckRow, MessageRow
+from liftbridge_aio.model import AckRow, MessageRow
 
 from .hot_schema import (
     PARSE_ERRORS,
@@ -46,9 +46,6 @@ NO_BYTES: Final = b"\x00separator"
 MESSAGE_SEPARATOR: Final[bytes] = WireMessage(
     offset=NO_NUMBER, key=NO_BYTES, value=NO_BYTES, timestamp=NO_NUMBER
 ).SerializeToString()
-
-_NO_HEADER: Final = "\x00separator"
-_HEADERS_SEPARATOR: Final[bytes] = WireMessage(headers=[{"name": _NO_HEADER}]).SerializeToString()
 
 
 def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
@@ -74,29 +71,6 @@ def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
         )
     except (*PARSE_ERRORS, UnevenColumns):
         return None
-
-
-def transaction_headers(datas: Sequence[bytes]) -> list[dict[str, bytes]] | None:
-    """Read the headers of transactions of many Messages.
-
-    Returns:
-        None if they have to be read one by one: one is broken, or has a header like the separator.
-    """
-    try:
-        columns = MessageColumns.FromString(_HEADERS_SEPARATOR.join(datas))
-    except PARSE_ERRORS:
-        return None
-    found: list[dict[str, bytes]] = []
-    own: dict[str, bytes] = {}
-    for header in columns.headers[:]:
-        name = header.name
-        if name in TRANSACTION_HEADERS:
-            own[name] = header.content
-        elif name == _NO_HEADER:
-            found.append(own)
-            own = {}
-    found.append(own)
-    return found if len(found) == len(datas) else None
 
 
 def ack_rows(datas: Sequence[bytes]) -> Iterator[AckRow] | None:
