@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add, sub
 from typing import Final
 
 from liftbridge_aio.errors import MalformedData
+from liftbridge_aio.model import ACK_HEADER, RESERVED_HEADERS, UUID_HEADER
 
 from .columns import (
     MESSAGE_SEPARATOR,
@@ -20,7 +22,6 @@ from .columns import (
     UnevenColumns,
     separated,
     separated_or_absent,
-    transaction_headers,
 )
 from .hot_schema import PARSE_ERRORS, MessageColumns, WireMessage, split_headers
 
@@ -28,6 +29,15 @@ _AT_ONCE: Final = 512
 """Messages that are parsed together, at most."""
 _LARGE_BYTES: Final = 2**14
 """A message above goes alone, so that no more than 8 MiB are copied to be parsed together."""
+
+
+_UUID_ENTRY: Final = b"J\x1c\n\x08txn-uuid\x12\x10"
+"""How the header of a UUID of 16 bytes begins."""
+_ENTRY_BYTES: Final = len(_UUID_ENTRY)
+_BEFORE_VALUE: Final = 24
+"""More bytes than the numbers before a value have."""
+_ALIKE_BYTES: Final = 12
+"""By how much the numbers before the headers differ in size, at most. A header has more bytes."""
 
 
 @dataclass(slots=True)
@@ -53,20 +63,40 @@ class ColumnBatch:
         """Read the publisher's headers of each message; see `Message.headers`."""
         return [split_headers(WireMessage.FromString(each))[0] for each in self.data]
 
-    def transaction_headers(self) -> list[dict[str, bytes]]:
-        """Read the headers of transactions of each message, which has none usually."""
-        found: list[dict[str, bytes]] = []
+    def transaction_headers(self) -> tuple[list[bytes | None], dict[int, bytes]]:
+        """Read the headers of transactions.
+
+        Returns:
+            The UUID of each message, None for one without; and what the header of an ack holds, by
+            the index of the message.
+        """
+        uuids: list[bytes | None] = []
+        acks: dict[int, bytes] = {}
         for start in range(0, len(self.data), _AT_ONCE):
-            part = self.data[start : start + _AT_ONCE]
-            together = None if max(map(len, part)) > _LARGE_BYTES else transaction_headers(part)
-            if together is None:
-                together = [split_headers(WireMessage.FromString(each))[1] for each in part]
-            found += together
-        return found
+            span = slice(start, start + _AT_ONCE)
+            found = _alike(self.data[span], self.keys[span], self.values[span])
+            if found is None:
+                own = [split_headers(WireMessage.FromString(each))[1] for each in self.data[span]]
+                for index, headers in enumerate(own, start):
+                    if ACK_HEADER in headers:
+                        acks[index] = headers[ACK_HEADER]
+                found = [headers.get(UUID_HEADER) for headers in own]
+            uuids += found
+        return uuids, acks
 
     def subjects(self) -> list[str]:
         """Read the NATS subject on which each message arrived."""
         return [WireMessage.FromString(each).subject for each in self.data]
+
+    def slice(self, start: int, stop: int) -> ColumnBatch:
+        """Return the rows from one index to before another."""
+        return ColumnBatch(
+            self.offsets[start:stop],
+            self.keys[start:stop],
+            self.values[start:stop],
+            self.timestamps[start:stop],
+            self.data[start:stop],
+        )
 
     def select(self, places: Sequence[int]) -> ColumnBatch:
         """Return the rows at these indexes, in that order."""
@@ -77,6 +107,35 @@ class ColumnBatch:
             [self.timestamps[place] for place in places],
             [self.data[place] for place in places],
         )
+
+
+def _alike(datas: list[bytes], keys: list[bytes], values: list[bytes]) -> list[bytes | None] | None:
+    """Find the UUIDs of messages that have no headers but that and what servers add.
+
+    They are found by their bytes behind the value. Whether there are other headers, in which the
+    same bytes could stand, the largest message tells: any further header would make it larger.
+
+    Returns:
+        None if the messages have other headers, or differ too much to tell.
+    """
+    extents = list(map(sub, map(len, datas), map(add, map(len, keys), map(len, values))))
+    largest = max(extents)
+    if largest - min(extents) > _ALIKE_BYTES:
+        return None
+    headers = WireMessage.FromString(datas[extents.index(largest)]).headers
+    if {header.name for header in headers} - {*RESERVED_HEADERS, UUID_HEADER}:
+        return None
+    found: list[bytes | None] = []
+    for data, extent in zip(datas, extents, strict=True):
+        behind_value = len(data) - extent  # or up to so many bytes before
+        place = data.rfind(_UUID_ENTRY, behind_value)
+        if place < 0:
+            found.append(None)
+        elif place < behind_value + _BEFORE_VALUE:
+            found.append(split_headers(WireMessage.FromString(data))[1].get(UUID_HEADER))
+        else:
+            found.append(data[place + _ENTRY_BYTES : place + _ENTRY_BYTES + 16])
+    return found
 
 
 def decode_columns(datas: list[bytes]) -> tuple[ColumnBatch, MalformedData | None]:

@@ -29,7 +29,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from liftbridge_aio.model import (
     ACK_HEADER,
-    TRANSACTION_HEADERS,
     UUID_HEADER,
     AckRow,
     MessageRow,
@@ -72,8 +71,6 @@ _UUID: Final = re.compile(
     + b"(.{16})",
     re.DOTALL,
 )
-
-_HEADERS_SEPARATOR: Final[bytes] = WireMessage(headers=[{"name": NO_HEADER}]).SerializeToString()
 
 
 def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
@@ -165,29 +162,6 @@ def _marks(names: list[str], joined: bytes, count: int) -> list[Mark] | None:
     if len(marks) != count:
         raise UnevenColumns
     return marks
-
-
-def transaction_headers(datas: Sequence[bytes]) -> list[dict[str, bytes]] | None:
-    """Read the headers of transactions of many Messages.
-
-    Returns:
-        None if they have to be read one by one: one is broken, or has a header like the separator.
-    """
-    try:
-        columns = MessageColumns.FromString(_HEADERS_SEPARATOR.join(datas))
-    except PARSE_ERRORS:
-        return None
-    found: list[dict[str, bytes]] = []
-    own: dict[str, bytes] = {}
-    for header in columns.headers[:]:
-        name = header.name
-        if name in TRANSACTION_HEADERS:
-            own[name] = header.content
-        elif name == NO_HEADER:
-            found.append(own)
-            own = {}
-    found.append(own)
-    return found if len(found) == len(datas) else None
 
 
 def ack_rows(datas: Sequence[bytes]) -> Iterator[AckRow] | None:

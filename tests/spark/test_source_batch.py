@@ -241,12 +241,28 @@ def test_other_columns_than_those_of_a_stream_are_refused(spark_broker: str) -> 
 # Filters
 
 
-def pushed(servers: str, stream: str, *filters: Filter) -> set[tuple[int, int, int]]:
-    source = LiftbridgeDataSource({"servers": servers, "stream": stream, "pushdownFilters": "true"})
+def pushed(
+    servers: str, stream: str, *filters: Filter, isolation: str = "read_uncommitted"
+) -> set[tuple[int, int, int]]:
+    source = LiftbridgeDataSource(
+        {
+            "servers": servers,
+            "stream": stream,
+            "pushdownFilters": "true",
+            "isolationLevel": isolation,
+        }
+    )
     reader = source.reader(schema())
     assert list(reader.pushFilters(list(filters))) == list(filters)  # Spark looks again
     tasks = [partition.value.wanted for partition in reader.partitions()]
     return {(one.partition, one.start, one.end) for one in tasks}
+
+
+def test_filters_of_committed_reads_have_no_end(spark_broker: str, filled: str) -> None:
+    """A row is shown where its ack stands: behind it."""
+    both = GreaterThan(("offset",), 2), LessThanOrEqual(("offset",), 6)
+    found = pushed(spark_broker, filled, *both, isolation="read_committed")
+    assert found == {(0, 3, 5), (1, 3, 10)}
 
 
 def test_filters_become_ranges(spark_broker: str, log: LogClient, filled: str) -> None:

@@ -39,7 +39,9 @@ def check(columns: ColumnBatch, datas: list[bytes]) -> None:
     assert columns.headers() == [each.headers for each in messages]
     assert columns.subjects() == [each.subject for each in messages]
     own = [each.transaction_headers for each in messages]
-    assert columns.transaction_headers() == own
+    uuids, acks = columns.transaction_headers()
+    assert uuids == [each.get("txn-uuid") for each in own]
+    assert acks == {index: each["txn-ack"] for index, each in enumerate(own) if "txn-ack" in each}
 
 
 @pytest.mark.parametrize("count", [0, 1, SOME, 1200])
@@ -60,17 +62,37 @@ def header(name: bytes, content: bytes) -> bytes:
     return bytes_field(9, bytes_field(1, name) + bytes_field(2, content))
 
 
-@pytest.mark.parametrize("strange", [b"trace", b"\x00separator"])
-def test_headers_of_transactions_are_those_of_their_message(strange: bytes) -> None:
-    datas = [message(offset) for offset in range(SOME)]
-    datas[3] += header(b"txn-uuid", b"three") + header(strange, b"x")
-    datas[4] += header(strange, b"txn-uuid") + header(b"txn-ack", b"four")
-    datas[-1] += header(b"txn-uuid", b"last")
-    columns, _ = decode_columns(datas)
-    found = columns.transaction_headers()
-    assert (found[3], found[4]) == ({"txn-uuid": b"three"}, {"txn-ack": b"four"})
-    assert found[-1] == {"txn-uuid": b"last"}
-    check(columns, datas)
+UUID = bytes(range(16))
+ENTRY = bytes_field(1, b"txn-uuid") + bytes_field(2, UUID)
+
+
+def test_uuids_are_those_of_their_messages() -> None:
+    for value in (b"value", b"J\x1c" + ENTRY, ENTRY[:14], b"x" * 300):
+        datas = [message(offset, value=value) for offset in range(100, 100 + SOME)]
+        datas[3] += header(b"txn-uuid", UUID)
+        datas[-1] += header(b"txn-uuid", UUID)
+        datas[-2] += header(b"txn-uuid", UUID[:7])
+        check(decode_columns(datas)[0], datas)
+        plain = [message_of(value, offset) for offset in range(100, 100 + SOME)]
+        plain[5] += header(b"txn-uuid", UUID)
+        check(decode_columns(plain)[0], plain)
+        plain[6] += header(b"copy", b"J\x1c" + ENTRY)
+        plain[7] += header(b"txn-ack", b"\x01")
+        check(decode_columns(plain)[0], plain)
+
+
+def message_of(value: bytes, offset: int) -> bytes:
+    """Return a message without headers of its publisher."""
+    fields = [
+        number_field(1, offset),
+        bytes_field(3, value),
+        number_field(4, 1_790_000_000_000_000_000 + offset),
+        bytes_field(5, b"stream"),
+        bytes_field(7, b"subject"),
+        header(b"reply", b""),
+        header(b"subject", b"subject"),
+    ]
+    return b"".join(fields)
 
 
 @given(st.lists(wire_fields.messages, max_size=5), st.integers(0, SOME))
