@@ -14,16 +14,17 @@
 - `plan`: The validated arguments of `Client.queue`.
 - `policies`: What a queue does when handlers fail: delays between attempts, dead letters, backoff.
 - `queue`: The handle of a member of a queue: an async context manager and an async iterator.
+- `statistics`: Figures of a queue, and what its messages wait for, in words.
 - `core/`: Pure parts: acks of a partition, and how many messages may be in flight on which
   connection.
 """
 
 from .core.ack_window import Order
 from .delivery import Delivery, Nack, Reject
-from .dispatcher import PartitionStatistics, QueueStatistics
 from .errors import AlreadySettled, LeaseExpired, QueueError, QueueTaken, TooManyDeadLetters
 from .policies import DeadLetter, Exponential, Probing
 from .queue import Queue
+from .statistics import PartitionStatistics, QueueStatistics
 
 __all__ = [
     "AlreadySettled",

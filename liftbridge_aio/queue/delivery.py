@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from math import inf
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.options import Duration, seconds
 
 from .core.ack_window import SETTLED, AckWindow, Attempt, AttemptState
+
+_READY: Final = AttemptState.READY  # members are slow to look up
+_IN_FLIGHT: Final = AttemptState.IN_FLIGHT
 
 
 class Nack(Exception):
@@ -110,7 +114,12 @@ class Delivery(Attempt):
     __slots__ = ("_answers", "share", "worker")
 
     def __init__(self, message: Message, answers: Answers, share: PartitionShare) -> None:
-        Attempt.__init__(self, message)
+        # All in one place, as there is one of these for each message.
+        self.message = message
+        self.attempt = 0
+        self.state = _READY
+        self.deadline = inf
+        self.error = None
         self._answers = answers
         self.share = share
         self.worker: asyncio.Task[None] | None = None
@@ -238,7 +247,7 @@ class Delivery(Attempt):
     ) -> bool:
         """Ack it, or nack it if the block raised an exception."""
         if exc is None:
-            if self.state is AttemptState.IN_FLIGHT:
+            if self.state is _IN_FLIGHT:
                 self._answers.ack(self)
             return False
         if not isinstance(exc, Exception):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio.errors import LiftbridgeError
@@ -26,51 +26,17 @@ from .delivery import Delivery, Nack, PartitionShare, Reject
 from .errors import QueueTaken, TooManyDeadLetters
 from .giving_up import GivingUp
 from .plan import QueuePlan
+from .statistics import PartitionStatistics, QueueStatistics
 
 logger = logging.getLogger("liftbridge_aio.queue")
+
+_IN_FLIGHT: Final = AttemptState.IN_FLIGHT  # members are slow to look up
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
 """Runs a named task in the background."""
 
 _RETRY_AFTER: Final = 0.5
 """Seconds after which a message is handed out again whose attempt could not be recorded."""
-_ALL_AT_ONCE: Final = 500
-"""Acks after which they are stored before `commit_interval` has passed."""
-
-
-class PartitionStatistics(NamedTuple):
-    """A partition of a queue."""
-
-    stream: str
-    partition: int
-    in_flight: int
-    """Deliveries that are not answered yet."""
-    unsettled: int
-    """Messages that were read and are not settled."""
-    span: int
-    """Offsets from the first unsettled message to the next one to be read."""
-    base: int | None
-    """The first offset that is not settled; None before the first message."""
-
-
-class QueueStatistics(NamedTuple):
-    """What a queue has done since it was entered."""
-
-    delivered: int
-    redelivered: int
-    """Deliveries that were not the first attempt."""
-    acked: int
-    nacked: int
-    expired: int
-    """Deliveries that were not answered within ack_wait."""
-    given_up: int
-    dead_letters: int
-    """Messages that were given up and stored as dead letters."""
-    late: int
-    """Answers that came too late."""
-    backoff_level: int
-    """Failures that later successes have not made up for; 0: full speed."""
-    partitions: tuple[PartitionStatistics, ...]
 
 
 class Dispatcher:
@@ -111,6 +77,8 @@ class Dispatcher:
             _flow_settings(plan), random.choice, self._time()
         )
         self._max_in_flight = plan.max_in_flight
+        self._ack_wait = plan.window.ack_wait
+        self._backs_off = plan.backoff is not None
         self._shares: dict[StreamPartition, PartitionShare] = {}
         self._current: PartitionShare | None = None
         """The partition of the messages in `merge.ready`."""
@@ -124,7 +92,6 @@ class Dispatcher:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
         self._commit_now = asyncio.Event()
-        self._unstored = 0
         self._in_sequence = 0
         """Messages that were given up since the last ack."""
         self.error: BaseException | None = None
@@ -184,17 +151,37 @@ class Dispatcher:
                 return delivery
         merge = self._readers.merge
         while True:
-            ready, share = merge.ready, self._current
-            if ready and share is not None and share.window is not None:
-                window = share.window
-                while ready and window.wants_more and not self._must_wait(window):
-                    delivery = self._taken_in(share, window, ready.popleft(), now)
-                    if delivery is not None:
-                        return delivery
-                if not window.wants_more or self._must_wait(window):
-                    self._pause(share)
+            share = self._current
+            if merge.ready and share is not None and share.window is not None:
+                delivery = self._next_of(share, share.window, merge.ready, now)
+                if delivery is not None:
+                    return delivery
             if not self._next_reader():
                 return None
+
+    def _next_of(
+        self,
+        share: PartitionShare,
+        window: AckWindow[Delivery],
+        ready: deque[Message],
+        now: float,
+    ) -> Delivery | None:
+        """Return the next delivery of new messages; None if there is none now."""
+        while window.wants_more and not self._must_wait(window):
+            if not ready:
+                return None
+            is_suspect = window.suspects > 0
+            message = ready.popleft()
+            if self._readers.delivered is not None:
+                self._readers.delivered(message)
+            delivery = window.take(message, now)
+            if delivery is None:
+                if window.given_up:
+                    self._give_up(share, window)
+            elif self._handed_out(share, delivery, is_suspect=is_suspect):
+                return delivery
+        self._pause(share)
+        return None
 
     def _raise_error(self) -> None:
         error, self.error = self.error, None
@@ -221,19 +208,6 @@ class Dispatcher:
             self._current = share
             return True
 
-    def _taken_in(
-        self, share: PartitionShare, window: AckWindow[Delivery], message: Message, now: float
-    ) -> Delivery | None:
-        if self._readers.delivered is not None:
-            self._readers.delivered(message)
-        is_suspect = window.suspects > 0
-        delivery = window.take(message, now)
-        if delivery is None:
-            if window.given_up:
-                self._give_up(share, window)
-            return None
-        return self._handed_out(share, delivery, is_suspect=is_suspect)
-
     def _next_again(self, now: float) -> Delivery | None:
         while self._recorded:
             delivery = self._recorded.popleft()
@@ -248,28 +222,28 @@ class Dispatcher:
                     self._give_up(share, window)
                 if found is None:
                     break
-                handed = self._handed_out(share, found, is_suspect=is_suspect)
-                if handed is not None:
-                    return handed
+                if self._handed_out(share, found, is_suspect=is_suspect):
+                    return found
         self._again = False
         return None
 
-    def _handed_out(
-        self, share: PartitionShare, delivery: Delivery, *, is_suspect: bool
-    ) -> Delivery | None:
+    def _handed_out(self, share: PartitionShare, delivery: Delivery, *, is_suspect: bool) -> bool:
+        """Count a delivery; return False if its attempt is to be stored before it is handed out."""
         self._delivered += 1
+        if self._waiters:
+            self.wake()  # another task, for what may follow
         if delivery.attempt > 1:
             self._redelivered += 1
-        if self._plan.backoff is not None:
-            self._flow.delivered(share.place, delivery.deadline - self._plan.window.ack_wait)
+        if self._backs_off:
+            self._flow.delivered(share.place, delivery.deadline - self._ack_wait)
         if delivery.deadline < self._timer_at:
             self._arm(delivery.deadline)
         if not is_suspect or share.window is None:
-            return delivery
+            return True
         share.window.changes += 1
         self._suspect = delivery
         self._spawn(lambda: self._record(share, delivery), "attempt")
-        return None
+        return False
 
     def _must_wait(self, window: AckWindow[Delivery]) -> bool:
         """Return True if a suspect of another partition is in flight: this one must be alone."""
@@ -310,8 +284,6 @@ class Dispatcher:
         while True:
             delivery = self.next_ready()
             if delivery is not None:
-                if self._waiters:
-                    self.wake()
                 return delivery
             if self.is_over:
                 return None
@@ -463,14 +435,14 @@ class Dispatcher:
     def ack(self, delivery: Delivery) -> None:
         """See `Answers`."""
         share = delivery.share
-        window = self._window(delivery)
+        window = share.window
+        if window is None or delivery.state is not _IN_FLIGHT:
+            window = self._window(delivery)
         window.ack(delivery)
         self._acked += 1
-        self._in_sequence = 0
-        self._unstored += 1
-        if self._unstored >= _ALL_AT_ONCE:
-            self._commit_now.set()
-        if self._plan.backoff is not None:
+        if self._in_sequence:
+            self._in_sequence = 0
+        if self._backs_off:
             self._answered(share, Outcome.FINISHED)
         if (
             share.is_paused
@@ -533,7 +505,7 @@ class Dispatcher:
         """Go on after a message was not acked."""
         if window.given_up:
             self._give_up(share, window)
-        if self._plan.backoff is not None:
+        if self._backs_off:
             self._answered(share, Outcome.REQUEUED if backoff else Outcome.REQUEUED_WITHOUT_BACKOFF)
         at = window.next_at()
         if at < self._timer_at:
@@ -592,7 +564,7 @@ class Dispatcher:
     def _expire(self, share: PartitionShare, delivery: Delivery) -> None:
         self._expired += 1
         logger.warning("%r was not answered in time", delivery)
-        if self._plan.backoff is not None:
+        if self._backs_off:
             self._answered(share, Outcome.REQUEUED)
         if delivery.worker is not None:
             delivery.worker.cancel()
@@ -636,7 +608,6 @@ class Dispatcher:
                 async with asyncio.timeout(self._plan.commit_interval):
                     await self._commit_now.wait()
             self._commit_now.clear()
-            self._unstored = 0
             for share in tuple(self._shares.values()):
                 if share.window is not None and share.window.changes and share.drained is None:
                     with suppress(LiftbridgeError):  # reported, and tried again

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import Any, Final, TypeAlias
 
 from liftbridge_aio.groups.handler_runner import wrapped
@@ -17,6 +18,7 @@ from .dispatcher import Dispatcher
 DeliveryHandler: TypeAlias = Callable[[Delivery], Awaitable[object] | object]
 """A handler of deliveries: a coroutine function, which is awaited, or a plain function."""
 
+_IN_FLIGHT: Final = AttemptState.IN_FLIGHT  # members are slow to look up
 _TURN: Final = 0.01
 """Seconds after which a worker yields to the event loop."""
 
@@ -81,6 +83,7 @@ class HandlerPool:
 
     async def _work(self) -> None:
         dispatcher, time = self._dispatcher, self._loop.time
+        task = asyncio.current_task() if self._cancels else None
         until = time() + _TURN
         try:
             while not self._stopping:
@@ -91,8 +94,7 @@ class HandlerPool:
                     await dispatcher.wait()
                     until = time() + _TURN
                     continue
-                dispatcher.wake()  # another worker, for what may follow
-                await self._handle(delivery)
+                await self._handle(delivery, task)
                 if time() >= until:
                     await asyncio.sleep(0)
                     until = time() + _TURN
@@ -101,42 +103,38 @@ class HandlerPool:
         finally:
             self.stop()
 
-    async def _handle(self, delivery: Delivery) -> None:
-        if self._cancels:
-            delivery.worker = asyncio.current_task()
+    async def _handle(self, delivery: Delivery, task: asyncio.Task[None] | None) -> None:
+        delivery.worker = task
         try:
-            await self._call(delivery)
+            answer = self._intercepted(delivery) if self._interceptors else self._handler(delivery)
+            # The first of these is quick, and true of nearly all.
+            if type(answer) is CoroutineType or isinstance(answer, Awaitable):
+                await answer
         except asyncio.CancelledError as error:
             if self._is_cancelled:
                 raise
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                task.uncancel()
-            if delivery.state is AttemptState.IN_FLIGHT:  # it was not this queue that cancelled it
-                self._dispatcher.failed(delivery, error)
+            self._cancelled(delivery, error)
         except Exception as error:  # noqa: BLE001 - reported, and the message is delivered again
             self._dispatcher.failed(delivery, error)
         else:
-            if delivery.state is AttemptState.IN_FLIGHT:
+            if delivery.state is _IN_FLIGHT:
                 self._dispatcher.ack(delivery)
         finally:
             delivery.worker = None
 
-    async def _call(self, delivery: Delivery) -> None:
-        if self._interceptors:
-            await self._intercepted(delivery)
-            return
-        answer = self._handler(delivery)
-        if isinstance(answer, Awaitable):
-            await answer
+    def _cancelled(self, delivery: Delivery, error: asyncio.CancelledError) -> None:
+        """Go on after a handler was cancelled, most often because it took too long."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            task.uncancel()
+        if delivery.state is _IN_FLIGHT:  # it was not this queue that cancelled it
+            self._dispatcher.failed(delivery, error)
 
-    async def _intercepted(self, delivery: Delivery) -> None:
+    def _intercepted(self, delivery: Delivery) -> Awaitable[object] | object:
         def handle(_: Message) -> Awaitable[object] | object:
             return self._handler(delivery)
 
-        answer = wrapped(handle, self._interceptors)(delivery.message)
-        if isinstance(answer, Awaitable):
-            await answer
+        return wrapped(handle, self._interceptors)(delivery.message)
 
     @property
     def _is_cancelled(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from types import TracebackType
@@ -29,10 +30,11 @@ from liftbridge_aio.net.supervisor import Child
 
 from .acks_store import AcksStore, AcksStream, MemoryAcks, ReadLast
 from .delivery import Delivery
-from .dispatcher import Dispatcher, QueueStatistics
+from .dispatcher import Dispatcher
 from .giving_up import GivingUp
 from .handler_pool import DeliveryHandler, HandlerPool
 from .plan import QueuePlan
+from .statistics import QueueStatistics, explanations
 
 OnTimeout: TypeAlias = Literal["cancel", "continue"]
 
@@ -151,6 +153,13 @@ class Queue:
         """Return counts of this member since it was entered."""
         return self._dispatcher.statistics()
 
+    def explain(self) -> list[str]:
+        """Return what is not settled and what it waits for, in sentences; for a log or a console.
+
+        Empty if everything that was read is settled.
+        """
+        return list(explanations(self._dispatcher.windows(), get_running_loop().time()))
+
     # Lifecycle
 
     async def __aenter__(self) -> Self:
@@ -262,6 +271,9 @@ class Queue:
             UsageError: the queue was not entered.
             LiftbridgeError: a partition cannot be read, or the membership has failed.
         """
+        delivery = self._dispatcher.next_ready()
+        if delivery is not None:
+            return delivery
         if self.state is GroupState.NEW and self._closer is None:
             text = "a queue is read inside `async with`: entering it joins the group"
             raise UsageError(text)

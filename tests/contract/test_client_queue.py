@@ -351,6 +351,23 @@ async def test_failures_slow_a_queue_down_until_a_probe_succeeds(
         await run
 
 
+async def test_a_queue_explains_what_its_messages_wait_for(client: Client, stream: str) -> None:
+    async with queue_of(client, stream, max_in_flight=2) as queue:
+        assert queue.explain() == []
+        first, second = await take(queue, 2)
+        assert queue.explain() == [
+            f"{stream}/0: 2 unsettled, the first at offset 0: attempt 1 is in flight, for 30.0 s"
+            " more",
+            f"{stream}/0: nothing more is read: 2 deliveries are in flight, and no more may be",
+        ]
+        await first.nack(60, error=ValueError("busy"))
+        await second.ack()
+        assert queue.explain() == [
+            f"{stream}/0: 1 unsettled, the first at offset 0: attempt 2 is due in 60.0 s; the"
+            " attempt before it failed with ValueError('busy')",
+        ]
+
+
 # Order
 
 

@@ -76,6 +76,10 @@ MOVES: Final = {
 }
 """The allowed state transitions. A new attempt begins as BLOCKED, DELAYED, READY or GIVING_UP."""
 
+_IN_FLIGHT: Final = AttemptState.IN_FLIGHT  # members are slow to look up
+_ACKED: Final = AttemptState.ACKED
+_READY: Final = AttemptState.READY
+
 SETTLED: Final = frozenset(
     {AttemptState.ACKED, AttemptState.NACKED, AttemptState.REJECTED, AttemptState.GIVEN_UP}
 )
@@ -99,7 +103,7 @@ class Attempt:
     def __init__(self, message: Message) -> None:
         self.message = message
         self.attempt = 0
-        self.state = AttemptState.READY
+        self.state = _READY
         self.deadline = inf
         self.error: BaseException | None = None
 
@@ -193,6 +197,8 @@ class AckWindow(Generic[AttemptT]):
         self._known = dict(snapshot.unsettled) if snapshot is not None else {}
         self._known_below = snapshot.next_offset if snapshot is not None else 0
         self._next: int | None = None if snapshot is None else snapshot.base
+        self._far = -1
+        """An offset up to which the window is not too long."""
 
     # What it holds
 
@@ -241,10 +247,17 @@ class AckWindow(Generic[AttemptT]):
         """True if `take` may be called."""
         if self._ready or self._free <= 0:
             return False
-        settings = self._settings
-        if settings.order is Order.PARTITION:
+        if self._settings.order is Order.PARTITION:
             return not self._unsettled
-        return len(self._unsettled) < settings.max_window and self.span < settings.max_window
+        return self._next is None or self._next < self._far or self._is_short()
+
+    def _is_short(self) -> bool:
+        """Return True if the window may become longer."""
+        base = self.base
+        if base is None or self._next is None:
+            return True
+        self._far = base + self._settings.max_window
+        return self._next < self._far
 
     def next_at(self) -> float:
         """Return the time at which `tick` has something to do."""
@@ -261,14 +274,15 @@ class AckWindow(Generic[AttemptT]):
     def take(self, message: Message, now: float) -> AttemptT | None:
         """Take the next message of the log; return its attempt if it is to be handed out now."""
         offset = message.offset
-        if self._next is not None and offset < self._next and offset not in self._known:
-            return None  # read before
         attempts = 0
         if offset < self._known_below:
-            if offset not in self._known:
-                self._next = offset + 1
-                return None
-            attempts = self._known.pop(offset)
+            found = self._known.pop(offset, None)
+            if found is None:
+                self._next = max(offset + 1, self._next or 0)
+                return None  # settled
+            attempts = found
+        elif self._next is not None and offset < self._next:
+            return None  # read before
         attempt = self._make(message)
         self._next = offset + 1
         self._unsettled[offset] = attempt
@@ -299,7 +313,7 @@ class AckWindow(Generic[AttemptT]):
             self.given_up.append(attempt)
             return None
         attempt.attempt += 1
-        attempt.state = AttemptState.IN_FLIGHT
+        attempt.state = _IN_FLIGHT
         attempt.deadline = now + settings.ack_wait
         self._in_flight[attempt.message.offset] = attempt
         if self.suspects:
@@ -316,9 +330,9 @@ class AckWindow(Generic[AttemptT]):
             AlreadySettled: the attempt was answered before.
             LeaseExpired: the attempt has ended.
         """
-        if attempt.state is not AttemptState.IN_FLIGHT:
+        if attempt.state is not _IN_FLIGHT:
             raise _refusal(attempt)
-        attempt.state = AttemptState.ACKED
+        attempt.state = _ACKED
         offset = attempt.message.offset
         del self._in_flight[offset]
         del self._unsettled[offset]
@@ -341,7 +355,7 @@ class AckWindow(Generic[AttemptT]):
             AlreadySettled: the attempt was answered before.
             LeaseExpired: the attempt has ended.
         """
-        if attempt.state is not AttemptState.IN_FLIGHT:
+        if attempt.state is not _IN_FLIGHT:
             raise _refusal(attempt)
         self._fail(attempt, AttemptState.NACKED, now, delay, error)
 
@@ -352,7 +366,7 @@ class AckWindow(Generic[AttemptT]):
             AlreadySettled: the attempt was answered before.
             LeaseExpired: the attempt has ended.
         """
-        if attempt.state is not AttemptState.IN_FLIGHT:
+        if attempt.state is not _IN_FLIGHT:
             raise _refusal(attempt)
         attempt.state = AttemptState.REJECTED
         del self._in_flight[attempt.offset]
@@ -365,7 +379,7 @@ class AckWindow(Generic[AttemptT]):
             AlreadySettled: the attempt was answered before.
             LeaseExpired: the attempt has ended.
         """
-        if attempt.state is not AttemptState.IN_FLIGHT:
+        if attempt.state is not _IN_FLIGHT:
             raise _refusal(attempt)
         attempt.deadline = now + self._settings.ack_wait
         self._in_flight.move_to_end(attempt.offset)

@@ -1,0 +1,89 @@
+"""Figures of a queue, and what its messages wait for, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from liftbridge_aio.model import StreamPartition
+
+from .core.ack_window import AckWindow, AttemptState
+from .delivery import Delivery
+
+
+class PartitionStatistics(NamedTuple):
+    """A partition of a queue."""
+
+    stream: str
+    partition: int
+    in_flight: int
+    """Deliveries that are not answered yet."""
+    unsettled: int
+    """Messages that were read and are not settled."""
+    span: int
+    """Offsets from the first unsettled message to the next one to be read."""
+    base: int | None
+    """The first offset that is not settled; None before the first message."""
+
+
+class QueueStatistics(NamedTuple):
+    """What a queue has done since it was entered."""
+
+    delivered: int
+    redelivered: int
+    """Deliveries that were not the first attempt."""
+    acked: int
+    nacked: int
+    expired: int
+    """Deliveries that were not answered within ack_wait."""
+    given_up: int
+    dead_letters: int
+    """Messages that were given up and stored as dead letters."""
+    late: int
+    """Answers that came too late."""
+    backoff_level: int
+    """Failures that later successes have not made up for; 0: full speed."""
+    partitions: tuple[PartitionStatistics, ...]
+
+
+def explanations(
+    windows: Mapping[StreamPartition, AckWindow[Delivery]], now: float
+) -> Iterator[str]:
+    """Yield a sentence for each partition with unsettled messages, and one if reading waits."""
+    for (stream, partition), window in sorted(windows.items()):
+        oldest = window.oldest
+        if oldest is None:
+            continue
+        where = f"{stream}/{partition}"
+        text = (
+            f"{where}: {window.unsettled} unsettled, the first at offset {oldest.offset}:"
+            f" {_state(oldest, now)}"
+        )
+        if oldest.error is not None:
+            text += f"; the attempt before it failed with {oldest.error!r}"
+        yield text
+        if not window.wants_more:
+            yield f"{where}: nothing more is read: {_limit(window)}"
+
+
+def _state(delivery: Delivery, now: float) -> str:
+    left = max(delivery.deadline - now, 0.0)
+    match delivery.state:
+        case AttemptState.IN_FLIGHT:
+            return f"attempt {delivery.attempt} is in flight, for {left:.1f} s more"
+        case AttemptState.DELAYED:
+            return f"attempt {delivery.attempt + 1} is due in {left:.1f} s"
+        case AttemptState.GIVING_UP:
+            return f"it is being given up after attempt {delivery.attempt}"
+        case _:
+            return f"attempt {delivery.attempt + 1} is {delivery.state.value}"
+
+
+def _limit(window: AckWindow[Delivery]) -> str:
+    if window.suspects:
+        return "after a crash, messages are handed out one at a time"
+    if not window.capacity:
+        return "it pauses, because handlers fail or max_in_flight is 0"
+    if window.in_flight >= window.capacity:
+        return f"{window.in_flight} deliveries are in flight, and no more may be"
+    return f"{window.span} offsets lie between its first unsettled message and the next one"
