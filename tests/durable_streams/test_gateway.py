@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from liftbridge_aio import Client, StreamOptions
+from liftbridge_aio.durable_streams.core import sse
 from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions, gateway_app
 from support.servers.node import EmbeddedServer, Server
 
@@ -112,6 +113,18 @@ async def test_the_entity_tag_changes_with_the_close(
         await post(http, "", **{"Stream-Closed": "true"})
         again = await http.get(PATH, headers={"If-None-Match": tag})
         assert (again.status_code, again.headers["Stream-Closed"]) == (200, "true")
+
+
+async def test_events_hold_text_as_it_was_appended(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        for text in (" one\n  two\n three", "one\n\ntwo", "event: data\ndata: x\n\n"):
+            await put(http, text, **{"Stream-Closed": "true"})
+            events = sse.Parser().feed((await http.get(f"{PATH}?offset=-1&live=sse")).content)
+            assert [each.kind for each in events] == ["data", "control"]
+            assert events[0].data.decode() == text
+            await http.delete(PATH)
 
 
 async def test_if_match_appends_only_at_that_end(

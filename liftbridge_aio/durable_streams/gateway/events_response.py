@@ -21,6 +21,8 @@ from liftbridge_aio.options import timer_seconds
 from .responses import cursor_after, joined
 from .streams import Found, Streams
 
+_MOST_SHARED: Final = 16
+"""Places in a stream whose events are kept for other readers, until something is appended."""
 _HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 
 
@@ -82,16 +84,14 @@ class EventsResponse(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_events(self, send: Send, end: float) -> None:
-        most = self._streams.options.max_response_bytes
         first = self._read.offset == START
         begun = False
         while True:
-            found = await self._streams.read(self._entry, self._position, most, first=first)
+            found, data = await self._next(first=first)
             first = False
             if found.values or found.closed or not begun:
                 begun = True
                 async with asyncio.timeout(self._write_timeout):
-                    data = self._encoded(found)
                     await send({"type": "http.response.body", "body": data, "more_body": True})
                 self._position = found.position
             over = self._streams.ending or asyncio.get_running_loop().time() >= end
@@ -109,13 +109,24 @@ class EventsResponse(Response):
                     return
                 self._check()
 
-    def _encoded(self, found: Found) -> bytes:
-        """Return the events for messages: readers at the same place share them."""
+    async def _next(self, *, first: bool) -> tuple[Found, bytes]:
+        """Return the next messages, and their events: readers at the same place share them."""
+        shared = (await self._streams.hosted(self._entry)).shared
+        cursor = cursor_after(self._read.cursor)
+        place = self._position, cursor
+        known: tuple[Found, bytes] | None = shared.get(place)
+        if known is not None:
+            return known
+        most = self._streams.options.max_response_bytes
+        found = await self._streams.read(self._entry, self._position, most, first=first)
+        made = found, self._encoded(found, cursor)
+        if found.values and len(shared) < _MOST_SHARED:
+            shared[place] = made
+        return made
+
+    def _encoded(self, found: Found, cursor: str) -> bytes:
         control = sse.Control(
-            self._entry.positions.offset(found.position),
-            cursor_after(self._read.cursor),
-            found.at_tail,
-            found.closed,
+            self._entry.positions.offset(found.position), cursor, found.at_tail, found.closed
         )
         events = sse.encode_control(control)
         if not found.values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.durable_streams.core.stream_log import Append, Outcome, StreamLog
@@ -63,8 +63,8 @@ class HostedStream:
         """Requests that are using it."""
         self.used = 0.0
         """When the last request ended, by the event loop's clock."""
-        self.encoded: dict[tuple[int, int], bytes] = {}
-        """What live readers at the tail are sent, by the offsets where it begins and ends."""
+        self.shared: dict[tuple[int, str], tuple[Any, bytes]] = {}
+        """What readers of events are sent, by where they are and their cursor: most are alike."""
         self._client = client
         self._render = render
         self._max_cached_bytes = max_cached_bytes
@@ -105,7 +105,7 @@ class HostedStream:
         if self._render is not None:
             value, headers = self._render(offset, key, value, headers, timestamp), {}
         self.state.apply(offset, value, headers)
-        self.encoded.clear()
+        self.shared.clear()
         if self._cached_from is None:
             self._cached_from = offset
         self._offsets.append(offset)
