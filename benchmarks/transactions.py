@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from .cases import AckPolicy, Case, Choice, Kind
 from .own_programs import module
 from .programs import run_program
-from .serving import running
+from .serving import RunningServer, running
 from .streams import create_stream, delete_stream
 from .summary import CaseSummary, Run, summarize
 
 PLAIN: Final = "plain"
 """What the others are held against: no transactions."""
 
+SEQUENCER: Final = "benchmarks.sequencer_timings"
+"""What times the pure core alone."""
 _PROGRAM: Final = (*module("benchmarks.peers.ours_transactions"), "--way")
 _TIMEOUT: Final = 90.0
 _READ: Final = 300_000
@@ -74,18 +77,13 @@ def measure_transactions(
     with running(server, 1) as started:
         filled: dict[str, str] = {}
         for question in _questions(choice):
-            case, address = question.case, started.addresses[0]
-
-            def run(way: str, stream: str, case: Case = case) -> Run:
-                words = [*_PROGRAM, way, *case.words(address, stream, case.messages)]
-                return run_program(words, started.pids, case.server_messages, _TIMEOUT)
-
+            case, run = question.case, partial(_run, started, question.case)
             if question.fill and question.fill not in filled:
                 stream = filled[question.fill] = next(names)
                 create_stream(started.addresses, stream, 1, 1)
                 tell(f"{case.title}: filling")
                 filling = Case(Kind.PUBLISH, case.messages, window=4_000)
-                run(question.fill, stream, filling)
+                _run(started, filling, question.fill, stream)
             runs: dict[str, list[Run]] = {name: [] for name in question.ways}
             for number in range(1, rounds + 1):
                 for name, way in question.ways.items():
@@ -98,3 +96,8 @@ def measure_transactions(
                     runs[name].append(run(way, stream))
                     delete_stream(started.addresses, stream)
             yield summarize(case, runs, PLAIN)
+
+
+def _run(server: RunningServer, case: Case, way: str, stream: str) -> Run:
+    words = [*_PROGRAM, way, *case.words(server.addresses[0], stream, case.messages)]
+    return run_program(words, server.pids, case.server_messages, _TIMEOUT)

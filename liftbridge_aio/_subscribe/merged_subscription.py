@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .core.checkpoint import Checkpoint
     from .core.memory_budget import MemoryBudget
-    from .core.plan import MergedPlan
+    from .core.plan import MergedPlan, ReadingPlan
     from .position_store import PositionStore
 
 T = TypeVar("T")
@@ -225,6 +225,20 @@ class MergedSubscription(SubscriptionBase):
         if self._durable is not None:
             await bounded_gather(plans.values(), self._durable.check_target)
             self._check_not_ended()
+        moved = self._move(plans)
+        if self._state is SubscriptionState.READING:
+            await self._accepted(moved)
+
+    def move(self, starts: Mapping[int, StartAt]) -> None:
+        """Continue reading at other positions, see `SubscriptionBase.move`."""
+        self._move(
+            {
+                partition: self._seekables[partition].plan_from(start)
+                for partition, start in starts.items()
+            }
+        )
+
+    def _move(self, plans: Mapping[int, ReadingPlan]) -> list[PartitionReader]:
         before = [self._seekables[partition].seek(plan) for partition, plan in plans.items()]
         for reader in before:
             self._merge.remove(reader)
@@ -234,8 +248,10 @@ class MergedSubscription(SubscriptionBase):
                 self._durable.sought(self.stream, partition)
             self._ends.reasons.pop(partition, None)
             self._ends.errors.pop(partition, None)
+        readers = [self._seekables[partition].current for partition in plans]
         if self._state is SubscriptionState.READING:
-            await self._read([self._seekables[partition] for partition in plans])
+            self._read(readers)
+        return readers
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:
         """Deliver nothing of partitions until `resume`, not even their ends.
@@ -323,15 +339,16 @@ class MergedSubscription(SubscriptionBase):
         if self._state is SubscriptionState.READING:
             return  # another task has begun it meanwhile
         self._state = SubscriptionState.READING
-        await self._read(seekables)
+        readers = [seekable.current for seekable in seekables]
+        self._read(readers)
+        await self._accepted(readers)
 
-    async def _read(self, seekables: Sequence[SeekableReader]) -> None:
-        """Begin to read, and wait until the server has accepted.
+    def _read(self, readers: Sequence[PartitionReader]) -> None:
+        """Begin to read.
 
         Raises:
-            LiftbridgeError: one of them ended with this error.
+            ClientClosed: the client is not running.
         """
-        readers = [seekable.current for seekable in seekables]
         try:
             for reader in readers:
                 reader.begin()
@@ -342,6 +359,13 @@ class MergedSubscription(SubscriptionBase):
             self._merge.add(reader)
             if reader.plan.partition in self._paused:
                 self._merge.hold([reader])
+
+    async def _accepted(self, readers: Sequence[PartitionReader]) -> None:
+        """Wait until the server has accepted.
+
+        Raises:
+            LiftbridgeError: one of them ended with this error.
+        """
         for reader in readers:
             await asyncio.shield(reader.started)
         for reader in readers:

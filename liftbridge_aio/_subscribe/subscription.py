@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -290,6 +290,16 @@ class Subscription(SubscriptionBase):
         if self._durable is not None:
             await self._durable.check_target(plan)
             self._check_not_ended()
+        self._move(plan)
+        if self._state is SubscriptionState.READING:
+            await self._accepted()
+
+    def move(self, starts: Mapping[int, StartAt]) -> None:
+        """Continue reading at another position, see `SubscriptionBase.move`."""
+        for start in starts.values():
+            self._move(self._seekable.plan_from(start))
+
+    def _move(self, plan: ReadingPlan) -> None:
         before = self._seekable.seek(plan)
         if self._durable is not None:
             self._durable.sought(self.stream, self.partition)
@@ -303,7 +313,6 @@ class Subscription(SubscriptionBase):
                 raise
             finally:
                 before.buffer.bell.ring()
-            await self._accepted()
 
     def pause(self) -> None:
         """Deliver nothing until `resume`, not even the end. May be called again.

@@ -6,13 +6,13 @@ import asyncio
 import enum
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypeVar, overload
 
 from liftbridge_aio._core.arguments import INT64_MAX, about, check_flags, check_whole_number
 from liftbridge_aio.errors import ClientClosed, LiftbridgeError, UsageError
-from liftbridge_aio.model import EndReason, Message
+from liftbridge_aio.model import EndReason, Message, StartAt
 from liftbridge_aio.net.supervisor import wait_despite_cancellation
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.wire.raw_message import RawMessage
@@ -201,6 +201,19 @@ class SubscriptionBase(MessageSource):
         return self._durable
 
     # Implemented by each kind
+
+    @abstractmethod
+    def move(self, starts: Mapping[int, StartAt]) -> None:
+        """Continue reading at other positions, and wait for nothing: for what stores positions.
+
+        What a server says to it is found by the next step. Not after the end.
+
+        Args:
+            starts: where to, by partition.
+
+        Raises:
+            ClientClosed: the client is not running.
+        """
 
     @abstractmethod
     def _readers(self) -> list[PartitionReader]:

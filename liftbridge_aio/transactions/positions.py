@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -14,7 +15,7 @@ from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
 from liftbridge_aio._subscribe.seekable_reader import SeekableReader
 from liftbridge_aio._subscribe.subscription import Subscription
 from liftbridge_aio._subscribe.subscription_base import SubscriptionState
-from liftbridge_aio.errors import StreamReset, UsageError
+from liftbridge_aio.errors import ClientClosed, StreamReset, UsageError
 from liftbridge_aio.model import StartAt, StartPosition
 from liftbridge_aio.net.metadata import MetadataCache
 
@@ -61,8 +62,6 @@ class SubscriptionPositions:
         self.checkpoints = checkpoints
         self._metadata = metadata
         self._partitions: dict[Place, _Partition] = {}
-        self._lost = False
-        """True if it could not be rewound: what is read now may not be what comes next."""
 
     # What transactions ask
 
@@ -70,13 +69,10 @@ class SubscriptionPositions:
         """Refuse positions that are not those of a reading in progress.
 
         Raises:
-            UsageError: it was not entered, or could not be rewound.
+            UsageError: it was not entered.
         """
         if not self._partitions:
             raise UsageError("enter the subscription before a transaction commits its positions")
-        if self._lost:
-            text = "the subscription was not rewound after a transaction was aborted; make another"
-            raise UsageError(text)
 
     def read(self) -> dict[Place, Checkpoint]:
         """Return how far each partition was read."""
@@ -86,15 +82,8 @@ class SubscriptionPositions:
             if (position := partition.position) is not None
         }
 
-    async def rewind(self, subscription: Readable) -> None:
-        """Continue at the positions that were committed last.
-
-        Cancelling ends it; the subscription may then be somewhere else, and no transaction takes
-        its positions any more.
-
-        Raises:
-            LiftbridgeError: a server did not accept; the subscription has ended.
-        """
+    def rewind(self, subscription: Readable) -> None:
+        """Continue at the positions that were committed last. Waits for nothing."""
         if subscription.state is SubscriptionState.ENDED:
             return
         starts: dict[int, StartAt] = {}
@@ -105,15 +94,8 @@ class SubscriptionPositions:
                 starts[place[1]] = partition.start
             elif committed is not None and committed != partition.position:
                 starts[place[1]] = committed
-        if not starts:
-            return
-        self._lost = True
-        if isinstance(subscription, MergedSubscription):
-            await subscription.seek(starts)
-        else:
-            [start] = starts.values()
-            await subscription.seek(start)
-        self._lost = False
+        with suppress(ClientClosed):  # the next step says so
+            subscription.move(starts)
 
     # What the subscription asks
 

@@ -69,7 +69,6 @@ class Transaction:
         """How far subscriptions were read when it was about to be committed."""
         self._stored = checkpoints is None
         """True if its checkpoint is stored, or it has none."""
-        self._fenced = False
 
     def __repr__(self) -> str:
         """Show the producer id, the phase, and how many partitions take part."""
@@ -93,7 +92,6 @@ class Transaction:
     ) -> None:
         """Commit; after an exception, abort. Does nothing if either was done.
 
-        If it is aborted, its subscriptions continue where the last transaction has committed.
         Cancelling is that of `commit`.
 
         Raises:
@@ -101,16 +99,11 @@ class Transaction:
             CommitInDoubt: it may be visible in some partitions; see `resume`.
             ProducerFenced: another producer of the name has taken over; nothing is visible.
         """
-        try:
-            if exc is not None:
-                if self._phase is Phase.OPEN:
-                    self.abort()
-            elif self._phase is Phase.OPEN:
-                await self.commit()
-        finally:
-            if self._phase is Phase.ABORTED and not self._fenced:
-                for subscription, positions in self._readings:
-                    await positions.rewind(subscription)
+        if exc is not None:
+            if self._phase is Phase.OPEN:
+                self.abort()
+        elif self._phase is Phase.OPEN:
+            await self.commit()
 
     async def publish(
         self,
@@ -337,7 +330,6 @@ class Transaction:
     def _end_fenced(self) -> None:
         """Abort without rollbacks: those are up to the producer that has taken over."""
         self._step(Step.ABORT if self._phase is Phase.OPEN else Step.REFUSE)
-        self._fenced = True
         self._take_back()
 
     async def _write_acks(self, intents: list[AckIntent]) -> None:
@@ -364,7 +356,8 @@ class Transaction:
     def abort(self) -> None:
         """Take back what is not written, and let nobody see the rest. Waits for nothing.
 
-        Does nothing if it was aborted. Its subscriptions are rewound when its block is left.
+        Its subscriptions continue where the last transaction has committed. Does nothing if it was
+        aborted.
 
         Raises:
             UsageError: it was committed, or its commit has begun.
@@ -386,6 +379,8 @@ class Transaction:
         rollback = self._sender.write_rollbacks(self._identity.roll_back(begins))
         if self._checkpoints is not None:
             self._checkpoints.rollback = rollback
+        for subscription, positions in self._readings:
+            positions.rewind(subscription)
 
     def _step(self, step: Step) -> None:
         following = PHASES.get((self._phase, step))

@@ -13,8 +13,8 @@ from liftbridge_aio.wire.columns import Mark
 from liftbridge_aio.wire.raw_message import RawMessage
 
 Shown: TypeAlias = tuple[Sequence[int], Sequence[bytes]]
-"""Messages that are shown, encoded, after their positions: the offset of its ack, or its own without
-one.
+"""Messages that are shown, encoded, after their positions: that of a message is the offset of its
+ack, or its own without one.
 
 Positions never step back from one shown message to the next, offsets may."""
 

@@ -9,10 +9,9 @@ side reads the other's messages; `uuid.UUID(bytes=…)` reads them too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct, unpack
-from typing import NamedTuple
 
 from liftbridge_aio._core.arguments import INT64_MAX, check_type, check_whole_number
 from liftbridge_aio.errors import InvalidRequest
@@ -41,6 +40,9 @@ class Flags(IntEnum):
     ACK = 2
     """The commit of its producer's messages with smaller or equal clocks, and the rollback of
     those with larger ones."""
+
+
+_FLAG_TYPES = frozenset((int, Flags))
 
 
 class Clock:
@@ -113,9 +115,17 @@ def build_uuid(producer: bytes, clock: int, flags: int) -> bytes:
         InvalidRequest: a part does not fit: a producer of six bytes, a clock of 64 bits, flags
             of 10 bits.
     """
-    check_whole_number(clock, "the clock of a UUID", 0, MAX_CLOCK)
-    check_whole_number(flags, "the flags of a UUID", 0, MAX_FLAGS)
-    _check_bytes(producer, PRODUCER_BYTES, "a producer id")
+    if (
+        type(clock) is not int
+        or not 0 <= clock <= MAX_CLOCK
+        or type(flags) not in _FLAG_TYPES
+        or not 0 <= flags <= MAX_FLAGS
+        or type(producer) is not bytes
+        or len(producer) != PRODUCER_BYTES
+    ):  # one look first: this is done for each message
+        check_whole_number(clock, "the clock of a UUID", 0, MAX_CLOCK)
+        check_whole_number(flags, "the flags of a UUID", 0, MAX_FLAGS)
+        _check_bytes(producer, PRODUCER_BYTES, "a producer id")
     return _LAYOUT.pack(
         (clock >> 4) & 0xFFFFFFFF,
         (clock >> 36) & 0xFFFF,
@@ -138,33 +148,21 @@ def parse_uuid(uuid: bytes) -> tuple[bytes, int, int]:
     return producer, clock, sequence & MAX_FLAGS
 
 
-class UuidRun(NamedTuple):
-    """UUIDs of one producer that follow one another: those from `start` to before `end`."""
-
-    start: int
-    end: int
-    producer: bytes
-    flags: int
-    clocks: list[int]
-
-
-def runs_of(uuids: Sequence[bytes]) -> Iterator[UuidRun]:
-    """Parse UUIDs of 16 bytes, those together that differ in the lower part of the clock only."""
+def parse_uuids(uuids: Sequence[bytes]) -> tuple[list[int], list[int], bool]:
+    """Return the clocks and flags of UUIDs of 16 bytes; True if producer and flags are the same."""
     count = len(uuids)
     words = unpack(f">{4 * count}I", b"".join(uuids))
     lows, middles, heads, tails = words[::4], words[1::4], words[2::4], words[3::4]
-    start = end = 0
-    while start < count:
-        middle, head, tail = middles[start], heads[start], tails[start]
-        end += 1
-        if not start and count == tails.count(tail) == heads.count(head) == middles.count(middle):
-            end = count
-        while end < count and (tails[end], heads[end], middles[end]) == (tail, head, middle):
-            end += 1
+    middle, head, tail = middles[0], heads[0], tails[0]
+    if count == tails.count(tail) == heads.count(head) == middles.count(middle):
+        # They differ in the lower part of the clock only.
         base = (middle >> 16) << 36 | (middle & 0xFFF) << 52 | (head >> 26) & 0xF
-        clocks = [base | low << 4 for low in lows[start:end]]
-        yield UuidRun(start, end, uuids[start][-PRODUCER_BYTES:], head >> 16 & MAX_FLAGS, clocks)
-        start = end
+        return [base | low << 4 for low in lows], [head >> 16 & MAX_FLAGS], True
+    clocks = [
+        low << 4 | (middle >> 16) << 36 | (middle & 0xFFF) << 52 | (head >> 26) & 0xF
+        for low, middle, head in zip(lows, middles, heads, strict=True)
+    ]
+    return clocks, [head >> 16 & MAX_FLAGS for head in heads], False
 
 
 def is_outside(uuid: bytes) -> bool:

@@ -14,12 +14,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, compress
+from itertools import cycle, islice
 from operator import lt
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .sequencer import NO_OFFSET, Outcome, ProducerState, Sequencer
-from .uuid import UUID_BYTES, Flags, build_uuid, is_outside, parse_uuid, runs_of
+from .uuid import PRODUCER_BYTES, UUID_BYTES, Flags, build_uuid, is_outside, parse_uuid, parse_uuids
 
 T = TypeVar("T")
 
@@ -137,10 +137,11 @@ class Shown(NamedTuple, Generic[T]):
 class _Span(Generic[T]):
     """An open transaction: its messages with rising clocks, from its begin on."""
 
-    __slots__ = ("begin", "clocks", "messages", "offsets", "size")
+    __slots__ = ("begin", "clocks", "high", "messages", "offsets", "size")
 
     def __init__(self, begin: int) -> None:
         self.begin = begin
+        self.high = 0
         self.clocks: list[int] = []
         self.offsets: list[int] = []
         self.messages: list[T] = []
@@ -221,49 +222,74 @@ class Follower(Generic[T]):
     ) -> Shown[T] | None:
         """Take the next messages of the log, all with UUIDs of 16 bytes; return what they show.
 
-        Those of one producer that follow one another are judged as one.
+        Where they are a run of one transaction, they are judged as one.
         """
+        clocks, flags, alike = parse_uuids(uuids)
+        size_of = self._size_of
+        sizes = [0] * len(uuids) if size_of is None else list(map(size_of, messages))
+        if (
+            alike
+            and flags[0] == Flags.CONTINUE
+            and self._extend(uuids[0][-PRODUCER_BYTES:], clocks, offsets, messages, sizes)
+        ):
+            return None
         shown: list[int] = []
-        for start, end, producer, flags, clocks in runs_of(uuids):
-            if flags == Flags.CONTINUE and all(clocks):
-                part = slice(start, end)
-                self._continue(producer, clocks, offsets[part], messages[part])
-                continue
-            for number, clock in enumerate(clocks, start):
-                # A clock of 0 takes no part.
-                if not clock or self._is_new(producer, clock):
+        spans = self._spans
+        rows = zip(uuids, clocks, cycle(flags), offsets, messages, sizes, strict=False)
+        for number, (uuid, clock, flag, offset, message, size) in enumerate(rows):
+            producer = uuid[-PRODUCER_BYTES:]
+            if not clock:
+                shown.append(number)  # it takes no part
+            elif flag != Flags.CONTINUE:
+                if self._is_new(producer, clock):
                     shown.append(number)
+            else:
+                span = spans.get(producer)
+                if span is None:
+                    span = spans[producer] = _Span(offset)
+                if span.high < clock:  # else it is a repeat
+                    span.high = clock
+                    span.clocks.append(clock)
+                    span.offsets.append(offset)
+                    span.messages.append(message)
+                    span.size += size
+                    self._messages += 1
+                    self._bytes += size
+        self._keep_bounds()
         if not shown:
             return None
         if len(shown) == len(uuids):
             return Shown(offsets, messages)
         return Shown([offsets[each] for each in shown], [messages[each] for each in shown])
 
-    def _continue(
+    def _extend(
         self,
         producer: bytes,
         clocks: Sequence[int],
         offsets: Sequence[int],
         messages: Sequence[T],
-    ) -> None:
-        """Add messages to the open transaction of a producer, without repeats."""
+        sizes: Iterable[int],
+    ) -> bool:
+        """Add messages to the open transaction of a producer; False if one is a repeat."""
         span = self._spans.get(producer)
-        high = 0 if span is None else span.clocks[-1]
-        if clocks[0] <= high or not all(map(lt, clocks, clocks[1:])):
-            new = list(map(lt, accumulate(clocks, max, initial=high), clocks))
-            clocks, offsets = list(compress(clocks, new)), list(compress(offsets, new))
-            messages = list(compress(messages, new))
-            if not clocks:
-                return
+        high = 0 if span is None else span.high
+        if clocks[0] <= high or not all(map(lt, clocks, islice(clocks, 1, None))):
+            return False
         if span is None:
             span = self._spans[producer] = _Span(offsets[0])
-        size = 0 if self._size_of is None else sum(map(self._size_of, messages))
+        size = sum(sizes)
+        span.high = clocks[-1]
         span.clocks += clocks
         span.offsets += offsets
         span.messages += messages
         span.size += size
         self._messages += len(clocks)
         self._bytes += size
+        self._keep_bounds()
+        return True
+
+    def _keep_bounds(self) -> None:
+        """Give up the oldest transactions if there is too much in memory."""
         while self._messages > self._max_messages or self._bytes > self._max_bytes:
             if self._messages == 1:
                 break
