@@ -187,6 +187,7 @@ def test_every_command_is_shown() -> None:
         "streams",
         "subscribe",
         "tail",
+        "transactions",
     }
 
 
