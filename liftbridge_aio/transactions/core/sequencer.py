@@ -287,10 +287,7 @@ class Sequencer(Generic[T]):
             span = place.add(producer, clock)
         if len(self._ring) >= self._max_messages or self._ring_bytes + size > self._max_bytes:
             self._make_room(size)
-        if flags == _CONTINUE and span.high < clock and span.begin != NO_OFFSET:
-            outcome = Outcome.CONTINUE_EXTEND_SPAN  # nearly always; `_outcome` says the same
-        else:
-            outcome = self._outcome(span, clock, flags)
+        outcome = self._outcome(span, clock, flags)
         if outcome is Outcome.CONTINUE_EXTEND_SPAN or outcome is Outcome.CONTINUE_BEGIN_SPAN:
             if outcome is Outcome.CONTINUE_BEGIN_SPAN:
                 span.begin = begin
@@ -417,7 +414,7 @@ class Sequencer(Generic[T]):
 
     def _outcome(self, span: _Span[T], clock: int, flags: int) -> Outcome:
         """Return what a message does to the transaction of its producer."""
-        if flags == Flags.CONTINUE and clock:
+        if flags == _CONTINUE and clock:
             if clock > span.high:
                 if span.begin == NO_OFFSET:
                     return Outcome.CONTINUE_BEGIN_SPAN
