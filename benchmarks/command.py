@@ -45,7 +45,7 @@ from .spark.command import SparkBenchmarks
 from .summary import OURS, REFERENCE, CaseSummary
 from .table import small, with_spread
 from .terminal import Terminal
-from .transactions import measure_transactions
+from .transactions import SEQUENCER, measure_transactions
 
 _FAILURES: Final = (
     ClusterNotHealthy,
@@ -196,6 +196,9 @@ class _Results:
             "transactions",
             measure_transactions(flags.server, flags.choice, flags.rounds, self.terminal.tell),
         )
+        timings = codec.measure_codec(quick=flags.choice.quick, program=SEQUENCER)
+        self.figures["sequencer"] = [timing.as_json() for timing in timings]
+        self.terminal.show_table("sequencer", codec.COLUMNS, map(codec.codec_row, timings))
 
     def contests(self, name: str, *contests: Contest) -> None:
         flags = self.flags

@@ -18,6 +18,8 @@ from .summary import CaseSummary, Run, summarize
 PLAIN: Final = "plain"
 """What the others are held against: no transactions."""
 
+SEQUENCER: Final = "benchmarks.sequencer_timings"
+"""What times the pure core alone."""
 _PROGRAM: Final = (*module("benchmarks.peers.ours_transactions"), "--way")
 _TIMEOUT: Final = 90.0
 _READ: Final = 300_000

@@ -10,6 +10,8 @@
 - `merge`: Takes messages from many readers in turn, in order within each, not between them.
 - `merged_subscription`: Subscription to several partitions, read as one.
 - `missed_offsets`: Detects messages that were removed from the log before they were read.
+- `part_reader`: Reads parts of a log beside a reading: what it shows again, and what stands before
+  its start.
 - `partition_reader`: Reads one partition: subscribes, buffers what is received, and resubscribes
   after breaks.
 - `position_store`: What a subscription asks of whatever stores its positions.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from liftbridge_aio.errors import LiftbridgeError, UsageError
 from liftbridge_aio.model import Message
@@ -13,6 +13,9 @@ from liftbridge_aio.wire.marked_batch import MarkedBatch, read_marked
 from .core.visibility import Replay, Shown, Visibility
 from .decoder import ALL_KEPT, BATCH, Decoder, DecoderListener, Progress
 from .receive_buffer import ReceiveBuffer
+
+_READ_AT_ONCE: Final = 512
+"""Messages whose marks are read together, at most: few enough to stay in the processor's cache."""
 
 
 class CommittedDecoder(Decoder):
@@ -201,7 +204,7 @@ class CommittedDecoder(Decoder):
     def _next_batch(self, most: int, *, ahead: bool) -> MarkedBatch:
         buffer = self._buffer
         judged = buffer.judged
-        data = self._take_batch(most, ahead=ahead)
+        data = self._take_batch(min(most, _READ_AT_ONCE), ahead=ahead)
         batch, broken = read_marked(data)
         sifted = ALL_KEPT if judged else self._sift_places(batch.offsets, batch.timestamps)
         if sifted.kept is not None:

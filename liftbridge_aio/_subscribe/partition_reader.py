@@ -6,35 +6,27 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
-from math import inf
-from typing import Final
 
 from liftbridge_aio._core.status import CallFailure, Code
 from liftbridge_aio.errors import (
     ClientClosed,
-    ConnectionFailed,
     LiftbridgeError,
     PartitionNotFound,
-    RequestTimeout,
     StreamReset,
-    SubscriptionLost,
     UsageError,
 )
-from liftbridge_aio.model import EndReason, StartAt, StartPosition, StopAt
+from liftbridge_aio.model import EndReason, StartAt, StartPosition
 from liftbridge_aio.net.broker_connection import Purpose
 from liftbridge_aio.net.fast_call import FastCall
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.net.plain_call import PlainCall
 from liftbridge_aio.net.supervisor import Child
-from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.telemetry import (
     Resubscribed,
     Subscribed,
     SubscriptionEnded,
     SubscriptionStatistics,
 )
-from liftbridge_aio.wire.raw_message import RawMessage
 from liftbridge_aio.wire.rpc import SUBSCRIBE
 
 from .committed_decoder import CommittedDecoder
@@ -42,18 +34,16 @@ from .core.checkpoint import Checkpoint
 from .core.memory_budget import MemoryBudget
 from .core.plan import ReadingPlan
 from .core.position import Position, ReversePosition
-from .core.visibility import Replay, Visibility
+from .core.visibility import Replay
 from .decoder import Decoder, bug
 from .missed_offsets import MissedOffsets
+from .part_reader import PartReader
 from .receive_buffer import ReceiveBuffer
 from .recovery import Again, Recovery
 from .reverse_reader import receive_backwards
 from .start import broker_for, log_probe, resolve, subscribe_request
 
 logger = logging.getLogger("liftbridge_aio.subscription")
-
-_TAKEN_AT_ONCE: Final = 500
-"""Messages of a part of the log that are looked at before other tasks may run."""
 
 
 class PartitionReader:
@@ -88,6 +78,9 @@ class PartitionReader:
         self._call: FastCall | PlainCall | None = None
         self._subscribed_at = 0.0
         self._recovery = Recovery(plan, network, self._loop.time())
+        self._parts = PartReader(
+            plan, self._recovery, network, lambda part: PartitionReader(part, network, budget)
+        )
 
     def _make_decoder(self) -> Decoder:
         visibility, buffer = self._visibility, self.buffer
@@ -342,23 +335,8 @@ class PartitionReader:
         ):
             await self._resolve()
         if self._visibility is not None and not self.buffer.ended:
-            await self._look_back(self._visibility)
+            await self._parts.look_back(self._visibility)
             self._recovery.deadline.begin(self._loop.time())
-
-    async def _look_back(self, visibility: Visibility) -> None:
-        """Read what stands before a start that was given as an offset, and may be repeated."""
-        plan = self.plan
-        if isinstance(plan.start, Checkpoint) and plan.start.producers is not None:
-            visibility.resume(plan.start.producers, plan.start.value, plan.start.delivered)
-            return
-        start = plan.start.value if plan.start.position is StartPosition.OFFSET else 0
-        first = max(start - visibility.look_back, 0)
-        if first >= start:
-            return
-        state = await self._network.metadata.partition(plan.stream, plan.partition, plan.timeout)
-        end = min(start, state.high_watermark + 1)
-        if first < end:
-            await self._read_part(first, end, visibility.remember)
 
     async def _resolve(self) -> None:
         plan = self.plan
@@ -471,7 +449,7 @@ class PartitionReader:
     async def _replay(self, decoder: CommittedDecoder, replay: Replay) -> None:
         """Read a part of the log again. Cancelling ends the subscription."""
         try:
-            await self._read_part(replay.begin, replay.end, replay.feed)
+            await self._parts.read(replay.begin, replay.end, replay.feed)
             decoder.replayed(replay.shown())
         except ClientClosed:
             self.close()
@@ -483,64 +461,6 @@ class PartitionReader:
         except Exception as error:
             decoder.replay_failed(bug(error))
             raise
-
-    async def _read_part(self, begin: int, end: int, take: Callable[[RawMessage], None]) -> None:
-        """Pass the messages from `begin` to before `end` to `take`.
-
-        Cancelling closes the calls.
-
-        Raises:
-            LiftbridgeError: they could not be read.
-        """
-        limit = self.plan.resubscribe_timeout
-        deadline = inf if limit is None else self._loop.time() + timer_seconds(limit)
-        while True:
-            part = replace(
-                self.plan,
-                start=StartAt.offset(begin),
-                start_found=True,
-                stop=StopAt.offset(end - 1),
-                consumer=None,
-                make_visibility=None,
-                created=self._recovery.creation_timestamp,
-            )
-            reader = PartitionReader(part, self._network, self._budget)
-            try:
-                await reader.pass_to(take)
-            except (ConnectionFailed, RequestTimeout) as error:
-                if not self.accepted:
-                    raise
-                if self._loop.time() >= deadline:
-                    text = f"a part of the log could not be read again: {error.message}"
-                    raise SubscriptionLost(text) from error
-                begin = reader.next_offset or begin
-            else:
-                return
-
-    async def pass_to(self, take: Callable[[RawMessage], None]) -> None:
-        """Read to the end, and pass each message to `take`. Cancelling closes it.
-
-        Raises:
-            LiftbridgeError: it came to no orderly end.
-        """
-        buffer, decoder, plan = self.buffer, self.decoder, self.plan
-        try:
-            self.begin()
-            while not buffer.over or decoder.buffered:
-                if not decoder.buffered:
-                    await buffer.wait()
-                    continue
-                for message in decoder.take_raw(_TAKEN_AT_ONCE, plan.stream, plan.partition):
-                    take(message)
-                await asyncio.sleep(0)
-            error = buffer.take_error()
-            if error is not None:
-                raise error
-            if buffer.reason is EndReason.CLOSED:
-                raise ClientClosed("the client was closed")
-        finally:
-            self.drop()
-            await self.wait_closed()
 
     # After a call has ended
 

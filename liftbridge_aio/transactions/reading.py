@@ -152,9 +152,14 @@ class CommittedVisibility:
         self, offsets: Sequence[int], data: Sequence[bytes], marks: Sequence[Mark]
     ) -> Iterator[ShownAtPositions]:
         lengths = [0 if mark is None else len(mark) for mark in marks]
+        count = len(marks)
+        runs: Iterable[tuple[bool, int]] = [(True, count)]
+        if lengths.count(UUID_BYTES) != count:
+            groups = groupby(lengths, UUID_BYTES.__eq__)
+            runs = ((has_uuid, len(list(group))) for has_uuid, group in groups)
         start = 0
-        for has_uuid, group in groupby(lengths, UUID_BYTES.__eq__):
-            part = slice(start, start := start + len(list(group)))
+        for has_uuid, length in runs:
+            part = slice(start, start := start + length)
             if not has_uuid:
                 yield offsets[part], data[part]
                 continue

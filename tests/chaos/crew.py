@@ -15,6 +15,9 @@ from chaos.journal import Place
 from chaos.load import Load
 from chaos.readers import Member, Reader
 from chaos.stage import Stage
+from chaos.transactions import PARTITIONS as TRANSACTION_PARTITIONS
+from chaos.transactions import STREAM as TRANSACTION_STREAM
+from chaos.transactions import Transactions
 from chaos.watch import KEPT, Told, Watch
 from liftbridge_aio import AckPolicy, Client, ClientOptions, StreamOptions
 from liftbridge_aio.testing import EventKind
@@ -22,7 +25,7 @@ from liftbridge_aio.testing import EventKind
 ALL_STREAMS: Final = ("all-a", "all-b", "all-c")
 LEADER_STREAM: Final = "leader"
 FLIPPED_STREAM: Final = "damaged"
-STREAMS: Final = (*ALL_STREAMS, LEADER_STREAM, FLIPPED_STREAM)
+STREAMS: Final = (*ALL_STREAMS, LEADER_STREAM, FLIPPED_STREAM, TRANSACTION_STREAM)
 PARTITIONS: Final = 2
 RATE: Final = 20.0
 """Messages a second to each partition."""
@@ -82,6 +85,7 @@ class Crew:
         self.readers: list[Reader] = []
         self.members: list[Member] = []
         self.cursors: list[CursorWriter] = []
+        self.transactions: Transactions | None = None
         self.told: deque[tuple[float, str, Told]] = deque(maxlen=KEPT)
         self.longest_lag = 0.0
         self.most_held = (0, 0, 0)
@@ -136,6 +140,8 @@ class Crew:
                     reader.stop()
                 for member in self.members:
                     member.stop()
+                if self.transactions is not None:
+                    self.transactions.stop()
                 await asyncio.wait(running, timeout=SETTLE_WITHIN)
                 for task in running:
                     if not task.done():
@@ -150,6 +156,7 @@ class Crew:
         """Keep nothing of the clients, so that what they left can be seen."""
         for kept in (self.clients, self.readers, self.members, self.cursors, self.told):
             kept.clear()
+        self.transactions = None
 
     async def _close(self, client: Client) -> None:
         await self._load.timed("aclose", CLOSE_WITHIN, client.aclose())
@@ -175,6 +182,7 @@ class Crew:
             CursorWriter(load, writer, place, name, self._raw_position)
             for place, name in zip(places, CURSORS, strict=False)
         ]
+        transactions = self.transactions = Transactions(load, writer, [reader, second])
         for stream, number in self.places:
             load.lane(f"group on {stream}/{number}", (stream, number))
         return [
@@ -184,6 +192,12 @@ class Crew:
             *(each.run() for each in self.readers),
             *(each.run() for each in self.members),
             *(each.run() for each in self.cursors),
+            transactions.publish(),
+            *(
+                transactions.read(number, partition)
+                for number in range(2)
+                for partition in range(TRANSACTION_PARTITIONS)
+            ),
             self._slow_down(slow),
             self._guard(),
             self._watch_loop(),

@@ -49,6 +49,7 @@ async def finish(run: Run) -> None:
     else:
         text = f"did not read to the end: {', '.join(behind + waited)}"
         run.load.find(text, excusable=False)
+    await _finish_transactions(run)
     await _take_up_again(run)
     now = time.monotonic()
     for reader in readers:
@@ -56,6 +57,25 @@ async def finish(run: Run) -> None:
     for stream, partition in run.partitions():
         for member in run.crew.members:
             run.load.journal.finished(stream, partition, member.name, now)
+
+
+async def _finish_transactions(run: Run) -> None:
+    """Wait until what is committed is shown, and judge it."""
+    transactions = run.crew.transactions
+    assert transactions is not None
+    until = time.monotonic() + READ_WITHIN
+    while transactions.behind and time.monotonic() < until:  # noqa: ASYNC110 - it is a test
+        await asyncio.sleep(POLL)
+    try:
+        async with asyncio.timeout(READ_WITHIN):
+            log = await transactions.read_log(run.crew.clients[0])
+    except (LiftbridgeError, TimeoutError) as error:
+        run.load.find(f"the log of transactions was not read: {error!r}", excusable=False)
+        return
+    wrong, by_servers = transactions.judge(log)
+    for text in wrong:
+        run.load.find(text, excusable=False)
+    run.servers += by_servers
 
 
 async def _take_up_again(run: Run) -> None:

@@ -157,7 +157,7 @@ def test_the_file_of_tests_passes(
 
 def test_every_setup_is_known() -> None:
     setups = {block.setup for page, block in PYTHON if page.name not in ELSEWHERE}
-    assert setups == {None, "client", "handler", "pytest", "tutorial"}
+    assert setups == {None, "client", "handler", "pytest", "transactions", "tutorial"}
 
 
 # Commands
@@ -189,6 +189,7 @@ def test_every_command_is_shown() -> None:
         "streams",
         "subscribe",
         "tail",
+        "transactions",
     }
 
 
