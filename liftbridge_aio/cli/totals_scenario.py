@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.errors import RequestTimeout
-from liftbridge_aio.model import Message, Record, StartAt, StopAt
+from liftbridge_aio.model import Isolation, Message, Record, StartAt
 from liftbridge_aio.spark.pipelines.totals_pipeline import TotalsPlan, start_totals
 from liftbridge_aio.spark.session.query_progress import ProgressCounter
 from liftbridge_aio.spark.session.session_thread import SessionThread
@@ -173,7 +173,9 @@ class TotalsScenario:
 
     async def _follow(self, client: Client) -> None:
         """Read totals until they contain all sales."""
-        async for message in client.subscribe(TOTALS, start=StartAt.earliest()):
+        async for message in client.subscribe(
+            TOTALS, start=StartAt.earliest(), isolation=Isolation.READ_COMMITTED
+        ):
             place, total = _total(message)
             self._followed.append((place, total))
             self._first_total.set()
@@ -191,7 +193,7 @@ class TotalsScenario:
             await asyncio.sleep(0.2)
 
     async def _read_stored(self, client: Client) -> list[tuple[Place, Total]]:
-        stored = client.subscribe(TOTALS, start=StartAt.earliest(), stop=StopAt.latest())
+        stored = client.read(TOTALS, isolation=Isolation.READ_COMMITTED)
         return [_total(message) async for message in stored]
 
     def _conclude(self, stored: list[tuple[Place, Total]]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import add, sub
 from typing import Final
 
@@ -31,6 +32,8 @@ _LARGE_BYTES: Final = 2**14
 """A message above goes alone, so that no more than 8 MiB are copied to be parsed together."""
 
 
+_MARK: Final = b"txn-"
+"""How the names of headers of transactions begin."""
 _UUID_ENTRY: Final = b"J\x1c\n\x08txn-uuid\x12\x10"
 """How the header of a UUID of 16 bytes begins."""
 _ENTRY_BYTES: Final = len(_UUID_ENTRY)
@@ -62,6 +65,12 @@ class ColumnBatch:
     def headers(self) -> list[dict[str, bytes]]:
         """Read the publisher's headers of each message; see `Message.headers`."""
         return [split_headers(WireMessage.FromString(each))[0] for each in self.data]
+
+    @property
+    def has_transactions(self) -> bool:
+        """True if some may have headers of transactions, which stand behind the value."""
+        values = map(add, map(len, self.keys), map(len, self.values))
+        return max(map(bytes.find, self.data, repeat(_MARK), values), default=-1) >= 0
 
     def transaction_headers(self) -> tuple[list[bytes | None], dict[int, bytes]]:
         """Read the headers of transactions.
@@ -125,16 +134,22 @@ def _alike(datas: list[bytes], keys: list[bytes], values: list[bytes]) -> list[b
     headers = WireMessage.FromString(datas[extents.index(largest)]).headers
     if {header.name for header in headers} - {*RESERVED_HEADERS, UUID_HEADER}:
         return None
+    # A value ends there, or a few bytes behind.
+    starts = list(map(sub, map(len, datas), extents))
+    places = list(map(bytes.rfind, datas, repeat(_UUID_ENTRY), starts))
+    if min(map(sub, places, starts)) >= _BEFORE_VALUE:
+        return [
+            data[at + _ENTRY_BYTES : at + _ENTRY_BYTES + 16]
+            for data, at in zip(datas, places, strict=True)
+        ]
     found: list[bytes | None] = []
-    for data, extent in zip(datas, extents, strict=True):
-        behind_value = len(data) - extent  # or up to so many bytes before
-        place = data.rfind(_UUID_ENTRY, behind_value)
-        if place < 0:
+    for data, start, at in zip(datas, starts, places, strict=True):
+        if at < 0:
             found.append(None)
-        elif place < behind_value + _BEFORE_VALUE:
+        elif at < start + _BEFORE_VALUE:
             found.append(split_headers(WireMessage.FromString(data))[1].get(UUID_HEADER))
         else:
-            found.append(data[place + _ENTRY_BYTES : place + _ENTRY_BYTES + 16])
+            found.append(data[at + _ENTRY_BYTES : at + _ENTRY_BYTES + 16])
     return found
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXACTLY_ONCE = "exactly_once"
+START_BOUND = 200.0
+"""Seconds in which a Spark of its own starts and comes to its first commit."""
 EVERY_KILL = os.environ.get("LIFTBRIDGE_KILLS") == "all"
 """Kills the driver at each point, and not only where most goes wrong: `test_killed_commit` kills
 the process that commits at each of them anyway."""
@@ -97,7 +99,6 @@ def test_a_task_that_fails_after_publishing_commits_nothing_of_it(
     check_rows(log, stream_name)
 
 
-@pytest.mark.timeout(240)  # it starts Spark
 @pytest.mark.parametrize("point", KILL_POINTS if EVERY_KILL else ["between two partitions"])
 def test_a_driver_killed_while_it_commits_a_batch(
     small_batches: SparkSession,
@@ -135,7 +136,7 @@ def kill_driver(folder: Path, servers: str, stream: str, when: Callable[[], bool
             start_new_session=True,
         )
     try:
-        wait_for(lambda: when() or driver.poll() is not None)
+        wait_for(lambda: when() or driver.poll() is not None, START_BOUND)
         assert driver.poll() is None, (folder / "said").read_text()
     finally:
         os.killpg(driver.pid, signal.SIGKILL)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from liftbridge_aio.transactions.core.transaction import AckIntent
-from liftbridge_aio.transactions.core.uuid import Clock, Flags, build_uuid, clock_at
+from liftbridge_aio.transactions.core.uuid import Clock, Flags, clock_at, rising_uuids
 from liftbridge_aio.transactions.core.visibility import AckEntry
 
 Place = tuple[str, int]
@@ -50,15 +50,11 @@ class OneShotProducer:
 
     def __init__(self, producer: bytes, unix_ns: int) -> None:
         self._producer = producer
-        self._previous = self._sent = self._stored = clock_at(unix_ns)
+        self._previous = self._stored = clock_at(unix_ns)
+        self.uuids = rising_uuids(producer, self._previous, _STEP, Flags.CONTINUE)
+        """The UUIDs of the rows, one for each that is sent."""
         self._begins: dict[Place, int] = {}
         self._last: dict[Place, int] = {}
-
-    def uuids(self, count: int) -> Iterator[bytes]:
-        """Yield the UUIDs of the next rows, each when it is sent."""
-        for _ in range(count):
-            self._sent += _STEP
-            yield build_uuid(self._producer, self._sent, Flags.CONTINUE)
 
     def stored(self, offsets: dict[Place, list[int]]) -> Place | None:
         """Take in that the next rows are stored.

@@ -80,6 +80,7 @@ def start_totals(spark: SparkSession, plan: TotalsPlan, trigger: str) -> Streami
         .writeStream.format("liftbridge")
         .option("servers", plan.servers)
         .option("stream", plan.totals)
+        .option("delivery", "exactly_once")
         .option("checkpointLocation", plan.checkpoint)
         .trigger(processingTime=trigger)
         .start()

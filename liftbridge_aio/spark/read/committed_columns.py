@@ -11,8 +11,8 @@ follow one another are a run, of which only the first and last clock are looked 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from itertools import chain, groupby, repeat
-from operator import contains, lt
+from itertools import chain, groupby
+from operator import lt
 from struct import unpack
 from typing import Final, NamedTuple, TypeAlias
 
@@ -35,8 +35,6 @@ _Place: TypeAlias = tuple[ColumnBatch, int]
 """A message, as a row of a batch."""
 _Take: TypeAlias = Callable[[Event[_Place]], None]
 
-_MARK: Final = b"txn-"
-"""Is in the bytes of each message of a producer, and of each ack."""
 _MAX_MESSAGES: Final = 200_000
 """Messages of open transactions that are kept; the rest is read again when its ack comes."""
 _ACK: Final = b"ack"
@@ -114,7 +112,7 @@ class CommittedColumns:
             TransactionTruncated: the beginning of a transaction is no longer in the log.
             TransactionError: an ack cannot be understood.
         """
-        if not any(map(contains, columns.data, repeat(_MARK))):
+        if not columns.has_transactions:
             yield columns
             return
         uuids, acks = columns.transaction_headers()

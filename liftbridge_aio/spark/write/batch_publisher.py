@@ -240,13 +240,12 @@ class BatchPublisher:
                 for own[WRITE_ID_HEADER] in attempt.write_ids(chunk.numbers):
                     yield own
             return
-        uuids = producer.uuids(len(chunk.rows))
         if attempt is None:
-            for own[UUID_HEADER] in uuids:
+            for own[UUID_HEADER] in producer.uuids:
                 yield own
             return
         ids = attempt.write_ids(chunk.numbers)
-        for own[UUID_HEADER], own[WRITE_ID_HEADER] in zip(uuids, ids, strict=True):
+        for own[WRITE_ID_HEADER], own[UUID_HEADER] in zip(ids, producer.uuids, strict=False):
             yield own
 
     async def _settle_oldest(self, client: Client) -> None:

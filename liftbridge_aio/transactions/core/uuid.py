@@ -9,7 +9,7 @@ side reads the other's messages; `uuid.UUID(bytes=…)` reads them too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from struct import Struct, unpack
 
@@ -133,6 +133,25 @@ def build_uuid(producer: bytes, clock: int, flags: int) -> bytes:
         0x8000 | ((clock & 0xF) << 10) | flags,
         producer,
     )
+
+
+def rising_uuids(producer: bytes, clock: int, step: int, flags: int) -> Iterator[bytes]:
+    """Yield the UUIDs of the messages behind a clock, as `build_uuid` does, each when it is sent.
+
+    Raises:
+        InvalidRequest: a part does not fit.
+    """
+    check_whole_number(flags, "the flags of a UUID", 0, MAX_FLAGS)
+    _check_bytes(producer, PRODUCER_BYTES, "a producer id")
+    pack = _LAYOUT.pack
+    for each in range(clock + step, MAX_CLOCK, step):
+        yield pack(
+            (each >> 4) & 0xFFFFFFFF,
+            (each >> 36) & 0xFFFF,
+            (each >> 52) | 0x1000,
+            0x8000 | ((each & 0xF) << 10) | flags,
+            producer,
+        )
 
 
 def parse_uuid(uuid: bytes) -> tuple[bytes, int, int]:

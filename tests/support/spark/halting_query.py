@@ -78,9 +78,9 @@ def row_number(value: bytes) -> int:
     return int(value.split()[0])
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
+def wait_for(condition: Callable[[], bool], bound: float = BOUND) -> None:
     """Block until it holds: what is waited for happens in other processes."""
-    deadline = time.monotonic() + BOUND
+    deadline = time.monotonic() + bound
     while not condition():
         assert time.monotonic() < deadline, "the condition that the test waits for never held"
         time.sleep(0.05)
