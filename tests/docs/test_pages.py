@@ -184,6 +184,7 @@ def test_every_command_is_shown() -> None:
         "partitions",
         "pipeline",
         "publish",
+        "queue",
         "streams",
         "subscribe",
         "tail",
