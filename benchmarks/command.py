@@ -33,6 +33,7 @@ from .memory import MemoryProgramFailed
 from .over_durable_streams import APPENDING, READING
 from .over_nats import measure_over_nats
 from .over_nsq import NSQ
+from .over_queue import measure_over_queue
 from .over_stan import STAN
 from .panels import caption, panels
 from .peers.environments import EnvironmentUnavailable
@@ -136,6 +137,7 @@ class _Results:
             "codec": self.codec,
             "import": self.imports,
             "nats": self.over_nats,
+            "queue": self.over_queue,
             "nsq": lambda: self.contests("nsq", NSQ),
             "stan": lambda: self.contests("stan", STAN),
             "durable-streams": self.durable_streams,
@@ -186,6 +188,13 @@ class _Results:
         flags = self.flags
         self._show_all(
             "nats", measure_over_nats(flags.server, flags.choice, flags.rounds, self.terminal.tell)
+        )
+
+    def over_queue(self) -> None:
+        flags = self.flags
+        self._show_all(
+            "queue",
+            measure_over_queue(flags.server, flags.choice, flags.rounds, self.terminal.tell),
         )
 
     def contests(self, name: str, *contests: Contest) -> None:

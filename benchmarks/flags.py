@@ -21,6 +21,7 @@ NAMES: Final = {
     "codec": "of our client: encoding, decoding and splitting of frames alone",
     "import": "of our client: how long importing it takes",
     "nats": "of our client: publishing over gRPC beside publishing straight over NATS",
+    "queue": "of our client: delivering and acking by a queue beside a plain subscription",
     "nsq": "our NSQ client beside go-nsq, pynsq, gnsq and ansq, on one nsqd",
     "stan": "our client of NATS Streaming beside stan.go and stan.py, on one server",
     "durable-streams": "our client of Durable Streams beside the published one and bare HTTP",
