@@ -33,6 +33,7 @@ from .memory import MemoryProgramFailed
 from .over_durable_streams import APPENDING, READING
 from .over_nats import measure_over_nats
 from .over_nsq import NSQ
+from .over_queue import measure_over_queue
 from .over_stan import STAN
 from .panels import caption, panels
 from .peers.environments import EnvironmentUnavailable
@@ -138,6 +139,7 @@ class _Results:
             "import": self.imports,
             "nats": self.over_nats,
             "transactions": self.transactions,
+            "queue": self.over_queue,
             "nsq": lambda: self.contests("nsq", NSQ),
             "stan": lambda: self.contests("stan", STAN),
             "durable-streams": self.durable_streams,
@@ -199,6 +201,13 @@ class _Results:
         timings = codec.measure_codec(quick=flags.choice.quick, program=SEQUENCER)
         self.figures["sequencer"] = [timing.as_json() for timing in timings]
         self.terminal.show_table("sequencer", codec.COLUMNS, map(codec.codec_row, timings))
+
+    def over_queue(self) -> None:
+        flags = self.flags
+        self._show_all(
+            "queue",
+            measure_over_queue(flags.server, flags.choice, flags.rounds, self.terminal.tell),
+        )
 
     def contests(self, name: str, *contests: Contest) -> None:
         flags = self.flags

@@ -31,6 +31,7 @@ Commands import the client and the broker when they run, so that help is fast.
 - `pipeline`: `liftbridge-aio pipeline`: run pipelines on Spark, which starts and ends with the
   command.
 - `publish`: `liftbridge-aio publish`: publish messages from the command line, stdin or a file.
+- `queue`: `liftbridge-aio queue`: show what queues have not settled, and requeue dead letters.
 - `reading`: Write messages as `--format` or `--json` wants them, and read on through outages.
 - `running`: Run the coroutine of a command, and end it by a signal or when nobody reads its
   output.
@@ -54,7 +55,7 @@ from cyclopts import App, CycloptsError
 
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 
-from . import bench, cursor, groups, partitions, pipeline, streams, transactions
+from . import bench, cursor, groups, partitions, pipeline, queue, streams, transactions
 from .arguments import BadArgument
 from .broker import broker
 from .connection import connection_behind_command
@@ -92,6 +93,7 @@ app.command(tail)
 app.command(streams.app)
 app.command(partitions.app)
 app.command(groups.app)
+app.command(queue.app)
 app.command(cursor.app)
 app.command(transactions.app)
 app.command(metadata)

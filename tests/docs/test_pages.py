@@ -186,6 +186,7 @@ def test_every_command_is_shown() -> None:
         "partitions",
         "pipeline",
         "publish",
+        "queue",
         "streams",
         "subscribe",
         "tail",

@@ -87,7 +87,8 @@ def all_errors() -> list[type[errors.LiftbridgeError]]:
 
 
 def public_errors() -> list[type[BaseException]]:
-    others = {"liftbridge_aio.durable_streams", "liftbridge_aio.nsq"}  # their pages have tables
+    # Their pages have tables.
+    others = {"liftbridge_aio.durable_streams", "liftbridge_aio.nsq", "liftbridge_aio.queue"}
     modules = [vars(importlib.import_module(module)) for module in sorted(MODULES - others)]
     return [
         value

@@ -1,0 +1,66 @@
+"""Delivering and acking by a queue beside a plain subscription, by our own client on one server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from .cases import Case, Choice, Kind
+from .own_programs import module
+from .programs import fill, run_program
+from .serving import RunningServer, running
+from .streams import create_stream, delete_stream
+from .summary import CaseSummary, Run, summarize
+
+SUBSCRIPTION: Final = "subscription"
+CLIENTS: Final = (SUBSCRIPTION, "queue, async for", "queue, run")
+_MESSAGES: Final = 200_000
+_QUICK_MESSAGES: Final = 1_000
+_TIMEOUT: Final = 90.0
+_STREAM: Final = "bench"
+
+
+def measure_over_queue(
+    server: str, choice: Choice, rounds: int, tell: Callable[[str], None]
+) -> Iterator[CaseSummary]:
+    """Read one stream again and again; the ways take turns, each queue with a group of its own.
+
+    Args:
+        server: `real`, `embedded`, or the path of a binary.
+        choice: How many messages.
+        rounds: How often each way has its turn.
+        tell: Is told how far it has come.
+
+    Raises:
+        ServerUnavailable: It cannot be built.
+        ServerDidNotStart: It was not ready in time.
+        FillFailed: The stream could not be filled.
+    """
+    usual = _QUICK_MESSAGES if choice.quick else _MESSAGES
+    case = Case(Kind.CONSUME, choice.messages or usual)
+    with running(server, 1) as there:
+        create_stream(there.addresses, _STREAM, 1, 1)
+        ours = module("benchmarks.peers.ours")
+        fill(lambda words: [*ours, *words], case, there.addresses[0], _STREAM)
+        yield _measure(case, there, rounds, tell)
+        delete_stream(there.addresses, _STREAM)
+
+
+def _measure(
+    case: Case, there: RunningServer, rounds: int, tell: Callable[[str], None]
+) -> CaseSummary:
+    by_queue = module("benchmarks.peers.ours_queue")
+    programs = dict(
+        zip(
+            CLIENTS,
+            (module("benchmarks.peers.ours"), by_queue, (*by_queue, "--run")),
+            strict=True,
+        )
+    )
+    runs: dict[str, list[Run]] = {name: [] for name in programs}
+    for number in range(1, rounds + 1):
+        for name, program in programs.items():
+            tell(f"{case.title}: round {number} of {rounds}, {name}")
+            words = [*program, *case.words(there.addresses[0], _STREAM, case.messages)]
+            runs[name].append(run_program(words, there.pids, 0, _TIMEOUT))
+    return summarize(case, runs, SUBSCRIPTION)

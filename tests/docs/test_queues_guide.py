@@ -1,0 +1,54 @@
+"""The guide to queues: its tables are complete."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Final
+
+from liftbridge_aio import Client, StartAt
+from liftbridge_aio.queue import Delivery, Queue, errors
+from liftbridge_aio.queue.giving_up import HEADERS
+from support.markdown import ROOT, names, table
+
+GUIDE: Final = ROOT / "docs" / "queues.md"
+
+
+def test_its_table_names_every_option_and_its_default() -> None:
+    parameters = inspect.signature(Client.queue).parameters
+    shown = {name: row[1] for row in table(GUIDE, "Option") for name in names(row[0])}
+    assert list(shown) == [name for name in parameters if name not in {"self", "stream"}]
+    for name, cell in shown.items():
+        default = parameters[name].default
+        assert cell == str(default) or (name == "start" and default == StartAt.new_only()), name
+
+
+def test_its_table_names_every_answer() -> None:
+    shown = {name.removesuffix("()") for row in table(GUIDE, "Answer") for name in names(row[0])}
+    coroutines = inspect.getmembers(Delivery, inspect.iscoroutinefunction)
+    assert shown - {"ack_wait"} == {name for name, _ in coroutines if not name.startswith("_")}
+
+
+def test_its_table_names_every_header_of_a_dead_letter() -> None:
+    shown = [name for row in table(GUIDE, "Header") for name in names(row[0])]
+    assert shown == list(HEADERS)
+
+
+def test_its_table_of_features_names_what_exists() -> None:
+    options = inspect.signature(Client.queue).parameters
+    for row in table(GUIDE, "Feature"):
+        for name in names(row[2]):
+            kind, _, attribute = name.partition(".")
+            found = {"Delivery": Delivery, "Queue": Queue}.get(kind)
+            if found is not None:
+                assert callable(getattr(found, attribute)), name
+            else:
+                assert name in {*options, "async with", "run"}, name
+
+
+def test_its_table_of_errors_is_complete() -> None:
+    shown = [names(row[0])[0] for row in table(GUIDE, "Error")]
+    assert shown == [
+        name
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and kind.__module__ == errors.__name__
+    ]
