@@ -30,6 +30,12 @@ async def gateway(
     long_poll_timeout: Annotated[
         str, Parameter(help=f"Longest wait of a long-poll ({DURATION_HELP}).")
     ] = "30s",
+    webhooks: Annotated[
+        bool,
+        Parameter(
+            negative="", help="Let subscriptions send requests to URLs that their creators choose."
+        ),
+    ] = False,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
@@ -57,6 +63,7 @@ async def gateway(
             registry=registry,
             replication_factor=replication_factor,
             long_poll_timeout=parse_duration(long_poll_timeout),
+            webhooks=webhooks,
         )
         async with connection.client() as client:
             await client.wait_ready()
