@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 
@@ -14,6 +14,10 @@ from .arguments import DURATION_HELP, parse_duration
 from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integer
 from .output import say, write_json, write_line
 from .running import CLIENT, in_event_loop, stop_signals
+
+_KEEP_ALIVE: Final = 75
+"""Seconds after which unused connections are closed: longer than clients keep theirs, which would
+otherwise send requests into a connection that is just being closed."""
 
 
 @in_event_loop(*CLIENT)
@@ -30,6 +34,12 @@ async def gateway(
     long_poll_timeout: Annotated[
         str, Parameter(help=f"Longest wait of a long-poll ({DURATION_HELP}).")
     ] = "30s",
+    webhooks: Annotated[
+        bool,
+        Parameter(
+            negative="", help="Let subscriptions send requests to URLs that their creators choose."
+        ),
+    ] = False,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
@@ -57,11 +67,18 @@ async def gateway(
             registry=registry,
             replication_factor=replication_factor,
             long_poll_timeout=parse_duration(long_poll_timeout),
+            webhooks=webhooks,
         )
         async with connection.client() as client:
             await client.wait_ready()
             async with Gateway(client, options) as app:
-                config = uvicorn.Config(app, lifespan="off", log_level="warning", access_log=False)
+                config = uvicorn.Config(
+                    app,
+                    lifespan="off",
+                    log_level="warning",
+                    access_log=False,
+                    timeout_keep_alive=_KEEP_ALIVE,
+                )
                 server = uvicorn.Server(config)
                 with _listening(host, port) as listener:
                     address = format_address(*listener.getsockname()[:2])

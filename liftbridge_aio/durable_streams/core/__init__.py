@@ -16,4 +16,6 @@ Section numbers are those of the protocol's specification, version 1.0.
 - `sse`: Server-Sent Events as the protocol uses them: encoder and incremental parser. Pure.
 - `status_errors`: What the status and headers of a response mean when they are no success. Pure.
 - `stream_log`: The state of a stream, as a fold of its log, and what becomes of appends. Pure.
+- `subscriptions`: Subscriptions: who is woken for which streams, and how far they have
+  acknowledged. Pure.
 """

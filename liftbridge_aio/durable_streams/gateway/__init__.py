@@ -16,6 +16,10 @@ Needs the extra `durable-streams`. The guide is `docs/gateway.md`.
 - `stream_endpoint`: The endpoint of streams: PUT, POST, HEAD, GET and DELETE of the protocol.
 - `streams`: The streams of a gateway: created, found, forked, expired and deleted through the
   registry.
+- `subscription_endpoint`: The endpoints of subscriptions, below `/v1/stream/__ds/`.
+- `subscriptions`: The subscriptions of a gateway: registered beside its streams, woken, and their
+  workers leased.
+- `webhooks`: Webhooks: wakes that are signed and sent over HTTP, and the keys that verify them.
 """
 
 from __future__ import annotations

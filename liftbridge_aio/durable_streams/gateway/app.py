@@ -19,7 +19,9 @@ from .options import GatewayOptions
 from .page import Page
 from .responses import CommonHeaders
 from .stream_endpoint import NativeEndpoint, StreamEndpoint
-from .streams import Streams
+from .streams import PREFIX, Streams
+from .subscription_endpoint import SubscriptionEndpoint
+from .subscriptions import Subscriptions
 
 
 class Gateway:
@@ -33,14 +35,21 @@ class Gateway:
     def __init__(self, client: Client, options: GatewayOptions | None = None) -> None:
         self.options = GatewayOptions() if options is None else options
         self._streams = Streams(client, self.options)
+        webhooks = None
+        if self.options.webhooks:
+            from .webhooks import Webhooks  # noqa: PLC0415 - needs cryptography
+
+            webhooks = Webhooks(self._streams, self.options.public_url)
+        self._subscriptions = Subscriptions(self._streams, webhooks)
         self._app = Starlette(
             routes=list(self._routes()),
             middleware=[Middleware(CommonHeaders, self.options)],
         )
 
     def _routes(self) -> Iterator[Route]:
+        yield from SubscriptionEndpoint(self._subscriptions).routes()
         endpoint = StreamEndpoint(self._streams, self.options)
-        yield Route("/v1/stream/{path:path}", endpoint)
+        yield Route(f"{PREFIX}{{path:path}}", endpoint)
         if self.options.native:
             native = NativeEndpoint(self._streams, self.options)
             yield Route("/v1/liftbridge/{name}/{partition:int}", native)
@@ -58,6 +67,13 @@ class Gateway:
             LiftbridgeError: it could not be created or read.
         """
         await self._streams.__aenter__()
+        try:
+            if self._subscriptions.webhooks is not None:
+                await self._subscriptions.webhooks.register()
+            self._subscriptions.start()
+        except BaseException:
+            await self._streams.__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(

@@ -58,6 +58,11 @@ class GatewayOptions:
     """Show Liftbridge's own streams, read-only, below `/v1/liftbridge/`."""
     page: bool = True
     """Serve the page that lists and tails streams, at `/`, and what it lists, at `/v1/streams`."""
+    webhooks: bool = False
+    """Let subscriptions send requests to URLs that their creators choose: those of public hosts
+    over https, and those of this machine over http."""
+    public_url: str | None = None
+    """How receivers of webhooks reach the gateway; None: as the creators of subscriptions do."""
     cors_origin: str | None = "*"
     """The origin whose pages may use the gateway; `*`: any; None: none."""
     authorize: Authorize | None = None
@@ -81,7 +86,9 @@ class GatewayOptions:
         check_whole_number(self.replication_factor, "replication_factor", -1, INT32_MAX)
         for name in ("max_body_bytes", "max_response_bytes", "max_cached_bytes"):
             check_whole_number(getattr(self, name), name, 1, INT32_MAX)
-        check_flags(native=self.native, page=self.page)
+        check_flags(native=self.native, page=self.page, webhooks=self.webhooks)
+        if self.public_url is not None:
+            check_text(self.public_url, "public_url")
         if self.cors_origin is not None:
             check_text(self.cors_origin, "cors_origin")
         if self.authorize is not None:

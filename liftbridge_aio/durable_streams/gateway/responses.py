@@ -53,7 +53,30 @@ _ALLOWED: Final = (
     protocol.PRODUCER_SEQ,
 )
 """Headers of requests that pages of other origins may send."""
+_DISCARDED: Final = 64 << 20
 METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
+
+
+async def body_of(request: Request, limit: int) -> bytes:
+    """Return the body of a request. Cancelling ends the wait.
+
+    One that is too large is read on and thrown away, up to `_DISCARDED` bytes: most clients see no
+    response before they have sent it.
+
+    Raises:
+        RequestRefused: it is larger than `limit` bytes.
+        ClientDisconnect: the client has gone before it was complete.
+    """
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size <= limit:
+            parts.append(part)
+        elif size > limit + _DISCARDED:
+            break
+    if size > limit:
+        raise RequestRefused(413, f"a body has at most {limit} bytes")
+    return b"".join(parts)
 
 
 def joined(values: list[bytes], content_type: str) -> bytes:

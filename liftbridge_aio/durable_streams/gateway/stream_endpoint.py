@@ -37,33 +37,10 @@ from liftbridge_aio.errors import LiftbridgeError, MessageTooLarge
 
 from .events_response import EventsResponse
 from .options import GatewayOptions
-from .responses import NO_STORE, cursor_after, joined, refusal
+from .responses import NO_STORE, body_of, cursor_after, joined, refusal
 from .streams import Found, Streams
 
 _IF_MATCH: Final = "if-match"
-_DISCARDED: Final = 64 << 20
-
-
-async def body_of(request: Request, limit: int) -> bytes:
-    """Return the body of a request. Cancelling ends the wait.
-
-    One that is too large is read on and thrown away, up to `_DISCARDED` bytes: most clients see no
-    response before they have sent it.
-
-    Raises:
-        RequestRefused: it is larger than `limit` bytes.
-        ClientDisconnect: the client has gone before it was complete.
-    """
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= limit:
-            parts.append(part)
-        elif size > limit + _DISCARDED:
-            break
-    if size > limit:
-        raise RequestRefused(413, f"a body has at most {limit} bytes")
-    return b"".join(parts)
 
 
 class StreamEndpoint:

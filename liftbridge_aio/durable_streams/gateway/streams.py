@@ -7,11 +7,11 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypeVarTuple, Unpack
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.durable_streams.core.native import message_json
@@ -43,6 +43,10 @@ from .options import GatewayOptions
 
 logger = logging.getLogger("liftbridge_aio.durable_streams")
 
+Ts = TypeVarTuple("Ts")
+
+PREFIX: Final = "/v1/stream/"
+"""Where the paths of streams begin."""
 _SWEEP_INTERVAL: Final = 0.25
 """Seconds between looks for what is to be registered, removed or closed."""
 _STOP_TIMEOUT: Final = 2.0
@@ -91,6 +95,7 @@ class Streams:
         self._registry = Registry()
         self._log = FollowedLog(client, self._supervisor, options.registry, self._apply)
         self._hosted: dict[str, HostedStream] = {}
+        self._takers: dict[str, Callable[[str, bytes], object]] = {}
         self.ending = False
         """True once live reads are to end."""
         self._identity = uuid.uuid4().bytes[:8]
@@ -129,8 +134,13 @@ class Streams:
     def _apply(
         self, offset: int, key: bytes, value: bytes, _: Mapping[str, bytes], __: int
     ) -> None:
-        if key:
-            self._registry.apply(offset, key.decode(), value)
+        name = key.decode()
+        if name.startswith("/"):
+            self._registry.apply(offset, name, value)
+            return
+        kind, colon, rest = name.partition(":")
+        if (take := self._takers.get(kind + colon)) is not None:
+            take(rest, value)
 
     def end_reads(self) -> None:
         """End all reads that wait for messages."""
@@ -191,15 +201,47 @@ class Streams:
 
         `decide` is called again if another gateway was first; what it raises ends the change.
         """
+
+        def value() -> bytes:
+            entry = decide()
+            return b"" if entry is None else entry.to_json()
+
+        await self.record(path, value)
+
+    async def record(self, key: str, decide: Callable[[], bytes]) -> None:
+        """Register what `decide` returns under a key; nothing removes it.
+
+        `decide` is called again if another gateway was first; what it raises ends the change.
+        Cancelling leaves it open if it is registered.
+
+        Raises:
+            LiftbridgeError: it could not be registered.
+        """
         async with self._log.lock:
             while True:
-                entry = decide()
-                value = b"" if entry is None else entry.to_json()
+                value = decide()
                 try:
-                    await self._log.append(value, {ID: self.identity()}, path.encode())
+                    await self._log.append(value, {ID: self.identity()}, key.encode())
                 except IncorrectOffset:
                     continue
                 return
+
+    def on_record(self, kind: str, take: Callable[[str, bytes], object]) -> None:
+        """Call `take` for each message of the registry whose key begins with `kind`, a colon last.
+
+        It gets the rest of the key, and the value.
+        """
+        self._takers[kind] = take
+
+    def spawn(
+        self, function: Callable[[Unpack[Ts]], Awaitable[None]], *args: *Ts, name: str
+    ) -> None:
+        """Run `function(*args)` in a task that ends with the streams.
+
+        Raises:
+            ClientClosed: they have ended.
+        """
+        self._supervisor.spawn(function, *args, name=name)
 
     # Liftbridge's own streams
 

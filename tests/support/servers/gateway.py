@@ -54,7 +54,7 @@ class GatewayProcess:
         if self.process is None:
             program = (sys.executable, "-m", "liftbridge_aio", "gateway")
             flags = ("--port", str(self.port), "--servers", self.servers, "--json")
-            command = (*program, *flags, "--long-poll-timeout", "500ms")
+            command = (*program, *flags, "--webhooks", "--long-poll-timeout", "500ms")
             self.process = ServerProcess(command, self.folder, f"gateway-{self.port}")
         ready = json.dumps({"url": self.url})
         seen = self.process.log.count(ready)
