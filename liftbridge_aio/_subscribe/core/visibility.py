@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from liftbridge_aio.model import Message
-from liftbridge_aio.wire.columns import Mark
-from liftbridge_aio.wire.raw_message import RawMessage
+
+if TYPE_CHECKING:  # they import protobuf, and plans of readings are made without
+    from liftbridge_aio.wire.columns import Mark
+    from liftbridge_aio.wire.raw_message import RawMessage
 
 Shown: TypeAlias = tuple[Sequence[int], Sequence[bytes]]
 """Messages that are shown, encoded, after their positions: that of a message is the offset of its
