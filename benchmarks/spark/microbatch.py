@@ -10,7 +10,7 @@ from benchmarks.summary import Spread
 from benchmarks.table import small, with_spread
 
 from .contest import JOB_TIMEOUT, Bench, Contender, ContenderFailed
-from .samples import KAFKA, NOTHING, OURS, Comparison, Sample
+from .samples import EXACTLY_ONCE, KAFKA, NOTHING, OURS, Comparison, Sample
 
 BATCHES: Final = 12
 TINY_ROWS: Final = 10
@@ -98,6 +98,8 @@ class _Queries:
                 NOTHING, "nothing", bench.nothing(rows, rows_per_batch=each)
             ),
         }
+        if self._to_stream:
+            contenders[EXACTLY_ONCE] = lambda: self._run(EXACTLY_ONCE, "liftbridge", source)
         if bench.kafka is not None:
             kafka = bench.kafka
             topic = bench.filled_topic(kafka, rows)
@@ -116,7 +118,8 @@ class _Queries:
         self, name: str, form: str, source: dict[str, str], server: tuple[int, ...] | None = None
     ) -> Sample:
         self._numbers += 1
-        target = self._bench.new_stream() if self._to_stream and name == OURS else ""
+        ours = name in {OURS, EXACTLY_ONCE}
+        target = self._bench.new_stream() if self._to_stream and ours else ""
         job = {
             "job": "stream",
             "rows": self._rows,
@@ -134,7 +137,8 @@ class _Queries:
             message = f"{name}: batches of {[batch['rows'] for batch in batches]} rows"
             raise ContenderFailed(message)
         if target:
-            self._bench.expect(target, 1, self._rows)
+            acks = len(batches) if name == EXACTLY_ONCE else 0
+            self._bench.expect(target, 1, self._rows + acks)
             self._bench.forget(target)
         steady = batches[_WARM_BATCHES:] or batches
         took = [float(batch["milliseconds"]) for batch in steady]
@@ -154,6 +158,9 @@ class _Queries:
             return {"format": "noop", "options": {}}
         if name == OURS:
             return {"format": "liftbridge", "options": self._bench.liftbridge(target)}
+        if name == EXACTLY_ONCE:
+            options = self._bench.liftbridge(target, delivery="exactly_once")
+            return {"format": "liftbridge", "options": options}
         if name == KAFKA and self._bench.kafka is not None:
             topic = self._bench.new_topic(self._bench.kafka)
             return {"format": "kafka", "options": self._bench.kafka.writing(topic)}

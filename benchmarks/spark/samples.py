@@ -12,6 +12,9 @@ from benchmarks.table import rate, small, times, with_spread
 
 OURS: Final = "Spark, liftbridge"
 WITH_IDS: Final = "Spark, liftbridge, includeWriteId"
+EXACTLY_ONCE: Final = "Spark, liftbridge, delivery=exactly_once"
+COMMITTED: Final = "Spark, liftbridge, rows written exactly once"
+UNCOMMITTED: Final = "Spark, liftbridge, the same rows read_uncommitted"
 CLIENT: Final = "our client alone"
 NOTHING: Final = "Spark, a source or sink that does nothing"
 KAFKA: Final = "Spark, kafka"

@@ -8,7 +8,16 @@ from typing import Final
 from benchmarks.cases import AckPolicy, Case, Kind
 
 from .contest import Bench, Contender
-from .samples import CLIENT, KAFKA, NOTHING, OURS, WITH_IDS, Comparison, Sample
+from .samples import (
+    CLIENT,
+    EXACTLY_ONCE,
+    KAFKA,
+    NOTHING,
+    OURS,
+    WITH_IDS,
+    Comparison,
+    Sample,
+)
 
 WINDOW: Final = 16_384
 """Publishes that wait for their acks at a time: what the sink and the client do by themselves."""
@@ -33,11 +42,11 @@ def _contenders(bench: Bench, partitions: int) -> dict[str, Contender]:
         bench.forget(stream)
         return sample
 
-    def ours(**more: str) -> Sample:
+    def ours(acks: int = 0, **more: str) -> Sample:
         stream = bench.new_stream(partitions)
         options = bench.liftbridge(stream, ackPolicy="all", maxInFlight=WINDOW, **more)
         sample = bench.on_spark(job | {"format": "liftbridge", "options": options})
-        bench.expect(stream, partitions, bench.rows)
+        bench.expect(stream, partitions, bench.rows + acks)
         bench.forget(stream)
         return sample
 
@@ -45,6 +54,7 @@ def _contenders(bench: Bench, partitions: int) -> dict[str, Contender]:
         CLIENT: alone,
         OURS: ours,
         WITH_IDS: lambda: ours(includeWriteId="true"),
+        EXACTLY_ONCE: lambda: ours(acks=partitions, delivery="exactly_once"),
         NOTHING: lambda: bench.on_spark(job | {"format": "nothing", "options": {}}),
     }
     if bench.kafka is not None:

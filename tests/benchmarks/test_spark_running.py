@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks.spark.samples import CLIENT, NOTHING, OURS, WITH_IDS
+from benchmarks.spark.samples import (
+    CLIENT,
+    COMMITTED,
+    EXACTLY_ONCE,
+    NOTHING,
+    OURS,
+    UNCOMMITTED,
+    WITH_IDS,
+)
 from spark.conftest import QUICK_JVM
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +58,7 @@ def assert_compared(found: dict[str, Any], *names: str) -> None:
 @pytest.mark.timeout(BOUND + 10)
 def test_reading_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     [read] = results_of("spark-read", monkeypatch)["spark_read"]
-    assert_compared(read, CLIENT, OURS, NOTHING)
+    assert_compared(read, CLIENT, OURS, COMMITTED, UNCOMMITTED, NOTHING)
 
 
 @pytest.mark.spark
@@ -62,11 +70,11 @@ def test_reading_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None
 def test_every_benchmark_with_spark_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     results = results_of("spark", monkeypatch)
     [read], [write] = results["spark_read"], results["spark_write"]
-    assert_compared(read, CLIENT, OURS, NOTHING)
-    assert_compared(write, CLIENT, OURS, WITH_IDS, NOTHING)
+    assert_compared(read, CLIENT, OURS, COMMITTED, UNCOMMITTED, NOTHING)
+    assert_compared(write, CLIENT, OURS, WITH_IDS, EXACTLY_ONCE, NOTHING)
     [to_nothing], [to_stream] = results["spark_microbatch"], results["spark_microbatch_floors"]
     assert to_nothing["share"]["median"] > 0
-    assert set(to_stream["milliseconds"]) == {OURS, NOTHING}
+    assert set(to_stream["milliseconds"]) == {OURS, EXACTLY_ONCE, NOTHING}
     [memory] = results["spark_memory"]
     assert memory["rows"] == 240
     assert memory["total_bytes"]["median"] > 0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 EXACTLY_ONCE = "exactly_once"
 START_BOUND = 200.0
 """Seconds in which a Spark of its own starts and comes to its first commit."""
-EVERY_KILL = os.environ.get("LIFTBRIDGE_KILLS") == "all"
+EVERY_KILL = "LIFTBRIDGE_BY_HAND" in os.environ
 """Kills the driver at each point, and not only where most goes wrong: `test_killed_commit` kills
 the process that commits at each of them anyway."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StringType, StructType
 
 from liftbridge_aio.spark.core.options import WriteOptions
@@ -41,7 +42,7 @@ class PlayedQuery:
         given = {"servers": self.log.address, "stream": self.stream, "delivery": "exactly_once"}
         return WriteOptions.parse({**given, **more}, streaming="writeId" not in more)
 
-    def run(self, batch: int, *values: str, number: int = 0) -> list[TaskCommit | None]:
+    def run(self, batch: int, *values: str, number: int = 0) -> list[WriterCommitMessage | None]:
         """Run the tasks of a batch; each value is a row of both."""
         return [self.task(batch, task, values, number) for task in (0, 1)]
 
@@ -64,6 +65,6 @@ class PlayedQuery:
         """Return the rows that a committed reading shows."""
         return sorted(message.value.decode() for message in self.log.committed(self.stream))
 
-    def as_input(self, batch: int, messages: list[TaskCommit | None]) -> bytes:
+    def as_input(self, batch: int, messages: list[WriterCommitMessage | None]) -> bytes:
         """Return what `COMMIT` reads."""
         return pickle.dumps((self.sink(), messages, batch))

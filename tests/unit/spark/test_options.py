@@ -18,6 +18,7 @@ from liftbridge_aio.spark.core.kafka_options import _OF_THE_CLIENT, _OF_THE_CONN
 from liftbridge_aio.spark.core.offsets import EARLIEST_OFFSET, LATEST_OFFSET
 from liftbridge_aio.spark.core.option_table import READ_NAMES, WRITE_NAMES, UnknownOption
 from liftbridge_aio.spark.core.options import (
+    Delivery,
     ExtraColumns,
     ReadOptions,
     WriteOptions,
@@ -579,3 +580,35 @@ def test_columns_are_known_before_it_is_known_how_they_are_read() -> None:
     assert ExtraColumns.parse(options) == ExtraColumns(headers=True)
     with pytest.raises(InvalidOption, match="includeSubject must be true or false, not '1'"):
         ExtraColumns.parse({"includeSubject": "1"})
+
+
+EXACTLY = {"servers": "a", "stream": "s", "delivery": "exactly_once"}
+
+
+def test_exactly_once_is_asked_for() -> None:
+    usual = WriteOptions.parse({"servers": "a", "stream": "s"}, streaming=True)
+    assert usual.delivery is Delivery.AT_LEAST_ONCE
+    assert WriteOptions.parse(EXACTLY, streaming=True).delivery is Delivery.EXACTLY_ONCE
+    named = {**EXACTLY, "writeid": "Monday", "decisionstream": "decisions"}
+    found = WriteOptions.parse(named, streaming=False)
+    assert (found.write_id, found.decision_stream) == ("Monday", "decisions")
+
+
+@pytest.mark.parametrize(
+    ("more", "streaming", "told"),
+    [
+        ({"delivery": "twice"}, True, "at_least_once or exactly_once"),
+        ({"ackpolicy": "leader"}, True, "ackPolicy=all"),
+        ({"writeid": "Monday"}, True, "for batch writes"),
+        ({"writeid": " "}, False, "writeId is empty"),
+        ({"decisionstream": "d"}, False, "without writeId"),
+        ({"decisionstream": "a b"}, True, "decisionStream"),
+        ({"delivery": "at_least_once", "writeid": "Monday"}, False, "delivery=exactly_once"),
+        ({"delivery": "at_least_once", "decisionstream": "d"}, True, "delivery=exactly_once"),
+    ],
+)
+def test_what_does_not_fit_exactly_once_is_refused(
+    more: dict[str, str], streaming: bool, told: str
+) -> None:
+    with pytest.raises(InvalidOption, match=told):
+        WriteOptions.parse({**EXACTLY, **more}, streaming=streaming)
