@@ -65,6 +65,7 @@ async def test_a_program_ends_with_what_it_promises(example: str, broker: Embedd
     ("example", "end", "code", "line"),
     [
         ("worker.py", signal.SIGTERM, 0, b"handled bread\n"),
+        ("queue_worker.py", signal.SIGTERM, 0, b"handled bread\n"),
         ("tail.py", signal.SIGINT, 130, b"0 0 bread\n"),
     ],
 )
@@ -120,6 +121,7 @@ def test_the_file_of_tests_passes(pytester: pytest.Pytester) -> None:
 
 def test_every_example_is_run_and_listed() -> None:
     files = {path.name for path in EXAMPLES.glob("*.py")}
-    assert files == {*ENDING, *WEB.values(), "worker.py", "tail.py", "test_orders.py", SPARK}
+    others = {"worker.py", "queue_worker.py", "tail.py", "test_orders.py", SPARK}
+    assert files == {*ENDING, *WEB.values(), *others}
     page = (ROOT / "docs" / "examples.md").read_text()
     assert all(f"examples/{name}" in page for name in files)
