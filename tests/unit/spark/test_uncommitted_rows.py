@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator
+from typing import Literal
 
 import pytest
 
@@ -89,7 +90,7 @@ async def test_rows_are_hidden_until_they_are_committed(client: Client) -> None:
 @pytest.mark.parametrize("at", ["reply", "request"])
 @pytest.mark.parametrize("skip", [0, 37, 260])
 async def test_rows_around_a_failure_are_shown_once_and_in_order(
-    broker: EmbeddedBroker, client: Client, at: str, skip: int
+    broker: EmbeddedBroker, client: Client, at: Literal["reply", "request"], skip: int
 ) -> None:
     """Those with unknown outcomes may be stored: then they are in the log twice."""
     publisher = a_publisher()
