@@ -117,6 +117,8 @@ THROUGH_RAFT: Final = frozenset({"PauseStream", "SetStreamReadonly", *REPEAT_SHO
 """Calls that a server answers once the Raft log of the cluster holds the change."""
 
 _NO_METADATA_LEADER: Final = ("no known metadata leader", "no responders")
+_NATS_AWAY: Final = "outbound buffer limit exceeded"
+"""The server has lost NATS and keeps no more messages for it: this one was not sent."""
 _NOT_PARTITION_LEADER: Final = (
     "not partition leader",
     "should be sent to partition leader",
@@ -157,7 +159,9 @@ def remedy(call: str, failure: CallFailure, *, earlier_unknown: bool = False) ->
         return Remedy.SUCCESS
     if not_partition_leader(failure):
         return Remedy.REFRESH
-    if failure.code is Code.INTERNAL and _mentions(failure.text, _NO_METADATA_LEADER):
+    if failure.code is Code.INTERNAL and _mentions(
+        failure.text, (*_NO_METADATA_LEADER, _NATS_AWAY)
+    ):
         return Remedy.RETRY
     if failure.code is Code.INTERNAL and _NO_CURSORS_STREAM in failure.text:
         # Metadata lists the stream of cursors, so this broker was just restarted.

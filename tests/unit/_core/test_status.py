@@ -288,6 +288,8 @@ def test_an_earlier_try_that_went_through_unseen_is_a_success(call: str, code: C
         ("Subscribe", "FAILED_PRECONDITION", "Consumer is not currently assigned", 0),
         ("CreateStream", "INTERNAL", "no known metadata leader", 2),
         ("JoinConsumerGroup", "INTERNAL", "nats: no responders available", 2),
+        ("FetchMetadata", "INTERNAL", "nats: outbound buffer limit exceeded", 2),
+        ("SetCursor", "INTERNAL", "failed: nats: outbound buffer limit exceeded", 2),
         ("CreateStream", "INTERNAL", "Failed to replicate partition", 0),
         ("SetCursor", "INTERNAL", "context deadline exceeded", 2),
         ("SetCursor", "INTERNAL", "nats: timeout", 2),
