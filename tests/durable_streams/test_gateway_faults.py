@@ -25,7 +25,9 @@ from support.servers.node import EmbeddedServer, LiftbridgeNode
 TEXT: Final = {"Content-Type": "text/plain"}
 JSON: Final = "application/json"
 ITEMS: Final = 400
-PATIENT: Final = StreamOptions(timeout=60.0, backoff=Backoff(initial=0.05, maximum=0.5))
+PATIENT: Final = StreamOptions(
+    timeout=60.0, max_retries=1000, backoff=Backoff(initial=0.05, maximum=0.5)
+)
 
 
 async def numbers_of(stream: DurableStream) -> list[int]:
