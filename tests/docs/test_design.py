@@ -143,6 +143,7 @@ def test_every_row_of_the_table_of_calls_decides_something() -> None:
 def test_the_table_of_calls_knows_every_text_of_the_code() -> None:
     known = {
         *status._NO_METADATA_LEADER,
+        status._NATS_AWAY,
         *status._NOT_PARTITION_LEADER,
         *status._TIMED_OUT,
         status._NO_CURSORS_STREAM,
