@@ -43,7 +43,7 @@ def test_the_examples_of_a_command_are_understood(words: tuple[str, ...]) -> Non
     assert command is not None
     found = examples(command.__doc__ or "")
     assert found
-    aliases = {"cursors": "cursor", "describe": "show"}
+    aliases = {"cursors": "cursor", "describe": "show", "queues": "queue"}
     for example in found:
         assert example[: len(words)] == [aliases.get(word, word) for word in words]
         app.parse_args(example, exit_on_error=False, print_error=False)
