@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from liftbridge_aio._core.arguments import check_type
+from liftbridge_aio._core.arguments import check_optional_text, check_type
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import Ack, AckPolicy, StartAt, StopAt
 from liftbridge_aio.options import Duration
@@ -57,6 +57,7 @@ class ClientTransactions(ClientPublishing, ClientReading, ClientAdministration):
 
         named = None
         check_type(store, (CheckpointStream, type(None)), "store is a CheckpointStream")
+        check_optional_text(name, "the name of a producer")
         if (name is None) is not (store is None):
             raise InvalidRequest("a producer with a store has a name, and one without has none")
         if name is not None and store is not None:

@@ -233,8 +233,8 @@ class MergedSubscription(SubscriptionBase):
         """Continue reading at other positions, see `SubscriptionBase.move`."""
         self._move(
             {
-                partition: self._seekables[partition].plan_from(start)
-                for partition, start in starts.items()
+                partition: self._seekables[partition].plan_from(starts[partition])
+                for partition in partition_numbers(list(starts))
             }
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from liftbridge_aio._core.arguments import partition_numbers
 from liftbridge_aio.errors import ClientClosed, UsageError
 from liftbridge_aio.model import EndReason, Message, StartAt
 from liftbridge_aio.options import Duration, timer_seconds
@@ -296,8 +297,8 @@ class Subscription(SubscriptionBase):
 
     def move(self, starts: Mapping[int, StartAt]) -> None:
         """Continue reading at another position, see `SubscriptionBase.move`."""
-        for start in starts.values():
-            self._move(self._seekable.plan_from(start))
+        for partition in partition_numbers(list(starts)):
+            self._move(self._seekable.plan_from(starts[partition]))
 
     def _move(self, plan: ReadingPlan) -> None:
         before = self._seekable.seek(plan)

@@ -48,6 +48,7 @@ CALLS: Final[dict[str, tuple[object, ...]]] = {
     "publish_to_subject": ("s", b""),
     "subscribe": ("s", [0, 1]),
     "read": ("s", StartAt.earliest(), StopAt.latest(), [0, 1]),
+    "committed_range": ("s", 0, 0, 1),
     "last": ("s", 1),
     "oldest_offset": ("s",),
     "set_cursor": ("c", "s", 0, 0),
@@ -55,6 +56,8 @@ CALLS: Final[dict[str, tuple[object, ...]]] = {
     "values": ("s",),
     "group": ("g", ["s"]),
     "queue": ("s",),
+    "producer": (),
+    "explain": ("s",),
 }
 READERS: Final = (Subscription, MergedSubscription, ConsumerGroup)
 
