@@ -104,9 +104,10 @@ class ClientTransactions(ClientPublishing, ClientReading, ClientAdministration):
     async def abort_transaction(self, span: OpenSpan, *, force: bool = False) -> Ack:
         """Roll back what a dead producer left open in a partition, for good.
 
-        Should the producer live after all, it can show nothing of that transaction any more, least
-        of all its second half. Do this in each partition of the transaction that `explain` finds.
-        Cancelling leaves it open or not.
+        A producer that lives after all is not told: its commit succeeds, and shows nothing here. Do
+        this in each partition of the transaction, with the span that `explain` finds there. One
+        with a store is better fenced off: enter a producer of its name. Cancelling leaves the
+        transaction open or rolled back.
 
         Args:
             span: from `explain`.
@@ -117,8 +118,9 @@ class ClientTransactions(ClientPublishing, ClientReading, ClientAdministration):
             PublishOutcomeUnknown: it may be rolled back; do it again.
             LiftbridgeError: it is not rolled back.
         """
-        from liftbridge_aio.transactions.explain import rollback_record  # noqa: PLC0415 - not before use
+        from liftbridge_aio.transactions.explain import OpenSpan, rollback_record  # noqa: PLC0415 - not before use
 
+        check_type(span, OpenSpan, "span is an OpenSpan, from explain()")
         record = rollback_record(span, force=force)
         return await self.publish(
             span.stream,

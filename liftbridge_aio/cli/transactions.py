@@ -20,7 +20,7 @@ from .reading import message_writer
 from .running import CLIENT, TABLES, in_event_loop, while_output_is_read
 
 if TYPE_CHECKING:
-    from liftbridge_aio.transactions import Explanation, OpenSpan
+    from liftbridge_aio.transactions import CheckpointStream, Explanation, OpenSpan
 
 app = App(
     name="transactions",
@@ -155,9 +155,9 @@ async def abort(
 ) -> None:
     """Roll back what a dead producer left open in a stream, for good.
 
-    Should it live after all, it can show nothing of that transaction any more. It is refused while
-    the newest message is less than a minute old, unless --force is given. Other streams of the
-    transaction need commands of their own. With --name and --store the producer is fenced off
+    One that lives after all is not told: its commit succeeds, and shows nothing. So this is refused
+    while the newest message is less than a minute old, unless --force is given. Other streams of
+    the transaction need commands of their own. With --name and --store the producer is fenced off
     first, and learns of it: what it has committed in its store is committed, the rest rolled back.
 
     For example:
@@ -179,8 +179,7 @@ async def abort(
         if name is not None and store is not None:
             for span in spans:
                 check_idle(span, force=force)
-            async with client.producer(name, store=CheckpointStream(store)):
-                say(f"fenced off the producer {name!r}, and finished what it has left")
+            await _fence_off(client, name, CheckpointStream(store))
             found = await _explain(client, stream, partition, start)
             spans = [span for each in found for span in each.open if span.producer == wanted]
             force = True  # it is fenced
@@ -192,13 +191,22 @@ async def abort(
                 failures.append(error)
                 continue
             if not as_json:
-                say(f"rolled back {span.messages} messages of {stream}[{span.partition}]")
+                say(f"rolled back {_counted(span.messages)} of {stream}[{span.partition}]")
         for failure in failures[:-1]:
             say(f"error: {failure_line(failure)}")
         if failures:
             raise failures[-1]
     if as_json:
         write_json([_as_json(each, span) for each in found for span in each.open if span in spans])
+
+
+async def _fence_off(client: Client, name: str, store: CheckpointStream) -> None:
+    stream = store.stream_of(name)
+    if stream not in (await client.fetch_metadata()).streams:
+        complaint = f"the producer {name!r} has no such store: there is no stream {stream}"
+        raise BadArgument(complaint)
+    async with client.producer(name, store=store):
+        say(f"fenced off the producer {name!r}, and finished what it has left")
 
 
 def _producer(text: str) -> bytes:
@@ -210,6 +218,10 @@ def _producer(text: str) -> bytes:
         complaint = f"a producer id has 12 hexadecimal digits, unlike {text!r}"
         raise BadArgument(complaint)
     return producer
+
+
+def _counted(messages: int) -> str:
+    return "1 message" if messages == 1 else f"{messages} messages"
 
 
 async def _explain(

@@ -19,7 +19,8 @@ from .producer_checkpoint import ProducerCheckpoint, decode
 if TYPE_CHECKING:
     from .positions import SubscriptionPositions
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class CheckpointStream:
@@ -40,7 +41,7 @@ class CheckpointStream:
 
     def __init__(self, prefix: str, *, replication_factor: int = ALL_SERVERS) -> None:
         check_text(prefix, "the prefix of streams")
-        if not _NAME.fullmatch(prefix):
+        if not _PREFIX.fullmatch(prefix):
             text = f"a prefix has letters, digits, '_', '-' and single dots between: not {prefix!r}"
             raise InvalidRequest(text)
         if replication_factor != ALL_SERVERS:
@@ -60,10 +61,7 @@ class CheckpointStream:
         """
         check_text(name, "the name of a producer")
         if not _NAME.fullmatch(name):
-            text = (
-                "the name of a producer has letters, digits, '_', '-' and single dots between:"
-                f" not {name!r}"
-            )
+            text = f"the name of a producer has letters, digits, '_' and '-': not {name!r}"
             raise InvalidRequest(text)
         return f"{self.prefix}.{name}"
 
@@ -107,6 +105,14 @@ class Checkpoints:
     def inherit(self, places: Iterable[Place]) -> None:
         """Keep these partitions of the producer before: later checkpoints have acks for them."""
         self._places.update(dict.fromkeys(places))
+
+    def check(self) -> None:
+        """Raise an error if another producer is known to have taken over.
+
+        Raises:
+            ProducerFenced: one has.
+        """
+        self._log.check()
 
     def knows(self, identity: ProducerIdentity, place: Place) -> bool:
         """Return True if the next producer would roll back what is published there."""

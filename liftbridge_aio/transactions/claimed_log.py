@@ -240,6 +240,15 @@ class ClaimedLog:
 
     # Writing
 
+    def check(self) -> None:
+        """Raise an error if another writer is known to have claimed the log.
+
+        Raises:
+            ProducerFenced: one has.
+        """
+        if self._fenced is not None:
+            raise self._fenced
+
     @property
     def in_doubt(self) -> bool:
         """True if the outcome of the last append is unknown; see `settle`."""
@@ -289,8 +298,7 @@ class ClaimedLog:
             self._busy = False
 
     async def _settle(self) -> None:
-        if self._fenced is not None:
-            raise self._fenced
+        self.check()
         unsettled = self._unsettled
         while unsettled:
             try:

@@ -44,9 +44,9 @@ class Explanation:
     def __str__(self) -> str:
         """Say it in a line for each reason."""
         lines = [
-            f"{span.messages} messages of producer {span.producer.hex()} wait for their ack, from"
-            f" offset {span.begin} to {span.newest}: begun {self.age(span):.0f} s ago, the newest"
-            f" {self.idle(span):.0f} s ago"
+            f"producer {span.producer.hex()} has not ended a transaction"
+            f" (messages: {span.messages}, offsets: {span.begin} to {span.newest}):"
+            f" begun {self.age(span):.0f} s ago, idle for {self.idle(span):.0f} s"
             for span in self.open
         ]
         if self.paused:

@@ -71,6 +71,7 @@ class Producer:
         self._loop = asyncio.get_running_loop()
         self._single = IdentityPool()
         self._of_transactions = IdentityPool()
+        self._is_entered = False
         self._newest: Transaction | None = None
         """With a store, the transaction that must be finished before the next."""
         self._transactions: WeakSet[Transaction] = WeakSet()
@@ -83,14 +84,17 @@ class Producer:
         Raises:
             CommitInDoubt: not all acks of the producer before are known to be stored.
             NewerFormat: a later version of this package has written the store.
-            UsageError: the producer is closed.
+            UsageError: the producer is closed, or entered already.
             LiftbridgeError: the store could not be claimed or read.
         """
-        if self._store is not None and self._checkpoints is None:
-            self._sender.check()
+        self._sender.check()
+        if self._is_entered:
+            raise UsageError("the producer is entered already: leaving it twice would close it")
+        if self._store is not None:
             checkpoints = await Checkpoints.open(*self._store, self._retry)
             await self._finish(checkpoints)
             self._checkpoints = checkpoints
+        self._is_entered = True
         return self
 
     async def _finish(self, checkpoints: Checkpoints) -> None:
@@ -154,6 +158,7 @@ class Producer:
         Raises:
             InvalidRequest: it cannot be sent like this; nothing was sent.
             PublishOutcomeUnknown: it may be stored, though it was sent again.
+            ProducerFenced: another producer of its name has taken over; nothing was sent.
             UsageError: the producer is closed.
             LiftbridgeError: as for `Client.publish`; it is not stored.
         """
@@ -180,6 +185,8 @@ class Producer:
         """
         sender = self._sender
         sender.check(headers)
+        if self._checkpoints is not None:
+            self._checkpoints.check()
         chosen = sender.partition_now(stream, key, partition, partitioner)
         if chosen is None:
             chosen = await sender.partition_of(stream, value, key, partition, partitioner, timeout)
@@ -264,6 +271,7 @@ class Producer:
                 where the one before has committed.
 
         Raises:
+            ProducerFenced: another producer of its name has taken over.
             UsageError: the producer is closed or was not entered, a transaction with its store is
                 not finished, or a subscription is not one of this producer.
         """
@@ -271,6 +279,7 @@ class Producer:
         checkpoints = self._checkpoints
         if self._store is not None:
             checkpoints = self._opened()
+            checkpoints.check()
             other = self._newest
             if other is not None and other.phase not in {Phase.COMMITTED, Phase.ABORTED}:
                 text = (

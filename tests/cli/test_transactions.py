@@ -98,7 +98,7 @@ def test_an_open_transaction_is_rolled_back_for_good(
     assert "may be at work" in young
     assert len(run_on_each("transactions", "list", logs, "--json").json) == 2
     aborted = run_on_each("transactions", "abort", logs, A, "--force").err
-    assert "rolled back 1 messages" in aborted
+    assert "rolled back 1 message of" in aborted
     assert run_on_each("transactions", "list", logs, "--json").json == []
 
     async def second_half(client: Client) -> None:
@@ -145,6 +145,8 @@ def test_a_producer_with_a_store_is_fenced_off_first(
     words = ("transactions", "abort", stream, span["producer"], "--name", "worker")
     assert "go together" in run_on_each(*words, code=2).err
     assert "may be at work" in run_on_each(*words, "--store", "fenced", code=1).err
+    mistaken = (*words[:-1], "wroker", "--store", "fenced", "--force")
+    assert "there is no stream fenced.wroker" in run_on_each(*mistaken, code=2).err
     assert "fenced off" in run_on_each(*words, "--store", "fenced", "--force").err
     assert run_on_each("transactions", "list", stream, "--json").json == []
     elsewhere.call(commit, client, transaction)

@@ -105,9 +105,9 @@ async def test_the_producer_before_is_fenced(
                 await zombie.commit()
             assert zombie.phase is Phase.ABORTED
             with pytest.raises(ProducerFenced):
-                async with before.transaction() as transaction:
-                    await transaction.publish(stream, b"in vain", partition=0)
-            assert transaction.phase is Phase.ABORTED
+                before.transaction()
+            with pytest.raises(ProducerFenced):
+                await before.publish(stream, b"in vain", partition=0)
             async with following.transaction() as transaction:
                 await transaction.publish(stream, b"2", partition=0)
     assert await committed(client, stream) == [b"1", b"2"]
@@ -326,6 +326,9 @@ async def test_what_makes_no_sense_is_refused(
     for name in ("", "a b", "a.", "a*", "a/b"):
         with pytest.raises(InvalidRequest, match="the name of a producer"):
             client.producer(name, store=store)
+    with pytest.raises(InvalidRequest, match="the name of a producer"):
+        client.producer("a.b", store=store)  # another store has it as prefix and name
+    for name in ("", "a b", "a.", "a*", "a/b"):
         with pytest.raises(InvalidRequest, match="a prefix has"):
             CheckpointStream(name)
     with pytest.raises(WrongType):
@@ -338,6 +341,11 @@ async def test_what_makes_no_sense_is_refused(
     for refused in (without.subscription_positions, lambda: without.positions):
         with pytest.raises(UsageError, match="has no store"):
             refused()
+    async with client.producer("r", store=store) as entered:
+        with pytest.raises(UsageError, match="entered already"):
+            await entered.__aenter__()
+    with pytest.raises(UsageError, match="is closed"):
+        await entered.__aenter__()
     async with client.producer("p", store=store) as one, client.producer("q", store=store) as two:
         with pytest.raises(InvalidRequest, match="not by both"):
             client.subscribe(orders, positions=one, cursor="c")

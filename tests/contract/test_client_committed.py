@@ -585,7 +585,7 @@ async def test_open_transactions_are_explained_and_rolled_back(client: Client, s
     assert (first.begin, first.newest, first.messages) == (0, 2, 2)
     assert (second.begin, second.newest, second.messages) == (5, 5, 1)
     assert explanation.high_watermark == explanation.newest_offset == 7
-    assert "2 messages of producer" in str(explanation)
+    assert "messages: 2, offsets: 0 to 2" in str(explanation)
     with pytest.raises(TransactionActive) as caught:
         await client.abort_transaction(first)
     assert (caught.value.stream, caught.value.partition, caught.value.offset) == (stream, 0, 2)

@@ -83,7 +83,7 @@ async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
 @pytest.fixture
 async def program(tmp_path: Path, broker: EmbeddedBroker) -> AsyncIterator[Process]:
     """The loop of the page, with batches that are smaller and come sooner."""
-    [block] = [block for block in blocks(PAGE, "python") if block.setup == "transactions"]
+    block, _ = [block for block in blocks(PAGE, "python") if block.setup == "transactions"]
     assert "max=100, wait=0.5" in block.code
     loop = block.code.replace("max=100, wait=0.5", "max=3, wait=0.01")
     path = tmp_path / "invoicer.py"
