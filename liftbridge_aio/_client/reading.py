@@ -30,10 +30,10 @@ from liftbridge_aio.options import UNSET, Duration, Unset, timer_seconds
 from .base import ClientBase
 
 if TYPE_CHECKING:
+    from liftbridge_aio import transactions
     from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
     from liftbridge_aio._subscribe.position_store import PositionStore
     from liftbridge_aio._subscribe.subscription import Subscription
-    from liftbridge_aio.transactions.producer import Producer
     from liftbridge_aio.transactions.reading import OnTruncated, ReadCommitted
 
 _NEW_ONLY: Final = StartAt.new_only()
@@ -58,7 +58,7 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
-        positions: Producer | None = ...,
+        positions: transactions.Producer | None = ...,
         isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription: ...
@@ -77,7 +77,7 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
-        positions: Producer | None = ...,
+        positions: transactions.Producer | None = ...,
         isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> MergedSubscription: ...
@@ -96,7 +96,7 @@ class ClientReading(ClientBase):
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
-        positions: Producer | None = ...,
+        positions: transactions.Producer | None = ...,
         isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription | MergedSubscription: ...
@@ -114,7 +114,7 @@ class ClientReading(ClientBase):
         reverse: bool = False,
         cursor: str | None = None,
         cursor_interval: Duration = 5.0,
-        positions: Producer | None = None,
+        positions: transactions.Producer | None = None,
         isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
     ) -> Subscription | MergedSubscription:
@@ -456,7 +456,9 @@ class ClientReading(ClientBase):
         return None
 
 
-def _positions_of(producer: Producer, cursor: str | None, *, reverse: bool) -> PositionStore:
+def _positions_of(
+    producer: transactions.Producer, cursor: str | None, *, reverse: bool
+) -> PositionStore:
     from liftbridge_aio.transactions.producer import Producer  # noqa: PLC0415 - not before use
 
     check_type(producer, Producer, "positions is a producer with a store")

@@ -15,7 +15,8 @@ from .publishing import ClientPublishing
 from .reading import ClientReading
 
 if TYPE_CHECKING:
-    from liftbridge_aio.transactions import CheckpointStream, Explanation, OpenSpan, Producer
+    from liftbridge_aio import transactions
+    from liftbridge_aio.transactions import CheckpointStream, Explanation, OpenSpan
     from liftbridge_aio.transactions.claimed_log import LogClient
 
 _EARLIEST: Final = StartAt.earliest()
@@ -31,7 +32,7 @@ class ClientTransactions(ClientPublishing, ClientReading, ClientAdministration):
         store: CheckpointStream | None = None,
         ack_policy: AckPolicy = AckPolicy.ALL,
         retry: Retry | None = None,
-    ) -> Producer:
+    ) -> transactions.Producer:
         """Return a producer, whose messages committed readings show once, or whole transactions.
 
         Without a store transactions are atomic unless the process dies while they are committed.
@@ -118,7 +119,8 @@ class ClientTransactions(ClientPublishing, ClientReading, ClientAdministration):
             PublishOutcomeUnknown: it may be rolled back; do it again.
             LiftbridgeError: it is not rolled back.
         """
-        from liftbridge_aio.transactions.explain import OpenSpan, rollback_record  # noqa: PLC0415 - not before use
+        from liftbridge_aio.transactions import OpenSpan  # noqa: PLC0415 - not before use
+        from liftbridge_aio.transactions.explain import rollback_record  # noqa: PLC0415 - not before use
 
         check_type(span, OpenSpan, "span is an OpenSpan, from explain()")
         record = rollback_record(span, force=force)

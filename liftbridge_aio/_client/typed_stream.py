@@ -35,9 +35,9 @@ from liftbridge_aio.retry import Retry
 from liftbridge_aio.values import ValueCodec
 
 if TYPE_CHECKING:
+    from liftbridge_aio import transactions
     from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
     from liftbridge_aio._subscribe.subscription import Subscription
-    from liftbridge_aio.transactions.producer import Producer
     from liftbridge_aio.transactions.reading import ReadCommitted
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class SubscribeOptions(TypedDict, total=False):
     reverse: bool
     cursor: str | None
     cursor_interval: Duration
-    positions: Producer | None
+    positions: transactions.Producer | None
     isolation: Isolation | ReadCommitted
     timeout: Duration | None
 

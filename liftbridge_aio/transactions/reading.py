@@ -40,7 +40,7 @@ class ReadCommitted:
     `TransactionTruncated`, show the rest of it ("emit"), or show nothing of it ("skip")."""
     acks: bool = False
     """Show acks as well, behind what they commit: messages with empty keys, whose values are
-    encoded `AckEntry`s."""
+    encoded `AckEntry` each."""
     max_messages: int = 8192
     """Most messages of open transactions kept in memory, of each partition. Those of other
     transactions are read again when their ack comes."""

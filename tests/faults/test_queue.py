@@ -112,7 +112,9 @@ async def test_a_message_that_kills_its_process_becomes_a_dead_letter(
     assert letter.value == b"kill"
     assert letter.headers["queue-error"] == b"the process ended before it was answered"
     assert letter.headers["queue-attempts"] == b"2"
-    assert deaths == 3  # the first time it was not alone, so it was not known for the culprit
+    # The first time it was not alone, so it was not known for the culprit; the second time neither
+    # if no ack of the messages before it was stored.
+    assert deaths in {3, 4}
     async with member(client) as queue:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(2):
