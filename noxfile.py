@@ -36,9 +36,10 @@ UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
 LONG: Final = (
     *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/matrix"),
     *("tests/spark/test_archive.py", "tests/spark/test_guide.py"),
+    "tests/durable_streams/test_gateway_conformance.py",
 )
-"""The tests that only `tests_long` runs: clusters under faults, every state there is, and the
-longest ones of Spark."""
+"""The tests that only `tests_long` runs: clusters under faults, every state there is, the published
+tests of a Durable Streams server, and the longest ones of Spark."""
 ON_OLDEST: Final = (
     *("tests/contract", "tests/faults", "tests/unit/groups"),
     *("-k", "not v1.9.0 and not plain"),
@@ -120,8 +121,9 @@ def tests(session: nox.Session) -> None:
         return
     # Tests wait for servers more than they compute, so there may be more of them than processors.
     # One process has the one Spark session; in the others run tests that start their own.
-    covered = ("-n", "4", "--dist", "worksteal", "--cov", "--cov-report=", *UNIT, *CONTRACT)
-    elsewhere = [f"--ignore={each}" for each in (*LONG, BROWSER, "tests/unit", *CONTRACT)]
+    long = [f"--ignore={each}" for each in LONG]
+    covered = ("-n", "4", "--dist", "worksteal", "--cov", "--cov-report=", *UNIT, *CONTRACT, *long)
+    elsewhere = [*long, *(f"--ignore={each}" for each in (BROWSER, "tests/unit", *CONTRACT))]
     _run_each(
         session,
         ("pytest", *covered),
@@ -132,7 +134,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def tests_long(session: nox.Session) -> None:
     """Run the tests that take long, unit tests with many examples too; arguments go to pytest."""
-    session.install(".[spark]", *group("test"), *go(), *java())
+    session.install(".[spark]", *group("test"), *go(), *java(), *node())
     if session.posargs:
         session.run("pytest", *session.posargs)
         return
