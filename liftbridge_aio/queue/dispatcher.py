@@ -86,6 +86,10 @@ class Dispatcher:
         """True if a window may have something to hand out again."""
         self._suspect: Delivery | None = None
         """The last delivery that was handed out alone; see `AckWindow`."""
+        self._next_alone: PartitionShare | None = None
+        """The partition with the next suspect: the others wait until it is in flight."""
+        self._is_waiting = False
+        """True if a partition waits because a suspect must be alone."""
         self._recorded: deque[Delivery] = deque()
         """Deliveries whose attempt is stored, to be handed out."""
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -167,7 +171,7 @@ class Dispatcher:
         now: float,
     ) -> Delivery | None:
         """Return the next delivery of new messages; None if there is none now."""
-        while window.wants_more and not self._must_wait(window):
+        while window.wants_more and not self._must_wait(share, window):
             if not ready:
                 return None
             is_suspect = window.suspects > 0
@@ -215,7 +219,7 @@ class Dispatcher:
                 return delivery
         for share in self._shares.values():
             window = share.window
-            while window is not None and window.has_ready and not self._must_wait(window):
+            while window is not None and window.has_ready and not self._must_wait(share, window):
                 is_suspect = window.suspects > 0
                 found = window.take_again(now)
                 if window.given_up:
@@ -241,20 +245,37 @@ class Dispatcher:
         if not is_suspect or share.window is None:
             return True
         share.window.changes += 1
-        self._suspect = delivery
+        self._suspect, self._next_alone = delivery, None
         self._spawn(lambda: self._record(share, delivery), "attempt")
         return False
 
-    def _must_wait(self, window: AckWindow[Delivery]) -> bool:
-        """Return True if a suspect of another partition is in flight: this one must be alone."""
-        suspect = self._suspect
-        return (
-            suspect is not None and window.suspects > 0 and suspect.state is AttemptState.IN_FLIGHT
-        )
+    def _must_wait(self, share: PartitionShare, window: AckWindow[Delivery]) -> bool:
+        """Return True if a suspect is in flight, or if one is next and others are in flight.
+
+        A suspect is in flight alone, or it would be blamed for what another message does.
+        """
+        suspect, following = self._suspect, self._next_alone
+        if suspect is None and following is None and not window.suspects:
+            return False
+        if (suspect is not None and suspect.state is _IN_FLIGHT) or (
+            following is not None and following is not share
+        ):
+            self._is_waiting = True
+        elif window.suspects and any(each.in_flight for each in self.windows().values()):
+            self._next_alone, self._is_waiting = share, True
+        else:
+            return False
+        return True
 
     async def _record(self, share: PartitionShare, delivery: Delivery) -> None:
-        """Store an attempt before it is handed out, in case it ends the process."""
+        """Store an attempt before it is handed out, in case it ends the process.
+
+        Acks of other partitions are stored first: the suspects before it must not be blamed for it.
+        """
         try:
+            for each in tuple(self._shares.values()):
+                if each is not share and each.drained is None:
+                    await self._save(each)
             await self._save(share)
         except LiftbridgeError as error:
             if delivery.state is AttemptState.IN_FLIGHT:
@@ -393,6 +414,11 @@ class Dispatcher:
             self._current = None
         if share.window is not None:
             share.window.drop()
+        if self._next_alone is share:
+            self._next_alone = None
+        for each in tuple(self._shares.values()):
+            if self._is_waiting and each.window is not None:
+                self._freed(each, each.window)
 
     def _pause(self, share: PartitionShare) -> None:
         share.is_paused = True
@@ -420,6 +446,8 @@ class Dispatcher:
             share = self._shares.get(place)
             if share is not None and share.window is not None and share.drained is None:
                 share.window.capacity = level
+                if not level and self._next_alone is share:
+                    self._next_alone = None
                 self._freed(share, share.window)
         at = self._flow_at()
         if at < self._timer_at:
@@ -444,12 +472,7 @@ class Dispatcher:
             self._in_sequence = 0
         if self._backs_off:
             self._answered(share, Outcome.FINISHED)
-        if (
-            share.is_paused
-            or window.has_ready
-            or share.drained is not None
-            or self._suspect is not None
-        ):
+        if share.is_paused or window.has_ready or share.drained is not None or self._is_waiting:
             self._freed(share, window)
 
     def nack(
@@ -521,6 +544,8 @@ class Dispatcher:
         """Go on where a full window has kept messages back."""
         if self._suspect is not None and self._suspect.state is not AttemptState.IN_FLIGHT:
             self._suspect = None
+        if self._is_waiting and self._suspect is None:
+            self._is_waiting = False
             for each in tuple(self._shares.values()):
                 if each is not share and each.window is not None:
                     self._freed(each, each.window)

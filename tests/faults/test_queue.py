@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -108,17 +109,22 @@ async def test_a_message_that_kills_its_process_becomes_a_dead_letter(
                     await eventually(it_is(lambda: handled | set(worker.handled) >= wanted))  # noqa: B023
             handled |= set(worker.handled)
     assert handled == wanted
+    assert len(letters) == 1, [(each.value, each.headers) for each in letters]
     [letter] = letters
     assert letter.value == b"kill"
     assert letter.headers["queue-error"] == b"the process ended before it was answered"
     assert letter.headers["queue-attempts"] == b"2"
-    # The first time it was not alone, so it was not known for the culprit; the second time neither
-    # if no ack of the messages before it was stored.
-    assert deaths in {3, 4}
+    # The first time it was not alone, so it was not known for the culprit; nor is it later, while
+    # more messages than max_in_flight stand before it whose acks were not stored.
+    assert 3 <= deaths <= 5
+    repeated = []
     async with member(client) as queue:
-        with pytest.raises(TimeoutError):
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
-                await anext(queue)
+                async for delivery in queue:  # whose ack the killed one had not stored
+                    repeated.append(delivery.value)
+                    await delivery.ack()
+    assert b"kill" not in repeated
 
 
 @pytest.mark.timeout(60)
@@ -270,7 +276,9 @@ async def test_a_server_that_is_killed_loses_no_ack(
         await asyncio.sleep(0.01)
         handled[delivery.message.offset] += 1
 
-    async with Client(node.address, options=ClientOptions(backoff=QUICK)) as client:
+    async with Client(
+        node.address, options=ClientOptions(backoff=QUICK, close_timeout=20)
+    ) as client:
         await client.create_stream("s")
         for _ in range(100):
             await client.publish("s", b"")

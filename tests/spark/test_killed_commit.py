@@ -41,7 +41,7 @@ def test_a_killed_commit_is_finished_by_the_next_driver(
         assert query.committed() == sorted(f"{task}{value}" for task in "01" for value in "abcdz")
 
 
-def test_a_server_killed_between_the_steps_of_a_batch_loses_and_repeats_nothing(
+def test_a_server_killed_between_the_steps_of_a_batch_repeats_nothing(
     start_real_server: StartRealServer, stream_name: str
 ) -> None:
     """A lone server that was restarted hides what it stored last until the next publish."""
