@@ -34,7 +34,7 @@ def test_by_default_it_is_noticed_within_15_seconds() -> None:
 @pytest.fixture
 async def watchful(proxy: FaultProxy, options: Options) -> AsyncIterator[Client]:
     """A client behind the proxy that asks early for signs of life."""
-    chosen = options(health_interval=0.5, health_timeout=0.3, resubscribe_timeout=20.0)
+    chosen = options(health_interval=0.5, health_timeout=0.8, resubscribe_timeout=20.0)
     async with Client(proxy.address, options=chosen) as client:
         yield client
 
