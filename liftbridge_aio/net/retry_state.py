@@ -48,8 +48,10 @@ class RetryState:
         self.last = failure
         self._sent = self._sent or failure.reach is not Reach.NOT_SENT
         known = self._failures.get(where)
-        if known is None or known.unusable is None or failure.code is not Code.DEADLINE_EXCEEDED:
-            self._failures[where] = failure  # else the known failure says more
+        if known is None or failure.code is not Code.DEADLINE_EXCEEDED:
+            self._failures[where] = failure
+        elif known.unusable is None:  # else the known failure says more
+            self._failures[where] = _joined(known, failure)
 
     def error(self, failure: CallFailure) -> LiftbridgeError:
         """Return the error for a failure that no retry will change."""
@@ -104,3 +106,10 @@ class RetryState:
             for where, failure in self._failures.items()
         )
         return f" ({said})" if said else ""
+
+
+def _joined(known: CallFailure, timeout: CallFailure) -> CallFailure:
+    """Return the timeout with what the server had answered before: often it explains more."""
+    if known.reach is not Reach.ANSWERED or known.code is Code.DEADLINE_EXCEEDED:
+        return timeout
+    return CallFailure(timeout.code, f"{known.text}; then {timeout.text}")

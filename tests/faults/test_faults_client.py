@@ -249,6 +249,18 @@ async def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(
             assert denial.applied == denials
 
 
+async def test_an_answer_is_told_though_the_last_attempt_got_none(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    broker.faults.fail(
+        "FetchPartitionMetadata", code="NOT_FOUND", text="partition not found", times=1
+    )
+    broker.faults.stall("FetchPartitionMetadata")
+
+    with pytest.raises(RequestTimeout, match="partition not found; then .* did not answer"):
+        await client.fetch_partition_metadata("s", 0, timeout=0.5)
+
+
 async def test_a_stream_is_created_though_nobody_hears_of_it(
     broker: EmbeddedBroker, client: Client
 ) -> None:

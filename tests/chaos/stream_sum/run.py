@@ -132,6 +132,8 @@ class StreamSum:
     async def _zombie(self) -> None:
         """Stop the summer, let another one take over, and let the first go on."""
         zombie = self._summer
+        if not await self._until(lambda: ENTERED in zombie.log or not zombie.running):
+            self.verdict.failures.append("no summer was ready in time")
         await asyncio.to_thread(zombie.freeze)
         self._summer = self._start("summer")
         if not await self._until(lambda: ENTERED in self._summer.log):
@@ -157,6 +159,9 @@ class StreamSum:
     # The end
 
     async def _finish(self, client: Client) -> None:
+        # Only a summer that has something to sum up learns that another one took over.
+        if self._way == EXACTLY_ONCE and not await self._until(self._zombies_fenced):
+            self.verdict.failures.append("a summer that was stopped was not fenced off")
         await asyncio.to_thread(self._chunker.stop, WITHIN)
         until = time.monotonic() + WITHIN
         while True:
@@ -168,8 +173,6 @@ class StreamSum:
             if caught_up or time.monotonic() > until:
                 break
             await self._pause_of_summer()
-        if self._way == EXACTLY_ONCE and not await self._until(self._zombies_fenced):
-            self.verdict.failures.append("a summer that was stopped was not fenced off")
         raw = await self._read(client, CHUNKS, _chunk, Isolation.UNCOMMITTED)
         acked = [Sum(*json.loads(line)) for line in self._ledger.read_text().splitlines()]
         judge(self.verdict, acked, raw, chunks, sums)
@@ -214,7 +217,7 @@ class StreamSum:
         while not condition():
             if time.monotonic() > until:
                 return False
-            await asyncio.sleep(_LOOK)
+            await self._pause(_LOOK)
         return True
 
     def _start(self, role: str) -> ServerProcess:
