@@ -34,13 +34,16 @@ SPARK_TESTS: Final = {
 """The tests that `spark_matrix` runs, by the kind of Spark."""
 UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
 LONG: Final = (
-    *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/matrix"),
-    *("tests/spark/test_archive.py", "tests/spark/test_guide.py"),
-    *("tests/spark/test_killed_commit.py", "tests/spark/test_sink_exactly_once.py"),
-    "tests/durable_streams/test_gateway_conformance.py",
+    *("tests/benchmarks", "tests/cancellation", "tests/chaos", "tests/cluster", "tests/hostile"),
+    *("tests/matrix", "tests/durable_streams/test_gateway_conformance.py"),
+    *("tests/faults/test_transaction_crashes.py", "tests/cli/test_pipeline.py"),
+    *sorted(
+        {f"tests/spark/{each.name}" for each in ROOT.glob("tests/spark/test_*.py")}
+        - {ON_EVERY_SPARK}
+    ),
 )
-"""The tests that only `tests_long` runs: clusters under faults, every state there is, the published
-tests of a Durable Streams server, and the longest ones of Spark."""
+"""The tests that only `tests_long` runs: clusters under faults, hostile servers, every state there
+is, the published tests of a Durable Streams server, benchmarks, and Spark but for its first."""
 ON_OLDEST: Final = (
     *("tests/contract", "tests/faults", "tests/unit/groups"),
     *("-k", "not v1.9.0 and not plain"),

@@ -19,6 +19,7 @@
 - `producer_checkpoint`: The checkpoint of a producer with a store, and how it is written.
 - `reading`: Committed reading: its options, and what it shows of a partition.
 - `sender`: Sends messages and acks under producer ids, which are used again where that is safe.
+- `single_message`: A message outside of transactions: it is sent again until its outcome is known.
 - `transaction`: One transaction: messages of any partitions that become visible together, or never.
 - `core/`: The pure part of transactions: no event loop, clock, chance or I/O.
 - `journals/`: Exactly once over journals of framed messages: the API of Gazette's published guide.

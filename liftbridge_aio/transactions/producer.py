@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import NamedTuple, Self, cast
+from typing import NamedTuple, Self
 from weakref import WeakSet
 
-from liftbridge_aio.errors import (
-    ClientClosed,
-    LiftbridgeError,
-    NotFound,
-    PublishOutcomeUnknown,
-    UsageError,
-)
-from liftbridge_aio.interceptors import AckFuture
+from liftbridge_aio.errors import NotFound, UsageError
 from liftbridge_aio.model import Ack, AckPolicy, Partitioner
 from liftbridge_aio.options import Duration
 from liftbridge_aio.retry import Retry
 
 from .checkpoints import Checkpoints, CheckpointStream
 from .claimed_log import LogClient
-from .core.transaction import AckIntent, Phase, ProducerIdentity
-from .core.uuid import Flags
+from .core.transaction import AckIntent, Phase
 from .errors import CommitInDoubt
 from .positions import Readable, SubscriptionPositions
 from .sender import IdentityPool, PublishingClient, Sender
+from .single_message import SingleMessage
 from .transaction import Transaction
 
 logger = logging.getLogger("liftbridge_aio.transactions")
@@ -190,75 +182,9 @@ class Producer:
         chosen = sender.partition_now(stream, key, partition, partitioner)
         if chosen is None:
             chosen = await sender.partition_of(stream, value, key, partition, partitioner, timeout)
-        identity = self._single.take()
-        uuid = identity.next_uuid(Flags.OUTSIDE)
-        message = (stream, value, key, headers, chosen, uuid)
-        attempt = sender.send_now(*message) if timeout is None else None
-        if attempt is None:
-            attempt = await sender.send(*message, timeout)
-        outcome: asyncio.Future[Ack] = self._loop.create_future()
-        again = partial(sender.send, *message, timeout, again=True)
-        attempt.add_done_callback(partial(self._settle, outcome, identity, again))
-        outcome.add_done_callback(partial(_cancel_too, attempt))
-        return outcome
-
-    def _settle(
-        self,
-        outcome: asyncio.Future[Ack],
-        identity: ProducerIdentity,
-        again: Callable[[], Awaitable[AckFuture]],
-        attempt: AckFuture,
-    ) -> None:
-        """Pass the first attempt's result on, or begin to send the message again."""
-        if attempt.cancelled():
-            outcome.cancel()
-            return
-        error = attempt.exception()
-        if isinstance(error, PublishOutcomeUnknown):
-            if not outcome.done():
-                self._begin_again(outcome, identity, again, error)
-            return
-        self._single.give_back(identity)
-        if outcome.done():
-            return
-        if error is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(cast("Ack", attempt.result()))
-
-    def _begin_again(
-        self,
-        outcome: asyncio.Future[Ack],
-        identity: ProducerIdentity,
-        again: Callable[[], Awaitable[AckFuture]],
-        unknown: PublishOutcomeUnknown,
-    ) -> None:
-        """Send a message until it is stored. It does no harm if a repeat is stored much later."""
-
-        async def follow() -> None:
-            nonlocal unknown
-            try:
-                ack = cast("Ack", await (await again()))
-            except PublishOutcomeUnknown as error:
-                unknown = error
-            except LiftbridgeError as error:
-                unknown.add_note(f"sending it again failed: {error}")
-            else:
-                self._single.give_back(identity)
-                if not outcome.done():
-                    outcome.set_result(ack)
-
-        def over(_: object) -> None:
-            if not outcome.done():
-                outcome.set_exception(unknown)
-
-        try:
-            child = self._sender.supervisor.spawn(follow, name="producer")
-        except ClientClosed:
-            over(None)
-        else:
-            child.task.add_done_callback(over)
-            outcome.add_done_callback(lambda _: child.cancel())
+        message = SingleMessage(loop=self._loop)
+        await message.send(sender, self._single, stream, value, key, headers, chosen, timeout)
+        return message
 
     def transaction(self, *subscriptions: Readable) -> Transaction:
         """Return a new transaction, for `async with`.
@@ -334,8 +260,3 @@ class Producer:
         self._sender.check()
         written = await self._sender.write_acks(intents)
         written.check()
-
-
-def _cancel_too(attempt: AckFuture, outcome: asyncio.Future[Ack]) -> None:
-    if outcome.cancelled():
-        attempt.cancel()

@@ -136,14 +136,22 @@ class Transaction:
                 is left out.
         """
         sender, identity = self._sender, self._identity
-        self._check(headers)
+        if self._phase is not Phase.OPEN or headers or self._intents is not None or sender.closed:
+            self._check(headers)
         if not self._sending.locked():
-            chosen = sender.partition_now(stream, key, partition, partitioner)
-            if chosen is not None and self._is_registered((stream, chosen)):
+            chosen = partition
+            if partition is None or partitioner is not None:
+                chosen = sender.partition_now(stream, key, partition, partitioner)
+            # The store knows what it must of a partition that takes part already.
+            span = None if chosen is None else self._spans.get((stream, chosen))
+            if chosen is not None and span is not None:
                 uuid = identity.next_uuid(Flags.CONTINUE)
                 future = sender.send_now(stream, value, key, headers, chosen, uuid)
                 if future is not None:
-                    self._note((stream, chosen), future)
+                    unsettled = span.unsettled
+                    unsettled.append(future)
+                    if unsettled[0].done():
+                        self._settle((stream, chosen), span)
                     return
         async with self._sending:
             chosen = await sender.partition_of(stream, value, key, partition, partitioner)
@@ -186,33 +194,29 @@ class Transaction:
         span = self._spans.get(place)
         if span is None:
             span = self._spans[place] = _Span()
-        unsettled = span.unsettled
-        unsettled.append(future)
-        while unsettled[0].done():
-            self._settle(place, span)
-            if not unsettled:
-                return
+        span.unsettled.append(future)
 
     def _settle(self, place: Place, span: _Span) -> None:
-        """Take in what became of the oldest unsettled message of a partition."""
-        future = span.unsettled.popleft()
-        try:
-            ack = cast("Ack", future.result())
-        except (LiftbridgeError, asyncio.CancelledError) as error:
-            self.abort()
-            said = error.message if isinstance(error, LiftbridgeError) else "it was cancelled"
-            text = f"a message was not stored, so the transaction was aborted: {said}"
-            raise TransactionAborted(text, stream=place[0], partition=place[1]) from error
-        if ack.offset <= span.last:
-            self.abort()
-            text = (
-                f"the transaction was aborted, as a message was stored at offset {ack.offset},"
-                f" and the one before it at {span.last}"
-            )
-            raise TransactionAborted(text, stream=place[0], partition=place[1])
-        span.last = ack.offset
-        if span.begin is None:
-            span.begin = ack.offset
+        """Take in what became of the oldest messages of a partition, up to one in flight."""
+        unsettled, last = span.unsettled, span.last
+        while unsettled and unsettled[0].done():
+            try:
+                offset = cast("Ack", unsettled.popleft().result()).offset
+            except (LiftbridgeError, asyncio.CancelledError) as error:
+                self.abort()
+                said = error.message if isinstance(error, LiftbridgeError) else "it was cancelled"
+                text = f"a message was not stored, so the transaction was aborted: {said}"
+                raise TransactionAborted(text, stream=place[0], partition=place[1]) from error
+            if offset <= last:
+                self.abort()
+                text = (
+                    f"the transaction was aborted, as a message was stored at offset {offset},"
+                    f" and the one before it at {last}"
+                )
+                raise TransactionAborted(text, stream=place[0], partition=place[1])
+            if span.begin is None:
+                span.begin = offset
+            span.last = last = offset
 
     async def flush(self) -> None:
         """Wait until every message so far is stored. Cancelling abandons the wait.

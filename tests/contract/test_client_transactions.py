@@ -222,7 +222,7 @@ async def test_single_messages(client: Client, stream: str, producer: Producer) 
     assert [ack.offset for ack in acks] == list(range(1, 50))
     assert await committed(client, stream) == [b"%d" % number for number in range(50)]
     with pytest.raises(StreamNotFound):
-        await producer.publish("no-such-stream", b"", timeout=2)
+        await producer.publish("no-such-stream", b"", timeout=10)
 
 
 async def test_a_closed_producer_aborts_what_is_open(stream: str, producer: Producer) -> None:
