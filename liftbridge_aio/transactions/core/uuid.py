@@ -26,6 +26,8 @@ MAX_FLAGS = 0x3FF
 
 _EPOCH_1582 = 122_192_928_000_000_000  # units of 100 ns from 15 October 1582 to 1970
 _LAYOUT = Struct(">IHHH6s")
+_NO_TIME = bytes(4)  # how a UUID of clock 0 begins, and seldom another one
+_CONTINUE = b"\x80\x01"  # its flags, where the counter of the clock is 0
 
 
 class Flags(IntEnum):
@@ -167,21 +169,33 @@ def parse_uuid(uuid: bytes) -> tuple[bytes, int, int]:
     return producer, clock, sequence & MAX_FLAGS
 
 
-def parse_uuids(uuids: Sequence[bytes]) -> tuple[list[int], list[int], bool]:
-    """Return the clocks and flags of UUIDs of 16 bytes; True if producer and flags are the same."""
+def parse_clocks(uuids: Sequence[bytes]) -> list[int]:
+    """Return the clocks of UUIDs of 16 bytes."""
     count = len(uuids)
     words = unpack(f">{4 * count}I", b"".join(uuids))
-    lows, middles, heads, tails = words[::4], words[1::4], words[2::4], words[3::4]
-    middle, head, tail = middles[0], heads[0], tails[0]
-    if count == tails.count(tail) == heads.count(head) == middles.count(middle):
-        # They differ in the lower part of the clock only.
+    lows, middles, heads = words[::4], words[1::4], words[2::4]
+    middle, head = middles[0], heads[0]
+    if count == middles.count(middle) == heads.count(head):  # most often, as time goes on slowly
         base = (middle >> 16) << 36 | (middle & 0xFFF) << 52 | (head >> 26) & 0xF
-        return [base | low << 4 for low in lows], [head >> 16 & MAX_FLAGS], True
-    clocks = [
+        return [base | low << 4 for low in lows]
+    return [
         low << 4 | (middle >> 16) << 36 | (middle & 0xFFF) << 52 | (head >> 26) & 0xF
         for low, middle, head in zip(lows, middles, heads, strict=True)
     ]
-    return clocks, [head >> 16 & MAX_FLAGS for head in heads], False
+
+
+def continues(uuid: bytes) -> bool:
+    """Return True for the UUID, of 16 bytes, of a message of a transaction."""
+    if uuid[:4] != _NO_TIME and uuid[8:10] == _CONTINUE:  # most often
+        return True
+    _, clock, flags = parse_uuid(uuid)
+    return clock != 0 and flags == Flags.CONTINUE
+
+
+def is_run(uuids: Sequence[bytes]) -> bool:
+    """Return True if these are the UUIDs, of 16 bytes, of one transaction, as is easily seen."""
+    tail = uuids[0][8:]
+    return [uuid[8:] for uuid in uuids].count(tail) == len(uuids) and continues(min(uuids))
 
 
 def is_outside(uuid: bytes) -> bool:

@@ -14,12 +14,22 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import cycle, islice
+from itertools import islice
 from operator import lt
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .sequencer import NO_OFFSET, Outcome, ProducerState, Sequencer
-from .uuid import PRODUCER_BYTES, UUID_BYTES, Flags, build_uuid, is_outside, parse_uuid, parse_uuids
+from .uuid import (
+    PRODUCER_BYTES,
+    UUID_BYTES,
+    Flags,
+    build_uuid,
+    continues,
+    is_outside,
+    is_run,
+    parse_clocks,
+    parse_uuid,
+)
 
 T = TypeVar("T")
 
@@ -135,17 +145,29 @@ class Shown(NamedTuple, Generic[T]):
 
 
 class _Span(Generic[T]):
-    """An open transaction: its messages with rising clocks, from its begin on."""
+    """An open transaction: its messages, repeats too, from its begin on."""
 
-    __slots__ = ("begin", "clocks", "high", "messages", "offsets", "size")
+    __slots__ = ("begin", "messages", "offsets", "uuids")
 
     def __init__(self, begin: int) -> None:
         self.begin = begin
-        self.high = 0
-        self.clocks: list[int] = []
+        self.uuids: list[bytes] = []
         self.offsets: list[int] = []
         self.messages: list[T] = []
-        self.size = 0
+
+    def up_to(self, clock: int, previous: int) -> Shown[T]:
+        """Return the messages up to a clock, without those of the commit before and repeats."""
+        clocks = parse_clocks(self.uuids)
+        if all(map(lt, clocks, islice(clocks, 1, None))):
+            part = slice(bisect_right(clocks, previous), bisect_right(clocks, clock))
+            return Shown(self.offsets[part], self.messages[part])
+        offsets, messages, high = [], [], previous
+        for each, offset, message in zip(clocks, self.offsets, self.messages, strict=True):
+            if high < each <= clock:
+                high = each
+                offsets.append(offset)
+                messages.append(message)
+        return Shown(offsets, messages)
 
 
 class Follower(Generic[T]):
@@ -178,7 +200,7 @@ class Follower(Generic[T]):
         self._max_producers = max_producers
         self._spans: dict[bytes, _Span[T]] = {}
         self._outside: OrderedDict[bytes, int] = OrderedDict(deque(outside, max_producers))
-        self._size_of = size_of
+        self._size_of: Callable[[T], int] = size_of or _nothing
         self._messages = self._bytes = 0
 
     @property
@@ -222,71 +244,45 @@ class Follower(Generic[T]):
     ) -> Shown[T] | None:
         """Take the next messages of the log, all with UUIDs of 16 bytes; return what they show.
 
-        Where they are a run of one transaction, they are judged as one.
+        Those of a transaction are kept as they are: their clocks are compared when its ack comes.
         """
-        clocks, flags, alike = parse_uuids(uuids)
-        size_of = self._size_of
-        sizes = [0] * len(uuids) if size_of is None else list(map(size_of, messages))
-        if (
-            alike
-            and flags[0] == Flags.CONTINUE
-            and self._extend(uuids[0][-PRODUCER_BYTES:], clocks, offsets, messages, sizes)
-        ):
-            return None
+        spans, size_of = self._spans, self._size_of
         shown: list[int] = []
-        spans = self._spans
-        rows = zip(uuids, clocks, cycle(flags), offsets, messages, sizes, strict=False)
-        for number, (uuid, clock, flag, offset, message, size) in enumerate(rows):
-            producer = uuid[-PRODUCER_BYTES:]
-            if not clock:
-                shown.append(number)  # it takes no part
-            elif flag != Flags.CONTINUE:
-                if self._is_new(producer, clock):
-                    shown.append(number)
-            else:
-                span = spans.get(producer)
-                if span is None:
-                    span = spans[producer] = _Span(offset)
-                if span.high < clock:  # else it is a repeat
-                    span.high = clock
-                    span.clocks.append(clock)
+        if is_run(uuids):
+            producer = uuids[0][-PRODUCER_BYTES:]
+            span = spans.get(producer)
+            if span is None:
+                span = spans[producer] = _Span(offsets[0])
+            span.uuids += uuids
+            span.offsets += offsets
+            span.messages += messages
+            self._messages += len(uuids)
+            self._bytes += sum(map(size_of, messages))
+        else:
+            kept = size = 0
+            for number, uuid, offset, message in zip(
+                range(len(uuids)), uuids, offsets, messages, strict=True
+            ):
+                producer = uuid[-PRODUCER_BYTES:]
+                if continues(uuid):
+                    span = spans.get(producer)
+                    if span is None:
+                        span = spans[producer] = _Span(offset)
+                    span.uuids.append(uuid)
                     span.offsets.append(offset)
                     span.messages.append(message)
-                    span.size += size
-                    self._messages += 1
-                    self._bytes += size
+                    kept += 1
+                    size += size_of(message)
+                elif not (clock := parse_uuid(uuid)[1]) or self._is_new(producer, clock):
+                    shown.append(number)  # without a clock it takes no part
+            self._messages += kept
+            self._bytes += size
         self._keep_bounds()
         if not shown:
             return None
         if len(shown) == len(uuids):
             return Shown(offsets, messages)
         return Shown([offsets[each] for each in shown], [messages[each] for each in shown])
-
-    def _extend(
-        self,
-        producer: bytes,
-        clocks: Sequence[int],
-        offsets: Sequence[int],
-        messages: Sequence[T],
-        sizes: Iterable[int],
-    ) -> bool:
-        """Add messages to the open transaction of a producer; False if one is a repeat."""
-        span = self._spans.get(producer)
-        high = 0 if span is None else span.high
-        if clocks[0] <= high or not all(map(lt, clocks, islice(clocks, 1, None))):
-            return False
-        if span is None:
-            span = self._spans[producer] = _Span(offsets[0])
-        size = sum(sizes)
-        span.high = clocks[-1]
-        span.clocks += clocks
-        span.offsets += offsets
-        span.messages += messages
-        span.size += size
-        self._messages += len(clocks)
-        self._bytes += size
-        self._keep_bounds()
-        return True
 
     def _keep_bounds(self) -> None:
         """Give up the oldest transactions if there is too much in memory."""
@@ -315,15 +311,18 @@ class Follower(Generic[T]):
             return Shown((), ())
         if span is None or span.begin != begin:
             return Replay(entry, position, place)
-        shown = slice(bisect_right(span.clocks, previous), bisect_right(span.clocks, clock))
-        return Shown(span.offsets[shown], span.messages[shown])
+        return span.up_to(clock, previous)
 
     def _drop(self, producer: bytes) -> _Span[T] | None:
         span = self._spans.pop(producer, None)
         if span is not None:
             self._messages -= len(span.messages)
-            self._bytes -= span.size
+            self._bytes -= sum(map(self._size_of, span.messages))
         return span
+
+
+def _nothing(_: object) -> int:
+    return 0
 
 
 class Range(Generic[T]):
