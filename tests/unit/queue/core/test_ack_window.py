@@ -423,4 +423,6 @@ class Walk(RuleBasedStateMachine):
 
 STEPS = int(os.environ.get("QUEUE_STEPS", "10000"))
 TestWalk = Walk.TestCase
-TestWalk.settings = profile(max_examples=examples(STEPS // 50), stateful_step_count=50, deadline=None)
+TestWalk.settings = profile(
+    max_examples=examples(STEPS // 50), stateful_step_count=50, deadline=None
+)
