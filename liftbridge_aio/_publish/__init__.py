@@ -1,7 +1,7 @@
 """Everything between publish() and an ack.
 
 A message goes one way: `publisher` makes room for it in the window, the queue of its partition
-decides when it is sent, `session` writes it, and `in_flight_table` settles it when the ack comes.
+decides when it is sent, `session` writes it and matches its ack, and `in_flight_table` settles it.
 
 - `batches`: Operations on many publishes or acks at once, without a step of the interpreter for
   each.
@@ -16,10 +16,11 @@ decides when it is sent, `session` writes it, and `in_flight_table` settles it w
   released then.
 - `message`: A message that is in flight, and the way of the messages to one partition.
 - `publisher`: Checks a message, finds its partition and waits for room in the window.
-- `refusals`: Maps a server's refusal of a message, its code and text, to an error.
+- `refusals`: Maps a server's refusal of a message, its code and text, to an error. What is refused
+  before it is sent is in `_core.message_check`.
 - `retry`: Publishes again where the outcome is unknown, and finds out if an earlier attempt is
   stored.
-- `session`: One PublishAsync session with one broker: one task writes, acks are read as they come.
+- `session`: One PublishAsync session with one broker: one task writes, acks come by callback.
 - `session_pool`: The publish sessions of a client, one per broker, and which of them carries a
   partition.
 - `subject`: Publishing to a NATS subject, and so to every stream that is attached to it.

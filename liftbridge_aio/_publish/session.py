@@ -1,4 +1,4 @@
-"""One PublishAsync session with one broker: one task writes, one reads the acks.
+"""One PublishAsync session with one broker: one task writes, acks come by callback.
 
 A session knows correlation ids and bytes. Which partition goes over which session is the
 dispatcher's business. There is one task per session, and so one per broker, whatever the number of

@@ -8,6 +8,5 @@
   stop.
 - `resubscribe_deadline`: Decides how long to retry a first subscribe, and a resubscribe after a
   break.
-- `visibility`: What a committed reading asks: which messages of a partition are shown, and where in
-  it.
+- `visibility`: The interface by which committed readings ask what is shown of a partition.
 """

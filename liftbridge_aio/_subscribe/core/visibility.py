@@ -1,6 +1,7 @@
-"""What a committed reading asks: which messages of a partition are shown, and where in it. Pure.
+"""The interface by which committed readings ask what is shown of a partition. Pure.
 
-`transactions` answers it; readers get it by their plan, and import nothing of transactions.
+The rule is in `transactions.core.visibility`; readers get it by their plan, and import nothing of
+transactions.
 """
 
 from __future__ import annotations
