@@ -35,8 +35,9 @@ SPARK_TESTS: Final = {
 UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
 LONG: Final = (
     *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/matrix"),
-    *("tests/spark/test_archive.py", "tests/spark/test_guide.py"),
-    *("tests/spark/test_killed_commit.py", "tests/spark/test_sink_exactly_once.py"),
+    *("tests/spark/test_archive.py", "tests/spark/test_file_pipeline.py"),
+    *("tests/spark/test_guide.py", "tests/spark/test_killed_commit.py"),
+    *("tests/spark/test_replay.py", "tests/spark/test_sink_exactly_once.py"),
     "tests/durable_streams/test_gateway_conformance.py",
 )
 """The tests that only `tests_long` runs: clusters under faults, every state there is, the published

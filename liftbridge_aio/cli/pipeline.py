@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -35,6 +36,9 @@ app = App(
 
 _INTERRUPTED: Final = 130
 _AT_LEAST_ONE: Final = validators.Number(gte=1)
+
+_FEW_TASKS: Final = {"spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
+"""Spark's default, 200 tasks for each shuffle, is for clusters."""
 
 Master = Annotated[str, Parameter(help="Spark's master URL.")]
 SourceOptions = Annotated[
@@ -268,7 +272,7 @@ async def replay(
     done = ended.total
     target = "their streams" if to is None else to
     if as_json:
-        write_json(done.as_json() | {"messages": done.rows, "checkpoint": str(plan.position)})
+        write_json(done.as_json() | {"checkpoint": str(plan.position)})
     else:
         write_line(f"{done.rows} messages in {done.batches} parts to {target}")
     return 0 if ended.complete else _INTERRUPTED
@@ -306,6 +310,7 @@ async def run(
         lambda session: start_pipeline(session, pipeline, folder, write_line),
         f"running {file}",
         as_json=as_json,
+        settings=(_FEW_TASKS if master.startswith("local") else {}) | dict(pipeline.settings),
     )
     if as_json:
         sinks = {name: done.as_json() for name, done in ended.totals.items()}
@@ -338,7 +343,8 @@ async def check(
     # help must not wait for this
     from liftbridge_aio.spark.pipelines.file_pipeline import analyse  # noqa: PLC0415
 
-    async with spark_session(f"check {file.stem}", "local[1]") as spark:
+    settings = dict(pipeline.settings)
+    async with spark_session(f"check {file.stem}", "local[1]", settings) as spark:
         results = await spark.call(
             lambda session: [
                 (sink, rows.schema.simpleString())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 from liftbridge_aio.spark.pipelines.replay import Replay, ReplayPlan, rate_settings
 from liftbridge_aio.spark.session.query_progress import QueryFailed
@@ -37,9 +38,9 @@ async def run_replay(plan: ReplayPlan, master: str, *, as_json: bool) -> Ended:
     return Ended(rows == left, reporter.ended(rows, batches, left - rows))
 
 
-async def _finished(writing: asyncio.Future[None], stop: asyncio.Event, replay: Replay) -> bool:
+async def _finished(writing: asyncio.Future[Any], stop: asyncio.Event, replay: Replay) -> bool:
     """Wait until a part is written, or cancel it when `stop` is set; return True if it is."""
-    stopped = asyncio.ensure_future(stop.wait())
+    stopped: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait([writing, stopped], return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set() and not writing.done():

@@ -101,6 +101,7 @@ async def run_queries(
     begun: str,
     *,
     as_json: bool,
+    settings: Mapping[str, str] | None = None,
 ) -> Ended:
     """Start Spark and queries, report progress, and end them with the last query or by a signal.
 
@@ -110,6 +111,7 @@ async def run_queries(
         start: starts the queries, by name.
         begun: said when they are started.
         as_json: True to report progress as JSON.
+        settings: further settings of the session.
 
     Raises:
         QueryFailed: a query failed.
@@ -117,7 +119,7 @@ async def run_queries(
     from liftbridge_aio.spark.session.query_progress import ProgressCounter  # noqa: PLC0415 (help)
 
     with stop_signals() as stop:
-        async with spark_session(name, master) as spark:
+        async with spark_session(name, master, settings) as spark:
             queries = await spark.call(start)
             say(begun)
             counters = {each: ProgressCounter() for each in queries}

@@ -25,7 +25,10 @@ _DELIVERIES: Final = ("exactly_once", "at_least_once")
 _MODES: Final = ("append", "complete")
 _STARTS: Final = ("earliest", "latest")
 
-TOP_KEYS: Final = ("servers", "checkpoint", "trigger", "delivery", "sources", "steps", "sinks")
+TOP_KEYS: Final = (
+    *("servers", "checkpoint", "trigger", "delivery"),
+    *("spark", "sources", "steps", "sinks"),
+)
 SOURCE_KEYS: Final = ("streams", "pattern", "start", "value", "watermark", "options")
 WATERMARK_KEYS: Final = ("column", "delay")
 STEP_KEYS: Final = ("sql", "python")
@@ -106,6 +109,8 @@ class PipelineFile:
     sources: tuple[Source, ...]
     steps: tuple[Step, ...]
     sinks: tuple[Sink, ...]
+    settings: Mapping[str, str]
+    """Settings of the Spark session."""
     lines: Mapping[KeyPath, int]
 
     def error(self, path: KeyPath, problem: str, offset: int = 0) -> PipelineFileError:
@@ -157,7 +162,7 @@ class _Parser:
             raise self._wrong((), "checkpoint is missing: the folder for the pipeline's position")
         sources = tuple(self._source(*each) for each in self._tables(content, "sources"))
         steps = tuple(self._step(name, table) for name, table in self._tables(content, "steps"))
-        names = [each.name for each in (*sources, *steps)]
+        names = [source.name for source in sources] + [step.name for step in steps]
         for step in steps:
             if names.count(step.name) > 1:
                 raise self._wrong(("steps", step.name), f"{step.name} is a source, too")
@@ -168,7 +173,13 @@ class _Parser:
             if not found:
                 raise self._wrong((), f"there are no {what}; add a table [{what}.NAME]")
         interval = None if trigger == AVAILABLE_NOW else trigger
-        return PipelineFile(self._name, checkpoint, interval, sources, steps, sinks, self._lines)
+        settings = self._options(content, (), "spark")
+        for setting in settings:
+            if not setting.startswith("spark."):
+                raise self._wrong(("spark", setting), f"{setting} is no setting spark.…")
+        return PipelineFile(
+            self._name, checkpoint, interval, sources, steps, sinks, settings, self._lines
+        )
 
     def _source(self, name: str, table: dict[str, Any]) -> Source:
         path = ("sources", name)
@@ -306,10 +317,15 @@ class _Parser:
             raise self._wrong((*path, key), f"{key} is {value!r}, not {' or '.join(values)}")
         return str(value)
 
-    def _options(self, table: Mapping[str, Any], path: KeyPath) -> dict[str, str]:
-        given = table.get("options", {})
+    def _options(
+        self, table: Mapping[str, Any], path: KeyPath, key: str = "options"
+    ) -> dict[str, str]:
+        given = table.get(key, {})
         if not isinstance(given, dict):
-            raise self._wrong((*path, "options"), 'options are { readTimeout = "60" }')
+            raise self._wrong((*path, key), f"{key} is a table of names and values")
+        for name, value in given.items():
+            if not isinstance(value, str | int | float):
+                raise self._wrong((*path, key, name), f"{name} is no text, number or boolean")
         return {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in given.items()

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CHECKPOINT: Final = "_checkpoint"
-PARTITION_EXTRA: Final = ExtraColumns(headers=True, subject=True, timestamp_nanos=True)
-_COLUMNS: Final = {"stream": "string", "date": "date", "batch": "int"}
+PARTITION_COLUMNS: Final = {"stream": "string", "date": "date", "batch": "int"}
+_EXTRA: Final = ExtraColumns(headers=True, subject=True, timestamp_nanos=True)
 _COLUMNS: Final = {
     **{name: kind for name, kind in spark_types(_EXTRA).items() if name != "topic"},
     "position": "bigint",
@@ -90,28 +90,33 @@ def read_archive(spark: SparkSession, folder: str | Path) -> DataFrame:
     return rows.unionByName(_read(spark, folder, _live(folder, compacted)))
 
 
-def compact(spark: SparkSession, folder: Path) -> int:
+def compact(spark: SparkSession, folder: Path, before: date | None = None) -> int:
     """Compact the dates that are over and have new batches; return how many folders were written.
 
     Only one process may do this at a time, and only while no batch is written: see `archive_lock`.
+
+    Args:
+        spark: any session.
+        folder: of the archive.
+        before: the date before which dates are over; None: today, in UTC.
 
     Raises:
         ArchiveBroken: the archive was made by a newer version of this package.
     """
     compacted = _manifest(folder)
     _delete_replaced(folder, compacted)
-    today = datetime.now(UTC).date()
+    before = before or datetime.now(UTC).date()
     by_day: dict[str, list[Path]] = {}
     for path in _live(folder, compacted):
         by_day.setdefault(path.parent.relative_to(folder).as_posix(), []).append(path)
     count = 0
     for day, paths in sorted(by_day.items()):
-        before = compacted.get(day)
-        if _date(day) >= today or (before is None and len(paths) == 1):
+        last = compacted.get(day)
+        if _date(day) >= before or (last is None and len(paths) == 1):
             continue
         rows = _read(spark, folder, paths)
-        if before is not None:
-            old = [folder / before.folder(day)]
+        if last is not None:
+            old = [folder / last.folder(day)]
             rows = rows.unionByName(_read(spark, folder / _COMPACTED, old, "through int"))
         after = _Compacted(max(map(_batch, paths)), time.time())
         (

@@ -171,7 +171,7 @@ def _check_streaming(spark: SparkSession, rows: DataFrame, mode: str) -> None:
     """Check what Spark checks when a query starts, such as that totals have a watermark."""
     java: Any = spark._jvm  # noqa: SLF001 - there is no public way to check without a start
     modes = java.org.apache.spark.sql.streaming.OutputMode
-    plan = rows._jdf.queryExecution().analyzed()  # type: ignore[operator]  # noqa: SLF001
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
     checker = java.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     checker.checkForStreaming(plan, modes.Append() if mode == "append" else modes.Complete())
 
@@ -183,9 +183,11 @@ def _to(sink: Sink, rows: DataFrame, folder: Path, write_line: Callable[[str], N
         writer = rows.writeStream.format("parquet").option("path", str(folder / sink.target))
         return writer.partitionBy(*sink.partition_by)
 
+    from pyspark.sql import functions as f  # noqa: PLC0415 - optional
+
     def show(batch: DataFrame, number: int) -> None:  # noqa: ARG001 - Spark's signature
-        for line in batch.toJSON().toLocalIterator():
-            write_line(line)
+        for row in batch.select(f.to_json(f.struct("*"))).toLocalIterator():
+            write_line(row[0])
 
     return rows.writeStream.foreachBatch(show)
 

@@ -189,6 +189,7 @@ class Replay:
             size = plan.max_messages
             new = {"version": _VERSION, "id": str(uuid.uuid4()), "done": -1, "rows": 0}
             state = {**new, "offsets": size, **asked}
+            plan.position.mkdir(parents=True, exist_ok=True)
             replace_json(self._file, state)
         for name, value in {"version": _VERSION, **asked}.items():
             if state.get(name) != value:
