@@ -280,6 +280,13 @@ def chaos(session: nox.Session) -> None:
 
 
 @nox.session
+def scenario(session: nox.Session) -> None:
+    """Kill leader, worker and Spark driver under a pipeline; `-- --real` is three real nodes."""
+    session.install(".[spark]", *group("test"), *go(), *java())
+    session.run("python", "-m", "scenario", *session.posargs, env={"PYTHONPATH": "tests"})
+
+
+@nox.session
 def matrix_of_states(session: nox.Session) -> None:
     """Try everything that users do in every state of a partition; arguments go to pytest."""
     session.install(".[spark]", *group("test"), *go(), *java())
