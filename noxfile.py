@@ -34,7 +34,7 @@ SPARK_TESTS: Final = {
 """The tests that `spark_matrix` runs, by the kind of Spark."""
 UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
 LONG: Final = (
-    *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/matrix"),
+    *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/matrix", "tests/scenario"),
     *("tests/spark/test_archive.py", "tests/spark/test_file_pipeline.py"),
     *("tests/spark/test_guide.py", "tests/spark/test_killed_commit.py"),
     *("tests/spark/test_replay.py", "tests/spark/test_sink_exactly_once.py"),

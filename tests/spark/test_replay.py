@@ -20,8 +20,8 @@ import liftbridge_aio
 from liftbridge_aio import Client, Message, Record
 from liftbridge_aio.spark import read_archive
 from liftbridge_aio.spark.errors import InvalidColumns, InvalidOption
-from liftbridge_aio.spark.pipelines.archive import CHECKPOINT, ArchivePlan, start_archive
-from liftbridge_aio.spark.pipelines.compaction import ArchiveBroken, compact
+from liftbridge_aio.spark.pipelines.archive import ArchivePlan, start_archive
+from liftbridge_aio.spark.pipelines.compaction import CHECKPOINT, ArchiveBroken, compact
 from liftbridge_aio.spark.pipelines.replay import (
     Replay,
     ReplayPlan,

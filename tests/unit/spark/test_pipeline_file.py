@@ -131,7 +131,7 @@ def test_every_key_has_the_line_that_it_is_on(
     tables: dict[str, dict[str, str]], data: st.DataObject
 ) -> None:
     lines: list[str] = []
-    expected = {}
+    expected: dict[tuple[str, ...], int] = {}
     for table, values in tables.items():
         lines += [""] * data.draw(st.integers(0, 2))
         lines.append(f"[{table}]  # a table")
