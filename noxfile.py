@@ -35,7 +35,7 @@ SPARK_TESTS: Final = {
 UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
 LONG: Final = (
     *("tests/benchmarks", "tests/cancellation", "tests/chaos", "tests/cluster", "tests/hostile"),
-    *("tests/matrix", "tests/durable_streams/test_gateway_conformance.py"),
+    *("tests/matrix", "tests/scenario", "tests/durable_streams/test_gateway_conformance.py"),
     *("tests/faults/test_transaction_crashes.py", "tests/cli/test_pipeline.py"),
     *sorted(
         {f"tests/spark/{each.name}" for each in ROOT.glob("tests/spark/test_*.py")}
@@ -279,6 +279,13 @@ def chaos(session: nox.Session) -> None:
     """Break a real cluster under load, again and again; `--help` lists the arguments."""
     session.install(".", *group("test"), *go())
     session.run("python", "-m", "chaos", *session.posargs, env={"PYTHONPATH": "tests"})
+
+
+@nox.session
+def scenario(session: nox.Session) -> None:
+    """Kill leader, worker and Spark driver under a pipeline; `-- --real` is three real nodes."""
+    session.install(".[spark]", *group("test"), *go(), *java())
+    session.run("python", "-m", "scenario", *session.posargs, env={"PYTHONPATH": "tests"})
 
 
 @nox.session

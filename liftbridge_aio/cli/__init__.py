@@ -30,6 +30,10 @@ Commands import the client and the broker when they run, so that help is fast.
 - `partitions`: `liftbridge-aio partitions`: show single partitions of streams and change them.
 - `pipeline`: `liftbridge-aio pipeline`: run pipelines on Spark, which starts and ends with the
   command.
+- `pipeline_replay`: Run a replay for a command: part after part, with progress, until its end or a
+  signal.
+- `pipeline_runs`: Run streaming queries for a command: Spark, progress, warnings, and the way to
+  their end.
 - `publish`: `liftbridge-aio publish`: publish messages from the command line, stdin or a file.
 - `queue`: `liftbridge-aio queue`: show what queues have not settled, and requeue dead letters.
 - `reading`: Write messages as `--format` or `--json` wants them, and read on through outages.

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-import time
-import warnings
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, fields
-from importlib.util import find_spec
+import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import App, Parameter, validators
 
-from liftbridge_aio.errors import UsageError
-from liftbridge_aio.options import ClientOptions
-from liftbridge_aio.tls import TLS
-
 from .arguments import DURATION_HELP, BadArgument, parse_duration
 from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integer
 from .output import say, write_json, write_line, write_table
-from .running import CLIENT, TABLES, in_event_loop, stop_signals
+from .pipeline_runs import (
+    check_installed,
+    client_settings,
+    own_folder,
+    run_queries,
+    spark_session,
+    strict_options,
+)
+from .running import CLIENT, TABLES, in_event_loop
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
+    from liftbridge_aio.spark.core.pipeline_file import PipelineFile
     from liftbridge_aio.spark.pipelines.archive import ArchivePlan
-    from liftbridge_aio.spark.session.process_warnings import WarningsInLog
-    from liftbridge_aio.spark.session.query_progress import ProgressCounter
-    from liftbridge_aio.spark.session.session_thread import SessionThread
 
     from .console import Console
     from .totals_scenario import TotalsReport
@@ -41,12 +35,31 @@ app = App(
 )
 
 _INTERRUPTED: Final = 130
-_CHECK_INTERVAL: Final = 0.3
-"""Seconds between two checks of a query."""
-_REPORT_INTERVAL: Final = 10.0
 _AT_LEAST_ONE: Final = validators.Number(gte=1)
 
+_FEW_TASKS: Final = {"spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
+"""Spark's default, 200 tasks for each shuffle, is for clusters."""
+
 Master = Annotated[str, Parameter(help="Spark's master URL.")]
+SourceOptions = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--option",
+        negative="",
+        show_default=False,
+        help="name=value, an option of Spark's source, such as failOnDataLoss=false; may be"
+        " repeated.",
+    ),
+]
+SinkOptions = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--option",
+        negative="",
+        show_default=False,
+        help="name=value, an option of Spark's sink, such as publishTimeout=60; may be repeated.",
+    ),
+]
 
 
 @app.command
@@ -68,7 +81,7 @@ async def totals(
 
         liftbridge-aio pipeline totals
     """
-    _check_installed()
+    check_installed()
     seconds = parse_duration(limit)
     # help must not wait for these
     from .console import Console, step_printer  # noqa: PLC0415
@@ -76,7 +89,7 @@ async def totals(
 
     console = Console(stderr=as_json, emoji=False, highlight=False)
     console.print("[bold]liftbridge-aio pipeline totals[/]: an embedded broker and Spark")
-    with _own_folder() as folder:
+    with own_folder() as folder:
         report = await TotalsScenario(events, folder, seconds, step_printer(console)).run()
     if as_json:
         write_json(asdict(report) | {"held": report.held})
@@ -105,7 +118,11 @@ def _print_results(console: Console, report: TotalsReport) -> None:
     print_checks(console, report.checks)
 
 
-@app.command(usage="Usage: liftbridge-aio pipeline archive --to PATH [OPTIONS] [STREAMS...]")
+_ARCHIVE_USAGE: Final = "Usage: liftbridge-aio pipeline archive --to PATH [OPTIONS] [STREAMS...]"
+_REPLAY_USAGE: Final = "Usage: liftbridge-aio pipeline replay --from PATH [OPTIONS] [STREAMS...]"
+
+
+@app.command(usage=_ARCHIVE_USAGE)
 @in_event_loop(*TABLES)
 async def archive(
     streams: Annotated[tuple[str, ...], Parameter(help="Streams to archive.")] = (),
@@ -130,15 +147,10 @@ async def archive(
     max_messages: Annotated[
         Integer, Parameter(validator=_AT_LEAST_ONE, help="Most messages of a batch.")
     ] = 500_000,
-    option: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            show_default=False,
-            help="name=value, an option of Spark's source, such as failOnDataLoss=false; may be"
-            " repeated.",
-        ),
-    ] = (),
+    compact: Annotated[
+        bool, Parameter(help="Merge the files of each date when it is over in UTC.")
+    ] = True,
+    option: SourceOptions = (),
     master: Master = "local[*]",
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
@@ -146,46 +158,204 @@ async def archive(
     """Copy streams to Parquet files, up to now or continuously; the next run continues from there.
 
     Files are in stream=…/date=…/batch=N/ (dates in UTC). A batch that was interrupted is written
-    again and replaces its files, so that nothing is stored twice. Ctrl-C and SIGTERM interrupt the
-    running batch and end the command cleanly; with --follow this is the way to end it.
+    again and replaces its files, so that nothing is stored twice. The files of a date that is over
+    are merged below _compacted/; read archives with read_archive(). Ctrl-C and SIGTERM interrupt
+    the running batch and end the command cleanly; with --follow this is the way to end it.
 
     For example:
 
         liftbridge-aio pipeline archive orders --to archive
         liftbridge-aio pipeline archive --pattern "orders.*" --to archive --follow
     """
-    _check_installed()
+    check_installed()
     plan = _archive_plan(streams, pattern, to, start, max_messages, option, connection)
+    plan = replace(plan, compacted=compact)
     trigger = f"{max(1, round(parse_duration(every) * 1000))} milliseconds" if follow else None
-    with stop_signals() as stop, _own_folder() as folder:
-        # help must not wait for these
-        from liftbridge_aio.spark.pipelines.archive import archive_lock, start_archive  # noqa: PLC0415
-        from liftbridge_aio.spark.session.process_warnings import WarningsInLog  # noqa: PLC0415
-        from liftbridge_aio.spark.session.query_progress import ProgressCounter  # noqa: PLC0415
-        from liftbridge_aio.spark.session.session_thread import SessionThread  # noqa: PLC0415
+    # help must not wait for these
+    from liftbridge_aio.spark.pipelines.archive import (  # noqa: PLC0415
+        archive_lock,
+        check_plan,
+        start_archive,
+    )
 
-        _check(plan)
-        counter = ProgressCounter()
-        spark_warnings = WarningsInLog(folder / "spark.log")
-        with archive_lock(plan.folder):
-            say("starting Spark")
-            async with SessionThread("archive", folder, master=master) as spark:
-                query = await spark.call(
-                    lambda session: start_archive(session, plan, every=trigger)
-                )
-                say(f"archiving to {plan.folder}")
-                async with _stopped_at_the_end(spark, query):
-                    ended = await _wait_for_end(spark, query, counter, spark_warnings, stop)
-                await spark.call(lambda _: counter.update(query))
-        _warn(spark_warnings)
-    done = counter.total
-    if as_json:
-        write_json(
-            {"messages": done.rows_read, "batches": done.batches, "folder": str(plan.folder)}
+    with strict_options():
+        check_plan(plan)
+    with archive_lock(plan.folder):
+        ended = await run_queries(
+            "archive",
+            master,
+            lambda session: {"archive": start_archive(session, plan, every=trigger)},
+            f"archiving to {plan.folder}",
+            as_json=as_json,
         )
+    done = ended.total
+    if as_json:
+        write_json(done.as_json() | {"messages": done.rows, "folder": str(plan.folder)})
     else:
-        write_line(f"{done.rows_read} messages in {done.batches} batches to {plan.folder}")
-    return 0 if ended or follow else _INTERRUPTED
+        write_line(f"{done.rows} messages in {done.batches} batches to {plan.folder}")
+    return 0 if ended.complete or follow else _INTERRUPTED
+
+
+@app.command(usage=_REPLAY_USAGE)
+@in_event_loop(*CLIENT, *TABLES)
+async def replay(
+    streams: Annotated[
+        tuple[str, ...], Parameter(help="Archived streams to publish; default: all of them.")
+    ] = (),
+    /,
+    *,
+    table: Annotated[
+        Path, Parameter(name="--from", help="Folder of an archive, or path of another table.")
+    ],
+    to: Annotated[
+        str | None,
+        Parameter(help="Stream to publish to. Default: each message to the stream it is from."),
+    ] = None,
+    rate: Annotated[
+        Integer | None, Parameter(validator=_AT_LEAST_ONE, help="Most messages per second.")
+    ] = None,
+    delivery: Annotated[
+        Literal["exactly_once", "at_least_once"],
+        Parameter(help="With exactly_once each message is committed once, by transactions."),
+    ] = "exactly_once",
+    table_format: Annotated[
+        str, Parameter(name="--format", help="Spark's format of a table that is no archive.")
+    ] = "parquet",
+    checkpoint: Annotated[
+        Path | None, Parameter(help="Folder for the position. Default: one in the archive.")
+    ] = None,
+    max_messages: Annotated[
+        Integer,
+        Parameter(
+            validator=_AT_LEAST_ONE,
+            help="Offsets of a partition that are published together, of a table that is no"
+            " archive; of an archive this is a batch.",
+        ),
+    ] = 500_000,
+    option: SinkOptions = (),
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
+) -> int:
+    """Publish an archive to streams again, or any table with its columns.
+
+    Messages keep partition, key, value, headers and the order in each partition; offsets and
+    timestamps are new. The streams must exist, with at least as many partitions. An interrupted
+    replay continues when the same command is given again; Ctrl-C interrupts it. One that is
+    complete publishes what was archived since.
+
+    For example:
+
+        liftbridge-aio pipeline replay orders --from archive --to orders-again --rate 5000
+    """
+    check_installed()
+    # help must not wait for these
+    from liftbridge_aio.spark.pipelines.replay import ReplayPlan, replay_lock  # noqa: PLC0415
+
+    from .pipeline_replay import run_replay  # noqa: PLC0415
+
+    with strict_options():
+        plan = ReplayPlan(
+            servers=",".join(connection.addresses),
+            table=table.resolve(),
+            streams=streams,
+            to=to,
+            format=table_format,
+            checkpoint=None if checkpoint is None else checkpoint.resolve(),
+            rate=rate,
+            max_messages=max_messages,
+            exactly_once=delivery == "exactly_once",
+            options=_options(option, connection),
+        )
+    with replay_lock(plan):
+        ended = await run_replay(plan, master, as_json=as_json)
+    done = ended.total
+    target = "their streams" if to is None else to
+    if as_json:
+        write_json(done.as_json() | {"checkpoint": str(plan.position)})
+    else:
+        write_line(f"{done.rows} messages in {done.batches} parts to {target}")
+    return 0 if ended.complete else _INTERRUPTED
+
+
+@app.command
+@in_event_loop(*TABLES)
+async def run(
+    file: Annotated[Path, Parameter(help="TOML file that describes the pipeline.")],
+    /,
+    *,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
+) -> int:
+    """Run a pipeline that a TOML file describes: sources, SQL or Python, sinks.
+
+    The file is checked first; errors name the line. The next run continues from the checkpoint that
+    the file names. Rows for the console go to stdout, as JSON. Ctrl-C and SIGTERM end the command
+    cleanly. The guide describes the format.
+
+    For example:
+
+        liftbridge-aio pipeline run totals.toml
+    """
+    check_installed()
+    pipeline = _parsed(file, connection)
+    # help must not wait for this
+    from liftbridge_aio.spark.pipelines.file_pipeline import start_pipeline  # noqa: PLC0415
+
+    folder = file.resolve().parent
+    ended = await run_queries(
+        f"pipeline {file.stem}",
+        master,
+        lambda session: start_pipeline(session, pipeline, folder, write_line),
+        f"running {file}",
+        as_json=as_json,
+        settings=(_FEW_TASKS if master.startswith("local") else {}) | dict(pipeline.settings),
+    )
+    if as_json:
+        sinks = {name: done.as_json() for name, done in ended.totals.items()}
+        write_json(ended.total.as_json() | {"sinks": sinks})
+    else:
+        for name, done in ended.totals.items():
+            say(f"{name}: {done.rows} messages in {done.batches} batches")
+    return 0 if ended.complete or pipeline.trigger else _INTERRUPTED
+
+
+@app.command
+@in_event_loop(*TABLES)
+async def check(
+    file: Annotated[Path, Parameter(help="TOML file that describes the pipeline.")],
+    /,
+    *,
+    as_json: AsJson = False,
+    connection: ConnectionFlags = DEFAULT_CONNECTION,
+) -> None:
+    """Check a file for `pipeline run`: its keys, options, SQL, functions and columns.
+
+    Spark analyses the statements, so it is started; no server is called, and nothing is written.
+
+    For example:
+
+        liftbridge-aio pipeline check totals.toml
+    """
+    check_installed()
+    pipeline = _parsed(file, connection)
+    # help must not wait for this
+    from liftbridge_aio.spark.pipelines.file_pipeline import analyse  # noqa: PLC0415
+
+    settings = dict(pipeline.settings)
+    async with spark_session(f"check {file.stem}", "local[1]", settings) as spark:
+        results = await spark.call(
+            lambda session: [
+                (sink, rows.schema.simpleString())
+                for sink, rows in analyse(session, pipeline, file.resolve().parent)
+            ]
+        )
+    if as_json:
+        write_json({"sinks": {sink.name: columns for sink, columns in results}})
+    else:
+        for sink, columns in results:
+            write_line(f"{sink.name}: {columns}")
 
 
 @app.command
@@ -237,13 +407,6 @@ def _archive_plan(
     if bool(streams) == bool(pattern):
         message = "name the streams to archive, or give a --pattern for their names"
         raise BadArgument(message)
-    options = _client_settings(connection.client().options)
-    for pair in option:
-        name, equals, value = pair.partition("=")
-        if not name or not equals:
-            message = f"{pair!r} is not an option; write name=value"
-            raise BadArgument(message)
-        options[name] = value
     return ArchivePlan(
         servers=",".join(connection.addresses),
         streams=streams,
@@ -251,97 +414,30 @@ def _archive_plan(
         folder=to.resolve(),
         start=start,
         max_messages=max_messages,
-        options=options,
+        options=_options(option, connection),
     )
 
 
-def _check(plan: ArchivePlan) -> None:
-    """Check a plan before Spark starts."""
-    from liftbridge_aio.spark.core.option_table import UnknownOption  # noqa: PLC0415
-    from liftbridge_aio.spark.pipelines.archive import check_plan  # noqa: PLC0415 (help must not wait)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UnknownOption)  # as on a command line it is a mistake
-        try:
-            check_plan(plan)
-        except UnknownOption as unknown:
-            raise BadArgument(str(unknown)) from None
-
-
-def _warn(found: WarningsInLog) -> None:
-    for text in found.new():
-        say(f"warning: {text}")
+def _options(pairs: tuple[str, ...], connection: ConnectionFlags) -> dict[str, str]:
+    """Return the options of a source or sink: those of the client, then those given."""
+    options = client_settings(connection.client().options)
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            message = f"{pair!r} is not an option; write name=value"
+            raise BadArgument(message)
+        options[name] = value
+    return options
 
 
-def _client_settings(options: ClientOptions) -> dict[str, str]:
-    """Return the client's options from flags and environment as options of Spark's source."""
-    default = ClientOptions()
-    settings = {}
-    for field in fields(ClientOptions):
-        value = getattr(options, field.name)
-        if field.name != "tls" and value != getattr(default, field.name):
-            settings[f"liftbridge.{field.name}"] = str(value).lower()
-    if options.tls is not None:
-        settings |= _tls_settings(options.tls)
-    return settings
+def _parsed(file: Path, connection: ConnectionFlags) -> PipelineFile:
+    """Parse a file, before Spark starts."""
+    from liftbridge_aio.spark.core.pipeline_file import parse_pipeline  # noqa: PLC0415
 
-
-def _tls_settings(tls: TLS) -> dict[str, str]:
-    """Return files and names; Spark's processes read the password from their environment."""
-    files = {name: getattr(tls, name) for name in ("ca", "cert", "key")}
-    settings = {
-        f"liftbridge.tls_{name}": str(Path(path).resolve())
-        for name, path in files.items()
-        if path is not None
-    }
-    if tls.server_name is not None:
-        settings["liftbridge.tls_server_name"] = tls.server_name
-    return {"liftbridge.tls": "true", **settings}
-
-
-@asynccontextmanager
-async def _stopped_at_the_end(spark: SessionThread, query: StreamingQuery) -> AsyncIterator[None]:
     try:
-        yield
-    finally:
-        await spark.call(lambda _: query.stop())
-
-
-async def _wait_for_end(
-    spark: SessionThread,
-    query: StreamingQuery,
-    counter: ProgressCounter,
-    spark_warnings: WarningsInLog,
-    stop: asyncio.Event,
-) -> bool:
-    """Wait until a query ends or `stop` is set, and report progress; return True if it ended."""
-    reported = time.monotonic()
-    rows_reported = 0
-    while not stop.is_set():
-        active: bool = await spark.call(lambda _: query.isActive)
-        await spark.call(lambda _: counter.update(query))
-        _warn(spark_warnings)
-        if not active:
-            return True
-        rows = counter.total.rows_read
-        if rows > rows_reported and time.monotonic() - reported >= _REPORT_INTERVAL:
-            reported, rows_reported = time.monotonic(), rows
-            say(f"{rows:,} messages in {counter.total.batches:,} batches so far")
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _CHECK_INTERVAL)
-    return False
-
-
-@contextmanager
-def _own_folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(
-        prefix="liftbridge-spark-", ignore_cleanup_errors=True
-    ) as folder:
-        yield Path(folder)
-
-
-def _check_installed() -> None:
-    missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
-    if missing:
-        text = f"pipelines need {' and '.join(missing)}: pip install 'liftbridge-aio[spark]'"
-        raise UsageError(text)
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{file} cannot be read: {error}"
+        raise BadArgument(message) from None
+    options = client_settings(connection.client().options)
+    return parse_pipeline(text, str(file), options, ",".join(connection.addresses))

@@ -20,6 +20,9 @@ ELSEWHERE: Final = {
     ".venv/bin/nox": "as CI does it on every commit, or longer than tests may take",
     "liftbridge-aio demo": "as CI does it on every commit, by `nox -s demo`",
     "liftbridge-aio pipeline archive": "starts Spark: tests/spark runs those of docs/spark.md",
+    "liftbridge-aio pipeline check": "starts Spark: tests/spark analyses the file",
+    "liftbridge-aio pipeline replay": "starts Spark: tests/spark runs those of docs/spark.md",
+    "liftbridge-aio pipeline run": "starts Spark: tests/spark runs such a file",
     "liftbridge-aio pipeline totals": "starts Spark: tests/cli runs it",
 }
 """Commands that do not run here, by how they begin, and why."""

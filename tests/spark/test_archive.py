@@ -19,13 +19,12 @@ import liftbridge_aio
 from liftbridge_aio import Record
 from liftbridge_aio.spark.errors import InvalidOption
 from liftbridge_aio.spark.pipelines.archive import (
-    CHECKPOINT,
-    ArchiveBroken,
     ArchivePlan,
     check_folder,
     start_archive,
     write_batch,
 )
+from liftbridge_aio.spark.pipelines.compaction import CHECKPOINT, ArchiveBroken
 from spark.conftest import QUICK_JVM
 from support.spark.broker_thread import BrokerThread
 from support.spark.log_client import LogClient

@@ -85,7 +85,7 @@ class Reported:
 
     def __init__(self, *reports: tuple[int, int]) -> None:
         self.recentProgress = [
-            {"batchId": batch, "numInputRows": rows, "stateOperators": []}
+            {"batchId": batch, "numInputRows": rows, "stateOperators": [], "sources": []}
             for batch, rows in reports
         ]
 

@@ -20,6 +20,7 @@ BROKER: Final = "127.0.0.1:9292"
 """The address of brokers in the pages."""
 WEB_PORT: Final = "8000"
 """The port of web services in the pages."""
+_ON_SPARK: Final = ("archive", "replay")
 BOUND: Final = 20.0
 """Seconds for the start or the end of a server."""
 
@@ -42,7 +43,7 @@ class Terminal:
         program, *words = shlex.split(text.removeprefix(f"LIFTBRIDGE_SERVERS={self.address} "))
         if program == "liftbridge-aio" and words[0] == "broker":
             self._start_broker(words)
-        elif program == "liftbridge-aio" and words[:2] == ["pipeline", "archive"]:
+        elif program == "liftbridge-aio" and words[0] == "pipeline" and words[1] in _ON_SPARK:
             command = [sys.executable, "-m", "liftbridge_aio", *words]  # one Spark in a process
             subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         elif program == "liftbridge-aio" and words[0] == "gateway":

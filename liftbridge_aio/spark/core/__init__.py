@@ -10,10 +10,12 @@
   be committed.
 - `option_table`: Names of options, and parsers for their values.
 - `options`: Options of a read and of a write, parsed from Spark's text and checked together.
+- `pipeline_file`: Parse files that describe pipelines, and find the line of what is wrong in them.
 - `positions`: Start and end of a read as given by options: earliest, latest, offsets or times.
 - `read_failures`: Convert errors of the client into those of a query that reads.
 - `row_columns`: Find the columns of a DataFrame that messages are written from.
 - `row_placement`: Choose the stream and partition of each row.
 - `selection`: The partitions that a query reads: streams by name or pattern, or single partitions.
+- `toml_lines`: Find the lines of tables and keys in TOML, which the standard parser does not tell.
 - `write_id`: The write id: a header that identifies a row, so that its repeats are known.
 """

@@ -1,6 +1,13 @@
 """Pipelines that the command line runs.
 
 - `archive`: Copy streams to Parquet files, continuously or up to now, and resume where it stopped.
+- `compaction`: Compact the closed dates of an archive, and read an archive while that happens.
+- `file_pipeline`: Run the pipeline that a file describes: views for sources and steps, a query for
+  each sink.
+- `json_file`: Files of JSON that are replaced atomically: a crash leaves the old content or the new
+  one.
+- `replay`: Publish an archive, or another table with its columns, into streams; resume where it
+  stopped.
 - `totals_pipeline`: A pipeline from stream to stream: sales in, totals for each shop and time
   window out.
 """

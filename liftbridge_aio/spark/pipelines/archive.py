@@ -12,11 +12,11 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio._core.file_lock import FileLock, FileLocked
-from liftbridge_aio.errors import UsageError
 from liftbridge_aio.spark.core.option_table import (
     COLUMN_NAMES,
     CONNECTION_NAMES,
@@ -27,12 +27,11 @@ from liftbridge_aio.spark.core.option_table import (
 from liftbridge_aio.spark.core.options import ReadOptions
 from liftbridge_aio.spark.errors import InvalidOption
 
+from .compaction import CHECKPOINT, PARTITION_COLUMNS, ArchiveBroken, compact
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-CHECKPOINT: Final = "_checkpoint"
-PARTITION_COLUMNS: Final = ("stream", "date", "batch")
 
 _STAGING: Final = ".spark-staging-*"
 """Folders in which Spark writes the files of a batch until it commits them."""
@@ -50,10 +49,6 @@ _OWN_NAMES: Final = (
 _DATE: Final = f"date_from_unix_date(cast(timestampNanos div {86_400 * 10**9} as int))"
 
 
-class ArchiveBroken(UsageError):
-    """The folder has an archive that cannot be resumed, or is in use, or is no folder."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePlan:
     """The streams and settings of an archive.
@@ -65,6 +60,7 @@ class ArchivePlan:
         folder: of the archive.
         start: `earliest` or `latest`: where a new archive begins; an existing one resumes.
         max_messages: most messages of a batch.
+        compacted: merge the files of each date when it is over.
         options: further options of the source, such as `failOnDataLoss`.
     """
 
@@ -74,6 +70,7 @@ class ArchivePlan:
     pattern: str | None = None
     start: str = "earliest"
     max_messages: int = 500_000
+    compacted: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -92,7 +89,9 @@ class ArchivePlan:
 def start_archive(
     spark: SparkSession, plan: ArchivePlan, *, every: str | None = None
 ) -> StreamingQuery:
-    """Start to copy. Only one query may write to a folder at a time: see `archive_lock`.
+    """Compact dates that are over, and start to copy.
+
+    Only one query may write to a folder at a time: see `archive_lock`.
 
     Args:
         spark: a session in which the source is registered.
@@ -109,10 +108,11 @@ def start_archive(
     check_plan(plan)
     plan.folder.mkdir(parents=True, exist_ok=True)  # Spark's own error would be Java's
     _remove_staging(plan.folder)
+    if plan.compacted:
+        compact(spark, plan.folder)
     messages = spark.readStream.format("liftbridge").options(**source_options(plan)).load()
-    folder = str(plan.folder)
     writer = (
-        messages.writeStream.foreachBatch(lambda batch, number: write_batch(batch, number, folder))
+        messages.writeStream.foreachBatch(_BatchWriter(plan))
         .option("checkpointLocation", str(plan.folder / CHECKPOINT))
         .queryName(f"archive to {plan.folder.name}")
     )
@@ -159,6 +159,21 @@ def source_options(plan: ArchivePlan) -> dict[str, str]:
     }
 
 
+class _BatchWriter:
+    """Writes batches, and compacts a date when the first batch after its end comes."""
+
+    def __init__(self, plan: ArchivePlan) -> None:
+        self._plan = plan
+        self._today = datetime.now(UTC).date()
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        today = datetime.now(UTC).date()
+        if self._plan.compacted and today != self._today:
+            compact(batch.sparkSession, self._plan.folder)
+        self._today = today
+        write_batch(batch, number, str(self._plan.folder))
+
+
 def write_batch(batch: DataFrame, number: int, folder: str) -> None:
     """Write one batch; it replaces the folders of an earlier run of the same batch.
 
@@ -170,12 +185,14 @@ def write_batch(batch: DataFrame, number: int, folder: str) -> None:
     from pyspark.sql import functions as f  # noqa: PLC0415 - optional
 
     rows = (
-        batch.withColumnRenamed("topic", "stream")
+        # Transactions are read at the place of their commit, which their offsets do not tell.
+        batch.withColumn("position", f.monotonically_increasing_id())
+        .withColumnRenamed("topic", "stream")
         # From the number: the date of a timestamp would depend on the session's time zone.
         .withColumn("date", f.expr(_DATE))
         .withColumn("batch", f.lit(number))
         # Spark sorts by folder anyway; this way files keep the order of the log.
-        .sortWithinPartitions(*PARTITION_COLUMNS, "partition", "offset")
+        .sortWithinPartitions(*PARTITION_COLUMNS, "partition", "position")
     )
     (
         rows.write.mode("overwrite")

@@ -105,6 +105,7 @@ def local_session(
         try:
             session = _connect(gateway, everything, variables)
             _log_accumulator_errors(session)
+            _keep_errors_off_the_terminal()
             try:
                 register(session)
                 yield session
@@ -184,6 +185,14 @@ def _log_accumulator_errors(session: SparkSession) -> None:
         logger.debug("pyspark's accumulator server lost the connection to Java", exc_info=True)  # noqa: LOG014 - called in an except clause
 
     server.handle_error = log_error
+
+
+def _keep_errors_off_the_terminal() -> None:
+    """Disable loggers of pyspark that print each error that it raises, with its trace in Java."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - optional
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _end(gateway: Any) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio.errors import LiftbridgeError
@@ -39,6 +40,8 @@ class Progress:
     rows_read: int
     rows_late: int
     """Rows that were dropped, as they arrived after the end of their window."""
+    lag: int = 0
+    """Offsets that were available and not read yet when the last batch was planned."""
 
 
 class ProgressCounter:
@@ -56,6 +59,7 @@ class ProgressCounter:
         """
         for report in query.recentProgress:
             self._add(report)
+            self.total = replace(self.total, lag=_lag(report))
         failure = query.exception()
         if failure is not None:
             raise query_failed(failure)
@@ -67,6 +71,32 @@ class ProgressCounter:
             return
         self._last = report["batchId"]
         late = sum(part["numRowsDroppedByWatermark"] for part in report["stateOperators"])
-        self.total = Progress(
-            before.batches + 1, before.rows_read + report["numInputRows"], before.rows_late + late
+        self.total = replace(
+            before,
+            batches=before.batches + 1,
+            rows_read=before.rows_read + report["numInputRows"],
+            rows_late=before.rows_late + late,
         )
+
+
+def _lag(report: Any) -> int:
+    """Return how many offsets the sources of a report have beyond its end."""
+    lag = 0
+    for source in report["sources"]:
+        ends = (_offsets(source["latestOffset"]), _offsets(source["endOffset"]))
+        lag += sum(latest - ends[1].get(place, 0) for place, latest in ends[0].items())
+    return max(lag, 0)
+
+
+def _offsets(text: Any) -> dict[tuple[str, str], int]:
+    """Return the offset of each stream and partition; nothing for sources of other kinds."""
+    try:
+        streams = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return {
+        (stream, number): offset
+        for stream, parts in (streams.items() if isinstance(streams, dict) else ())
+        for number, offset in (parts.items() if isinstance(parts, dict) else ())
+        if number.isdecimal()
+    }

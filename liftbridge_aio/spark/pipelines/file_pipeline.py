@@ -1,0 +1,208 @@
+"""Run the pipeline that a file describes: views for sources and steps, a query for each sink."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from liftbridge_aio.spark.core.pipeline_file import (
+    PipelineFile,
+    PipelineFileError,
+    Sink,
+    Source,
+    Step,
+)
+from liftbridge_aio.spark.core.row_columns import row_columns
+from liftbridge_aio.spark.core.toml_lines import FIRST_LINE, KeyPath
+from liftbridge_aio.spark.errors import InvalidColumns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_MESSAGE: Final = ("key", "topic", "partition", "offset", "timestamp", "headers")
+"""The parts of the column `message`, which views of JSON values have beside their fields."""
+_PARTS: Final = frozenset({"key", "headers", "partition", "stream", "topic"})
+"""Columns of a result that are no fields of a value."""
+_SQL_LINE: Final = re.compile(r"\(?line (\d+),? (?:position|pos) ")
+
+
+def analyse(
+    spark: SparkSession, pipeline: PipelineFile, folder: Path
+) -> list[tuple[Sink, DataFrame]]:
+    """Return the rows for each sink. No server is called.
+
+    Args:
+        spark: a session in which the source is registered.
+        pipeline: what the file describes.
+        folder: where the file is; paths in it begin there.
+
+    Raises:
+        PipelineFileError: a type, a statement, a function or a result is wrong; the text names the
+            line of the file.
+    """
+    frames: dict[str, DataFrame] = {}
+    for source in pipeline.sources:
+        with _located(pipeline, ("sources", source.name, "value")):
+            frames[source.name] = _view(spark, source)
+        if source.watermark is not None:
+            with _located(pipeline, ("sources", source.name, "watermark")):
+                mark, rows = source.watermark, frames[source.name]
+                frames[source.name] = rows.withWatermark(mark.column, mark.delay)
+        frames[source.name].createOrReplaceTempView(source.name)
+    for step in pipeline.steps:
+        place = ("sql", FIRST_LINE) if step.sql else ("python",)
+        with _located(pipeline, ("steps", step.name, *place)):
+            frames[step.name] = _result(spark, step, frames, folder)
+        frames[step.name].createOrReplaceTempView(step.name)
+    return [(sink, _rows(spark, pipeline, sink, frames[sink.source])) for sink in pipeline.sinks]
+
+
+def start_pipeline(
+    spark: SparkSession,
+    pipeline: PipelineFile,
+    folder: Path,
+    write_line: Callable[[str], None],
+) -> dict[str, StreamingQuery]:
+    """Start a query for each sink, and return them by the names of the sinks.
+
+    Args:
+        spark: a session in which the source is registered.
+        pipeline: what the file describes.
+        folder: where the file is; paths in it begin there.
+        write_line: called with each row for the console.
+
+    Raises:
+        PipelineFileError: see `analyse`; no query was started.
+    """
+    analysed = analyse(spark, pipeline, folder)
+    checkpoint = folder / pipeline.checkpoint
+    queries: dict[str, StreamingQuery] = {}
+    try:
+        for sink, rows in analysed:
+            writer = (
+                _to(sink, rows, folder, write_line)
+                .outputMode(sink.mode)
+                .option("checkpointLocation", str(checkpoint / sink.name))
+                .queryName(sink.name)
+            )
+            if pipeline.trigger is None:
+                writer = writer.trigger(availableNow=True)
+            else:
+                writer = writer.trigger(processingTime=pipeline.trigger)
+            with _located(pipeline, ("sinks", sink.name)):
+                queries[sink.name] = writer.start()
+    except BaseException:
+        for query in queries.values():
+            query.stop()
+        raise
+    return queries
+
+
+def _view(spark: SparkSession, source: Source) -> DataFrame:
+    from pyspark.sql import functions as f  # noqa: PLC0415 - optional
+
+    rows = spark.readStream.format("liftbridge").options(**source.options).load()
+    if source.value is None:
+        return rows
+    fields = f.from_json(f.col("value").cast("string"), source.value).alias("value")
+    return rows.select(fields, f.struct(*_MESSAGE).alias("message")).select("value.*", "message")
+
+
+def _result(
+    spark: SparkSession, step: Step, frames: dict[str, DataFrame], folder: Path
+) -> DataFrame:
+    from pyspark.sql import DataFrame as Rows  # noqa: PLC0415 - optional
+
+    if step.sql is not None:
+        return spark.sql(step.sql)
+    module, name = step.python or ("", "")
+    result = getattr(_module(module, folder), name)(dict(frames))
+    if not isinstance(result, Rows):
+        text = f"{name} returned {type(result).__name__}, not a DataFrame"
+        raise TypeError(text)
+    return result
+
+
+def _module(name: str, folder: Path) -> Any:
+    if not name.endswith(".py"):
+        return importlib.import_module(name)
+    path = folder / name
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        text = f"{path} is no module of Python"
+        raise ImportError(text)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _rows(spark: SparkSession, pipeline: PipelineFile, sink: Sink, rows: DataFrame) -> DataFrame:
+    """Return the rows as the sink takes them, after checking that it can."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - optional
+
+    path = ("sinks", sink.name)
+    if sink.kind == "stream":
+        if "value" not in rows.columns:
+            fields = [name for name in rows.columns if name.lower() not in _PARTS]
+            kept = [name for name in rows.columns if name.lower() in _PARTS]
+            rows = rows.select(*kept, f.to_json(f.struct(*fields)).alias("value"))
+        try:
+            row_columns(rows.schema.fields, stream=sink.options["stream"])
+        except InvalidColumns as error:
+            raise pipeline.error((*path, "from"), str(error)) from None
+    for name in sink.partition_by:
+        if name not in rows.columns:
+            text = f"{sink.source} has no column {name}, only {', '.join(rows.columns)}"
+            raise pipeline.error((*path, "partition_by"), text)
+    with _located(pipeline, (*path, "mode")):
+        _check_streaming(spark, rows, sink.mode)
+    return rows
+
+
+def _check_streaming(spark: SparkSession, rows: DataFrame, mode: str) -> None:
+    """Check what Spark checks when a query starts, such as that totals have a watermark."""
+    java: Any = spark._jvm  # noqa: SLF001 - there is no public way to check without a start
+    modes = java.org.apache.spark.sql.streaming.OutputMode
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+    checker = java.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(plan, modes.Append() if mode == "append" else modes.Complete())
+
+
+def _to(sink: Sink, rows: DataFrame, folder: Path, write_line: Callable[[str], None]) -> Any:
+    if sink.kind == "stream":
+        return rows.writeStream.format("liftbridge").options(**sink.options)
+    if sink.kind == "parquet":
+        writer = rows.writeStream.format("parquet").option("path", str(folder / sink.target))
+        return writer.partitionBy(*sink.partition_by)
+
+    from pyspark.sql import functions as f  # noqa: PLC0415 - optional
+
+    def show(batch: DataFrame, number: int) -> None:  # noqa: ARG001 - Spark's signature
+        for row in batch.select(f.to_json(f.struct("*"))).toLocalIterator():
+            write_line(row[0])
+
+    return rows.writeStream.foreachBatch(show)
+
+
+@contextmanager
+def _located(pipeline: PipelineFile, path: KeyPath) -> Iterator[None]:
+    """Turn errors of Spark and of functions into errors at a line of the file."""
+    try:
+        yield
+    except PipelineFileError:
+        raise
+    except Exception as error:
+        text = str(error).strip()
+        found = _SQL_LINE.search(text) if path[-1] == FIRST_LINE else None
+        problem = text.partition("\n")[0] or type(error).__name__
+        if not type(error).__module__.startswith("pyspark"):
+            problem = f"{type(error).__name__}: {problem}"
+        raise pipeline.error(path, problem, int(found[1]) - 1 if found else 0) from error

@@ -1,0 +1,115 @@
+"""A pipeline that a file describes: what it writes, and what is wrong before it starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from liftbridge_aio import Record
+from liftbridge_aio.spark.core.pipeline_file import PipelineFile, PipelineFileError, parse_pipeline
+from liftbridge_aio.spark.pipelines.file_pipeline import analyse, start_pipeline
+from support.spark.log_client import LogClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE = '''\
+checkpoint = "positions"
+
+[sources.sales]
+streams = ["SALES"]
+value = "at timestamp, shop string, cents bigint"
+watermark = { column = "at", delay = "10 seconds" }
+
+[steps.totals]
+sql = """
+SELECT shop AS key, window.start AS start, shop, sum(cents) AS cents
+FROM sales
+GROUP BY shop, window(at, '1 minute')
+"""
+
+[steps.large]
+python = "steps.py:large"
+
+[sinks.totals]
+from = "totals"
+stream = "TOTALS"
+
+[sinks.files]
+from = "large"
+parquet = "files"
+partition_by = ["shop"]
+
+[sinks.screen]
+from = "large"
+console = true
+'''
+PYTHON = """\
+def large(views):
+    return views["sales"].where("cents > 50").selectExpr("shop", "cents", "message.partition")
+
+def nothing(views):
+    return None
+"""
+
+
+def sale(shop: str, cents: int, time: str) -> Record:
+    value = {"shop": shop, "cents": cents, "at": f"2026-03-02T{time}Z"}
+    return Record(json.dumps(value).encode(), shop.encode())
+
+
+def parsed(text: str, servers: str = "a:1") -> PipelineFile:
+    return parse_pipeline(text, "p.toml", {}, servers)
+
+
+def test_a_pipeline_writes_to_streams_files_and_the_console_once(
+    spark: SparkSession, log: LogClient, stream_name: str, tmp_path: Path
+) -> None:
+    sales, totals = log.create(f"{stream_name}-sales", 2), log.create(f"{stream_name}-totals")
+    (tmp_path / "steps.py").write_text(PYTHON)
+    pipeline = parsed(FILE.replace("SALES", sales).replace("TOTALS", totals), log.address)
+    shown: list[str] = []
+
+    def run() -> None:
+        queries = start_pipeline(spark, pipeline, tmp_path, shown.append)
+        for query in queries.values():
+            assert query.awaitTermination(100)
+            assert query.exception() is None
+
+    log.publish(sales, [sale("ann", 100, "09:00:01"), sale("bob", 5, "09:00:02")])
+    run()
+    log.publish(sales, [sale("ann", 60, "09:00:30"), sale("eve", 7, "09:09:00")])
+    run()
+    found = [(each.key, json.loads(each.value)["cents"]) for each in log.committed(totals)]
+    assert sorted(found) == [(b"ann", 160), (b"bob", 5)]
+    files = spark.read.parquet(str(tmp_path / "files")).select("shop", "cents")
+    assert sorted(map(tuple, files.collect())) == [("ann", 60), ("ann", 100)]
+    assert [json.loads(line)["cents"] for line in shown] == [100, 60]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "problem"),
+    [
+        ("sum(cents)", "sum(cent)", 10, "UNRESOLVED_COLUMN"),
+        ("FROM sales", "FROM sale", 11, "TABLE_OR_VIEW_NOT_FOUND"),
+        ("GROUP BY", "GROUP BYE", 12, "PARSE_SYNTAX_ERROR"),
+        ("cents bigint", "cents big", 5, "PARSE_SYNTAX_ERROR"),
+        ('column = "at"', 'column = "when"', 6, "when"),
+        ("watermark = {", "# watermark = {", 18, "watermark"),
+        ("steps.py:large", "missing.py:large", 16, "FileNotFoundError"),
+        ("steps.py:large", "steps.py:small", 16, "AttributeError"),
+        ("steps.py:large", "steps.py:nothing", 16, "returned NoneType, not a DataFrame"),
+        ('["shop"]', '["shops"]', 25, "large has no column shops"),
+        ("shop AS key", "cast(1 AS int) AS key", 19, "LIFTBRIDGE_INVALID_COLUMNS"),
+    ],
+)
+def test_what_is_wrong_is_found_at_its_line_before_anything_starts(
+    spark: SparkSession, tmp_path: Path, before: str, after: str, line: int, problem: str
+) -> None:
+    (tmp_path / "steps.py").write_text(PYTHON)
+    with pytest.raises(PipelineFileError, match=problem) as caught:
+        analyse(spark, parsed(FILE.replace(before, after, 1)), tmp_path)
+    assert str(caught.value).startswith(f"p.toml, line {line}: ")
