@@ -19,8 +19,6 @@ from .protocol import (
     STREAM_CLOSED,
 )
 
-ID: Final = "ds-id"
-"""Header that makes each message unique, so that an attempt to store it is recognised."""
 _PRODUCER: Final = "ds-producer"
 _EPOCH: Final = "ds-epoch"
 _SEQ: Final = "ds-seq"
@@ -45,9 +43,9 @@ class Append(NamedTuple):
     stream_seq: str | None = None
     closes: bool = False
 
-    def headers(self, identity: bytes) -> dict[str, bytes]:
+    def headers(self) -> dict[str, bytes]:
         """Return the headers of its message."""
-        headers = {ID: identity}
+        headers: dict[str, bytes] = {}
         if self.producer is not None:
             headers[_PRODUCER] = self.producer.producer.encode()
             headers[_EPOCH] = b"%d" % self.producer.epoch

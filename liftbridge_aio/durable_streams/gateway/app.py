@@ -15,10 +15,11 @@ from starlette.types import Receive, Scope, Send
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.options import ClientOptions, Duration
 
+from .native_endpoint import NativeEndpoint
 from .options import GatewayOptions
 from .page import Page
 from .responses import CommonHeaders
-from .stream_endpoint import NativeEndpoint, StreamEndpoint
+from .stream_endpoint import StreamEndpoint
 from .streams import PREFIX, Streams
 from .subscription_endpoint import SubscriptionEndpoint
 from .subscriptions import Subscriptions
@@ -88,7 +89,7 @@ class Gateway:
 
     def end_reads(self) -> None:
         """End all long-polls and Server-Sent Events: servers wait for them when they shut down."""
-        self._streams.end_reads()
+        self._streams.logs.end_reads()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""

@@ -18,8 +18,9 @@ from liftbridge_aio.durable_streams.core.requests import Read, RequestRefused
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.options import timer_seconds
 
+from .hosted_logs import Found
 from .responses import cursor_after, joined
-from .streams import Found, Streams
+from .streams import Streams
 
 _MOST_SHARED: Final = 16
 """Places in a stream whose events are kept for other readers, until something is appended."""
@@ -60,7 +61,7 @@ class EventsResponse(Response):
         """Send the events. Cancelling ends the response."""
         options = self._streams.options
         self._write_timeout = timer_seconds(options.write_timeout)
-        with self._streams.using(self._entry):
+        with self._streams.logs.using(self._entry):
             async with anyio.create_task_group() as group:
 
                 async def watch() -> None:
@@ -94,15 +95,15 @@ class EventsResponse(Response):
                 async with asyncio.timeout(self._write_timeout):
                     await send({"type": "http.response.body", "body": data, "more_body": True})
                 self._position = found.position
-            over = self._streams.ending or asyncio.get_running_loop().time() >= end
+            over = self._streams.logs.ending or asyncio.get_running_loop().time() >= end
             if found.closed or over:
                 return
             if found.at_tail:
-                hosted = await self._streams.hosted(self._entry)
+                hosted = await self._streams.logs.own(self._entry)
                 try:
                     async with asyncio.timeout_at(end):
                         while hosted.state.tail == self._position - self._entry.positions.start:
-                            if hosted.state.closed or self._streams.ending:
+                            if hosted.state.closed or self._streams.logs.ending:
                                 break
                             await hosted.log.changed()
                 except TimeoutError:
@@ -111,14 +112,14 @@ class EventsResponse(Response):
 
     async def _next(self, *, first: bool) -> tuple[Found, bytes]:
         """Return the next messages, and their events: readers at the same place share them."""
-        shared = (await self._streams.hosted(self._entry)).shared
+        shared = (await self._streams.logs.own(self._entry)).shared
         cursor = cursor_after(self._read.cursor)
         place = self._position, cursor
         known: tuple[Found, bytes] | None = shared.get(place)
         if known is not None:
             return known
         most = self._streams.options.max_response_bytes
-        found = await self._streams.read(self._entry, self._position, most, first=first)
+        found = await self._streams.logs.read(self._entry, self._position, most, first=first)
         made = found, self._encoded(found, cursor)
         if found.values and len(shared) < _MOST_SHARED:
             shared[place] = made

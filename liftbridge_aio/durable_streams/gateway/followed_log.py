@@ -7,21 +7,23 @@ time one succeeds, and the others read what it wrote and decide again.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio.durable_streams.core.stream_log import ID
+from liftbridge_aio.durable_streams.core.native import NativeView
 from liftbridge_aio.errors import (
     IncorrectOffset,
     LiftbridgeError,
     PublishOutcomeUnknown,
     RequestTimeout,
 )
-from liftbridge_aio.model import AckPolicy, PartitionInfo, StartAt
+from liftbridge_aio.model import AckPolicy, Isolation, PartitionInfo, StartAt
 from liftbridge_aio.net.supervisor import Child, Supervisor
 from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.retry import Backoff
@@ -31,6 +33,10 @@ logger = logging.getLogger("liftbridge_aio.durable_streams")
 Apply = Callable[[int, bytes, bytes, Mapping[str, bytes], int], None]
 """Takes a message: its offset, key, value, headers and timestamp."""
 
+_ID: Final = "ds-id"
+"""Header that makes each message unique, so that an attempt to store it is recognised."""
+_PROCESS: Final = uuid.uuid4().bytes[:8]
+_numbers: Final = itertools.count()
 _BACKOFF: Final = Backoff(initial=0.05, maximum=1.0)
 _COMMIT_WAIT: Final = 0.25
 """Seconds in which stored messages are committed, unless a crash has held them up."""
@@ -45,7 +51,9 @@ class FollowedLog:
         stream: Liftbridge's name.
         apply: takes each message, in order.
         partition: its number.
-        resume: True to resume the partition whenever it is paused.
+        view: makes what is applied of the messages, for logs that are not the gateway's own, and so
+            are not written, and not resumed when they are paused; None: they are applied as they
+            are.
     """
 
     # State, changed only in the event loop: `next_offset` by `_take` and by `catch_up`, `_child`
@@ -59,11 +67,10 @@ class FollowedLog:
         apply: Apply,
         *,
         partition: int = 0,
-        resume: bool = True,
+        view: Callable[[], NativeView] | None = None,
     ) -> None:
         self.stream = stream
         self.partition = partition
-        self.resume = resume
         self.next_offset = 0
         """The offset of the next message that is applied."""
         self.lock = asyncio.Lock()
@@ -71,6 +78,7 @@ class FollowedLog:
         self._client = client
         self._supervisor = supervisor
         self._apply = apply
+        self._view = view
         self._child: Child | None = None
         self._failure: LiftbridgeError | None = None
         self._changed = asyncio.Event()
@@ -114,18 +122,26 @@ class FollowedLog:
             self._child = self._supervisor.spawn(self._follow, name=f"follow:{self.stream}")
 
     async def _follow(self) -> None:
+        view = None if self._view is None else self._view()
         try:
             subscription = self._client.subscribe(
                 self.stream,
                 self.partition,
                 StartAt.offset(self.next_offset),
                 resubscribe_timeout=None,
-                resume=self.resume,
+                resume=view is None,
+                isolation=Isolation.UNCOMMITTED if view is None else view.isolation,
             )
             async with subscription:
                 async for batch in subscription.batches():
-                    for each in batch:
-                        self._take(each.offset, each.key, each.value, each.headers, each.timestamp)
+                    if view is None:
+                        for each in batch:
+                            self._take(
+                                each.offset, each.key, each.value, each.headers, each.timestamp
+                            )
+                    else:
+                        for position, value in view.show(batch):
+                            self._take(position, b"", value, {}, 0)
                     self.wake()
         except LiftbridgeError as error:
             self._failure = error
@@ -138,7 +154,7 @@ class FollowedLog:
     ) -> None:
         if offset < self.next_offset:
             return  # applied when it was acked
-        if self._awaited is not None and headers.get(ID) == self._awaited:
+        if self._awaited is not None and headers.get(_ID) == self._awaited:
             self._awaited = None
         self.next_offset = offset + 1
         self._apply(offset, key, value, headers, timestamp)
@@ -212,7 +228,7 @@ class FollowedLog:
 
         Args:
             value: the message.
-            headers: with the header `ID`, which tells it from all others.
+            headers: its headers.
             key: its key.
 
         Raises:
@@ -223,7 +239,8 @@ class FollowedLog:
         offset, attempt = self.next_offset, 0
         loop = asyncio.get_running_loop()
         deadline = loop.time() + 2 * timer_seconds(self._client.options.ack_timeout)
-        self._awaited = headers[ID]
+        self._awaited = identity = b"%b%x" % (_PROCESS, next(_numbers))
+        headers = {**headers, _ID: identity}
         while self._awaited is not None:
             try:
                 ack = await self._client.publish(
