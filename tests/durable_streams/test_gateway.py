@@ -213,14 +213,16 @@ async def test_reads_at_one_gateway_prolong_a_life_at_all(
         assert (await two.get(PATH)).status_code == 404
 
 
-async def test_what_retention_has_removed_is_gone(
+async def test_what_retention_has_removed_is_gone_but_for_the_state(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:
+    by = {"Producer-Id": "till", "Producer-Epoch": "0", "Producer-Seq": "0"}
     kept = StreamOptions(retention_max_messages=5, segment_max_bytes=200, cleaner_interval=0.1)
     async with gateway(embedded_server.address, stream_name, stream=kept) as (http, client):
         offsets = [(await put(http)).headers["Stream-Next-Offset"]]
         for n in range(40):
-            offsets += [(await post(http, f"{n:>40};")).headers["Stream-Next-Offset"]]
+            numbered = by if n == 0 else {}
+            offsets += [(await post(http, f"{n:>40};", **numbered)).headers["Stream-Next-Offset"]]
         [log] = await logs(client, stream_name)
         async with asyncio.timeout(20):
             while not await client.oldest_offset(log):
@@ -243,6 +245,40 @@ async def test_what_retention_has_removed_is_gone(
         assert numbers == list(range(numbers[0], 40))
         assert numbers[0] > 0
         assert offset == offsets[-1]
+        assert (await post(http, "again", **by)).status_code == 204
+        assert (await post(http, "1", **by | {"Producer-Seq": "1"})).status_code == 200
+
+
+async def test_a_registry_that_was_compacted_says_the_same(
+    server: Server, stream_name: str
+) -> None:
+    tiny = StreamOptions(
+        segment_max_bytes=2_000,
+        cleaner_interval=0.2,
+        compact_enabled=True,
+        optimistic_concurrency_control=True,
+    )
+    path = "/v1/stream/carts/{}"
+    async with Client(server.address) as client:
+        await client.create_stream(stream_name, options=tiny)
+    async with gateway(server.address, stream_name) as (http, client):
+        for n in range(6):
+            for _ in range(4):
+                await http.put(path.format(n), content=f"cart {n}", headers=TEXT)
+                await http.delete(path.format(n))
+            if n % 2:
+                await http.put(path.format(n), content=f"cart {n}", headers=TEXT)
+        end = (await client.fetch_partition_metadata(stream_name, 0)).newest_offset
+        async with asyncio.timeout(30):
+            while len([each async for each in client.read(stream_name)]) > end - 10:
+                pass
+    async with gateway(server.address, stream_name) as (http, client):
+        for n in range(6):
+            answer = await http.get(path.format(n))
+            assert (answer.status_code, answer.text == f"cart {n}") == (
+                (200, True) if n % 2 else (404, False)
+            )
+        assert (await http.put(path.format(0), headers=TEXT)).status_code == 201
 
 
 async def test_what_is_not_in_memory_is_read_from_the_log(server: Server, stream_name: str) -> None:

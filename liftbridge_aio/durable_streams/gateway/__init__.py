@@ -20,6 +20,8 @@ Needs the extra `durable-streams`. The guide is `docs/gateway.md`.
 - `registry_log`: The registry of all streams: a log of Liftbridge that every gateway follows and
   writes.
 - `responses`: Responses: bodies, refusals, and the headers that all of them have.
+- `snapshots`: Snapshots of the states of streams, in the registry: what outlives the messages of a
+  log.
 - `stream_endpoint`: The endpoint of streams: PUT, POST, HEAD, GET and DELETE of the protocol.
 - `streams`: The streams of a gateway: created, deleted, expired, and their logs cleaned up.
 - `subscription_endpoint`: The endpoints of subscriptions, below `/v1/stream/__ds/`.

@@ -88,12 +88,26 @@ class FollowedLog:
     # Following
 
     async def open(self) -> None:
-        """Follow the log, and wait until all is applied that it holds. Cancelling ends the wait."""
+        """Follow the log, and wait until all is applied that it holds. Cancelling ends the wait.
+
+        Raises:
+            LiftbridgeError: it could not be read in time.
+        """
         if self._child is not None and self._child.done:
             self._child = None
         if self._child is None:
             await self._skip_removed()
             await self.catch_up()
+
+    async def holds(self, offset: int) -> bool:
+        """Return True if everything before an offset is or was in the log.
+
+        Cancelling abandons the call.
+
+        Raises:
+            LiftbridgeError: no server answered.
+        """
+        return offset <= (await self._info()).newest_offset + 1
 
     async def open_at_end(self) -> None:
         """Follow the log from its end on. Cancelling ends the wait."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 
 from liftbridge_aio._client.client import Client
@@ -37,16 +38,24 @@ class HostedLogs:
         client: reads and writes.
         supervisor: owns the tasks that follow.
         options: settings of the gateway.
+        snapshots: the newest snapshot of each log that has one.
     """
 
     # State, changed only in the event loop: `_hosted` by `host` and `forget`.
 
-    def __init__(self, client: Client, supervisor: Supervisor, options: GatewayOptions) -> None:
+    def __init__(
+        self,
+        client: Client,
+        supervisor: Supervisor,
+        options: GatewayOptions,
+        snapshots: Mapping[str, bytes],
+    ) -> None:
         self.ending = False
         """True once live reads are to end."""
         self._client = client
         self._supervisor = supervisor
         self._options = options
+        self._snapshots = snapshots
         self._hosted: dict[str, HostedStream] = {}
 
     def end_reads(self) -> None:
@@ -92,6 +101,7 @@ class HostedLogs:
                 self._options.max_cached_bytes,
                 partition=0 if native is None else native.partition,
                 view=None if native is None else native.view,
+                snapshot=partial(self._snapshots.get, log),
             )
             hosted.used = asyncio.get_running_loop().time()
             self._hosted[log] = hosted
@@ -149,9 +159,13 @@ class HostedLogs:
         if (hosted := self._hosted.pop(log, None)) is not None:
             hosted.log.close()
 
-    def close_idle(self) -> None:
-        """Follow those logs no more that nobody has used for a while."""
+    def owned(self) -> list[tuple[str, HostedStream]]:
+        """Return the gateway's own logs that are open, by name."""
+        return [(log, hosted) for log, hosted in self._hosted.items() if hosted.owned]
+
+    def close_idle(self, needed: Callable[[HostedStream], bool]) -> None:
+        """Follow those logs no more that nobody has used for a while, unless they are needed."""
         oldest = asyncio.get_running_loop().time() - timer_seconds(self._options.idle_timeout)
         for log, hosted in list(self._hosted.items()):
-            if not hosted.readers and hosted.used < oldest:
+            if not hosted.readers and hosted.used < oldest and not needed(hosted):
                 self.forget(log)

@@ -26,6 +26,13 @@ class Chunk(NamedTuple):
     """Liftbridge's offset behind the last of them."""
 
 
+class Saved(NamedTuple):
+    """What a snapshot has of a stream."""
+
+    next_offset: int
+    writes: int
+
+
 class Removed(Exception):
     """Retention has removed the message at an offset."""
 
@@ -41,6 +48,7 @@ class HostedStream:
         partition: its number.
         view: makes what readers see of messages, for logs that are not the gateway's own; None:
             they see the values.
+        snapshot: returns the newest snapshot of its state; None if there is none.
     """
 
     # State, changed only in the event loop: all but `used` by `_apply`, `_evict`.
@@ -54,6 +62,7 @@ class HostedStream:
         *,
         partition: int = 0,
         view: Callable[..., NativeView] | None = None,
+        snapshot: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         self.log = FollowedLog(
             client, supervisor, name, self._apply, partition=partition, view=view
@@ -67,6 +76,9 @@ class HostedStream:
         """What readers of events are sent, by where they are and their cursor: most are alike."""
         self._client = client
         self._view = view
+        self._snapshot = snapshot
+        self.saved = Saved(0, 0)
+        """What the newest snapshot has."""
         self._max_cached_bytes = max_cached_bytes
         self._opening = asyncio.Lock()
         self._open = False
@@ -91,13 +103,30 @@ class HostedStream:
             async with self._opening:
                 if not self._open:
                     if self._view is None:
+                        await self._restore()
                         await self.log.open()
                     else:
                         await self.log.open_at_end()
-                    if not self._offsets:  # it begins at the end, or everything is removed
+                    if self.state.next_offset < self.log.next_offset:
+                        # It begins at the end, or everything is removed.
                         self.state.next_offset = self.state.tail = self.log.next_offset
                     self._open = True
         self.log.follow()
+
+    async def _restore(self) -> None:
+        """Begin with the newest snapshot, unless servers have lost what it is of."""
+        snapshot = self._snapshot()
+        if snapshot is None or self.log.next_offset:
+            return
+        state = StreamLog.from_snapshot(snapshot)
+        if await self.log.holds(state.next_offset):
+            self.state, self.log.next_offset = state, state.next_offset
+            self.saved = Saved(state.next_offset, 0)
+
+    @property
+    def owned(self) -> bool:
+        """True if it is the gateway's own log, and open."""
+        return self._view is None and self._open
 
     def _apply(
         self, offset: int, _: bytes, value: bytes, headers: Mapping[str, bytes], __: int

@@ -28,7 +28,7 @@ _MAX_BODY: Final = 900_000
 KEPT: Final = StreamOptions(
     retention_max_age=0, retention_max_bytes=0, retention_max_messages=0, compact_enabled=False
 )
-"""Nothing is ever removed, whatever the servers do otherwise: that is a week, usually."""
+"""Nothing is ever removed; servers remove what is a week old, unless they are told otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,8 @@ class GatewayOptions:
     replication_factor: int = 1
     """Servers that store each stream; -1: all. A registry that exists is left as it is."""
     stream: StreamOptions = KEPT
-    """Settings of the streams in Liftbridge, such as their retention. A stream whose messages are
-    removed forgets the producers and the `Stream-Seq` of these, if it is read anew."""
+    """Settings of the streams in Liftbridge, such as their retention; by default nothing is
+    removed, whatever servers do with other streams."""
     long_poll_timeout: Duration = 30.0
     """Longest wait of a long-poll."""
     sse_duration: Duration = 60.0

@@ -21,6 +21,7 @@ from .creation import Overtaken, StreamCreation
 from .hosted_logs import HostedLogs
 from .options import KEPT, GatewayOptions
 from .registry_log import RegistryLog
+from .snapshots import Snapshots
 
 logger = logging.getLogger("liftbridge_aio.durable_streams")
 
@@ -28,6 +29,8 @@ Ts = TypeVarTuple("Ts")
 
 PREFIX: Final = "/v1/stream/"
 """Where the paths of streams begin."""
+_REGISTRY: Final = replace(KEPT, compact_enabled=True)
+"""Settings of the registry: the newest message of each key suffices."""
 _SWEEP_INTERVAL: Final = 0.25
 """Seconds between looks for what is to be registered, removed or closed."""
 _STOP_TIMEOUT: Final = 2.0
@@ -49,7 +52,8 @@ class Streams:
         self._supervisor = Supervisor("durable-streams", "the gateway")
         self.registry = RegistryLog(client, self._supervisor, options.registry)
         """What is registered of all streams."""
-        self.logs = HostedLogs(client, self._supervisor, options)
+        self._snapshots = Snapshots(self.registry, options.stream)
+        self.logs = HostedLogs(client, self._supervisor, options, self._snapshots.newest)
         """Their logs."""
         self.creation = StreamCreation(
             self.registry, self.logs, options.registry, self._create_stream_log, self._drop_log
@@ -61,7 +65,7 @@ class Streams:
         Raises:
             LiftbridgeError: it could not be created or read.
         """
-        await self._create_log(self.options.registry, KEPT, exist_ok=True)
+        await self._create_log(self.options.registry, _REGISTRY, exist_ok=True)
         await self._supervisor.start()
         try:
             await self.registry.open()
@@ -74,8 +78,13 @@ class Streams:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Follow nothing any more. Cancelling takes effect afterwards."""
-        await self._supervisor.stop(_STOP_TIMEOUT)
+        """Store what logs may lose, and follow nothing any more. Cancelling skips the former."""
+        try:
+            with suppress(LiftbridgeError, TimeoutError):
+                async with asyncio.timeout(_STOP_TIMEOUT):
+                    await self._snapshots.save(self.logs, all_due=True)
+        finally:
+            await self._supervisor.stop(_STOP_TIMEOUT)
 
     async def _create_log(self, name: str, options: StreamOptions, *, exist_ok: bool) -> None:
         await self.client.create_stream(
@@ -117,7 +126,8 @@ class Streams:
                 logger.warning("streams could not be cleaned up, which is tried again: %s", error)
 
     async def _sweep(self) -> None:
-        self.logs.close_idle()
+        await self._snapshots.save(self.logs)
+        self.logs.close_idle(self._snapshots.lacks)
         now = time.time()
         for path, entry in self.registry.registry.touched(now):
             await self._change_same(path, entry, entry)
@@ -149,6 +159,7 @@ class Streams:
         self.logs.forget(log)
         with suppress(NotFound):
             await self.client.delete_stream(log)
+        await self._snapshots.remove(log)
 
     def _drop_log(self, log: str) -> None:
         self.logs.forget(log)
