@@ -22,6 +22,7 @@ from liftbridge_aio.errors import (
     LiftbridgeError,
     PublishOutcomeUnknown,
     RequestTimeout,
+    StreamReset,
 )
 from liftbridge_aio.model import AckPolicy, Isolation, PartitionInfo, StartAt
 from liftbridge_aio.net.supervisor import Child, Supervisor
@@ -247,6 +248,7 @@ class FollowedLog:
 
         Raises:
             IncorrectOffset: another message was stored there, which is applied now: decide again.
+            StreamReset: servers have lost messages that were applied; the log has failed.
             PublishOutcomeUnknown: it may be stored.
             LiftbridgeError: it is not stored.
         """
@@ -266,8 +268,7 @@ class FollowedLog:
                     expected_offset=offset,
                 )
             except IncorrectOffset:
-                while self.next_offset <= offset:
-                    await self.catch_up()
+                await self._pass(offset)
                 if self._awaited is not None:
                     raise
             except PublishOutcomeUnknown:
@@ -279,3 +280,22 @@ class FollowedLog:
                 self._take(offset, key or b"", value, headers, ack.reception_timestamp)
                 self._awaited = None
                 self.wake()
+
+    async def _pass(self, offset: int) -> None:
+        """Apply what stands at an offset, unless it is gone again.
+
+        Raises:
+            StreamReset: the log ends before what was applied.
+            LiftbridgeError: the log could not be read in time.
+        """
+        while self.next_offset <= offset:
+            newest = (await self._committed()).newest_offset
+            if newest < offset - 1:
+                text = f"the log {self.stream} has lost messages from offset {newest + 1} on"
+                self._failure = StreamReset(text, stream=self.stream, offset=newest + 1)
+                self.close()
+                self.wake()
+                raise self._failure
+            if newest < offset:
+                return
+            await self.catch_up()

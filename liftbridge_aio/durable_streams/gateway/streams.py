@@ -65,7 +65,8 @@ class Streams:
         Raises:
             LiftbridgeError: it could not be created or read.
         """
-        await self._create_log(self.options.registry, _REGISTRY, exist_ok=True)
+        registry = replace(_REGISTRY, min_isr=self.options.stream.min_isr)
+        await self._create_log(self.options.registry, registry, exist_ok=True)
         await self._supervisor.start()
         try:
             await self.registry.open()
