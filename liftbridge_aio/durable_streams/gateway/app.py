@@ -9,7 +9,7 @@ from typing import Self
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from liftbridge_aio._client.client import Client
@@ -47,7 +47,7 @@ class Gateway:
             middleware=[Middleware(CommonHeaders, self.options)],
         )
 
-    def _routes(self) -> Iterator[Route]:
+    def _routes(self) -> Iterator[BaseRoute]:
         yield from SubscriptionEndpoint(self._subscriptions).routes()
         endpoint = StreamEndpoint(self._streams, self.options)
         yield Route(f"{PREFIX}{{path:path}}", endpoint)
