@@ -9,7 +9,7 @@ from typing import Self
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from liftbridge_aio._client.client import Client
@@ -21,7 +21,7 @@ from .page import Page
 from .responses import CommonHeaders
 from .stream_endpoint import StreamEndpoint
 from .streams import PREFIX, Streams
-from .subscription_endpoint import SubscriptionEndpoint
+from .subscription_endpoint import RESERVED, SubscriptionEndpoint
 from .subscriptions import Subscriptions
 
 
@@ -46,11 +46,11 @@ class Gateway:
             routes=list(self._routes()),
             middleware=[Middleware(CommonHeaders, self.options)],
         )
-
-    def _routes(self) -> Iterator[BaseRoute]:
-        yield from SubscriptionEndpoint(self._subscriptions).routes()
         endpoint = StreamEndpoint(self._streams, self.options)
-        yield Route(f"{PREFIX}{{path:path}}", endpoint)
+        self._stream_app = CommonHeaders(endpoint, self.options)
+
+    def _routes(self) -> Iterator[Route]:
+        yield from SubscriptionEndpoint(self._subscriptions).routes()
         if self.options.native:
             native = NativeEndpoint(self._streams, self.options)
             yield Route("/v1/liftbridge/{name}/{partition:int}", native)
@@ -93,7 +93,15 @@ class Gateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        await self._app(scope, receive, send)
+        if scope["type"] == "http" and _is_of_stream(scope):
+            await self._stream_app(scope, receive, send)  # routing would cost more than it does
+        else:
+            await self._app(scope, receive, send)
+
+
+def _is_of_stream(scope: Scope) -> bool:
+    path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+    return path.startswith(PREFIX) and not f"{path}/".startswith(f"{RESERVED}/")
 
 
 def gateway_app(

@@ -82,7 +82,7 @@ class FollowedLog:
         self._view = view
         self._child: Child | None = None
         self._failure: LiftbridgeError | None = None
-        self._changed = asyncio.Event()
+        self._waiters: set[asyncio.Future[None]] = set()
         self._awaited: bytes | None = None
         """The id of the message that is being stored; None once it is known to be."""
 
@@ -176,8 +176,28 @@ class FollowedLog:
 
     def wake(self) -> None:
         """Wake whoever waits for messages."""
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def waiter(self) -> asyncio.Future[None]:
+        """Return a future that is done once messages were applied; anybody may end it before.
+
+        Give it to `dismiss` afterwards.
+
+        Raises:
+            LiftbridgeError: the log cannot be followed.
+        """
+        if self._failure is not None:
+            raise self._failure
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        return waiter
+
+    def dismiss(self, waiter: asyncio.Future[None]) -> None:
+        """Forget a waiter, which may have been cancelled."""
+        self._waiters.discard(waiter)
 
     async def changed(self) -> None:
         """Wait until messages were applied. Cancelling ends the wait.
@@ -185,9 +205,11 @@ class FollowedLog:
         Raises:
             LiftbridgeError: the log cannot be followed.
         """
-        if self._failure is not None:
-            raise self._failure
-        await self._changed.wait()
+        waiter = self.waiter()
+        try:
+            await waiter
+        finally:
+            self.dismiss(waiter)
         if self._failure is not None:
             raise self._failure
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import Route
 
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.durable_streams.core.subscriptions import (
@@ -25,9 +25,10 @@ from .streams import PREFIX
 from .subscriptions import Subscriptions
 
 _MOST: Final = 65_536
-_ROOT: Final = f"{PREFIX}__ds"
+RESERVED: Final = f"{PREFIX}__ds"
+"""The path below which no streams are."""
 _METHODS: Final = ["GET", "PUT", "POST", "DELETE"]
-_ONE: Final = "/subscriptions/{id}"
+_ONE: Final = f"{RESERVED}/subscriptions/{{id}}"
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -42,31 +43,24 @@ class SubscriptionEndpoint:
     def __init__(self, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
 
-    def routes(self) -> list[BaseRoute]:
-        """Return the routes; they go before those of streams, whose paths they are."""
+    def routes(self) -> Iterator[Route]:
+        """Return the routes."""
+        yield Route(f"{RESERVED}/jwks.json", _answering(self._keys), methods=["GET"])
         one: dict[str, Handler] = {"PUT": self._put, "GET": self._get, "DELETE": self._delete}
+        for method, handler in one.items():
+            yield Route(_ONE, _answering(handler), methods=[method])
+        yield Route(f"{_ONE}/streams", _answering(self._add), methods=["POST"])
+        yield Route(f"{_ONE}/streams/{{path:path}}", _answering(self._remove), methods=["DELETE"])
         actions: dict[str, Handler] = {
-            "streams": self._add,
             "claim": self._claim,
             "ack": self._ack,
             "release": self._release,
             "callback": self._callback,
         }
-        below = [
-            Route("/jwks.json", _answering(self._keys), methods=["GET"]),
-            *(Route(_ONE, _answering(each), methods=[method]) for method, each in one.items()),
-            *(
-                Route(f"{_ONE}/{name}", _answering(each), methods=["POST"])
-                for name, each in actions.items()
-            ),
-            Route(f"{_ONE}/streams/{{path:path}}", _answering(self._remove), methods=["DELETE"]),
-            Route("/{rest:path}", _answering(_nothing), methods=_METHODS),
-        ]
-        # Mounted, so that requests for streams are compared with one path, not with all of these.
-        return [
-            Route(_ROOT, _answering(_nothing), methods=_METHODS),
-            Mount(_ROOT, routes=below),
-        ]
+        for name, handler in actions.items():
+            yield Route(f"{_ONE}/{name}", _answering(handler), methods=["POST"])
+        yield Route(RESERVED, _answering(_nothing), methods=_METHODS)
+        yield Route(f"{RESERVED}/{{rest:path}}", _answering(_nothing), methods=_METHODS)
 
     async def _keys(self, _: Request) -> Response:
         webhooks = self._subscriptions.webhooks
