@@ -269,7 +269,7 @@ def spark_matrix(session: nox.Session, kind: str) -> None:
 def bench(session: nox.Session) -> None:
     """Measure this client beside others on one server; arguments go to the benchmarks."""
     with_spark = any(argument.startswith("spark") for argument in session.posargs)
-    package = [".[spark]", *java()] if with_spark else [".[durable-streams]", *node()]
+    package = [".[spark]", *java()] if with_spark else [".[aiohttp,durable-streams]", *node()]
     session.install(*package, *group("bench"), *go())
     session.run("python", "-m", "benchmarks", *(session.posargs or ["all"]))
 

@@ -15,12 +15,13 @@ from liftbridge_aio import LiftbridgeError
 from support.servers.build import ServerUnavailable
 from support.servers.cluster import ClusterNotHealthy
 from support.servers.durable_streams import DurableStreamsDidNotStart
+from support.servers.gateway import GatewayDidNotStart
 from support.servers.nats import NatsDidNotStart
 from support.servers.node import ServerDidNotStart
 from support.servers.nsq_daemons import NsqDidNotStart
 from support.servers.streaming import StreamingDidNotStart
 
-from . import codec, goals, memory, sse
+from . import codec, goals, memory, over_gateway, sse
 from .cases import Case, Kind, cases_of
 from .chart import draw
 from .clients import USUAL, UnknownClient, commands
@@ -54,6 +55,7 @@ _FAILURES: Final = (
     DurableStreamsDidNotStart,
     EnvironmentUnavailable,
     FillFailed,
+    GatewayDidNotStart,
     ImportFailed,
     LiftbridgeError,
     MemoryProgramFailed,
@@ -143,6 +145,7 @@ class _Results:
             "nsq": lambda: self.contests("nsq", NSQ),
             "stan": lambda: self.contests("stan", STAN),
             "durable-streams": self.durable_streams,
+            "gateway": self.gateway,
         }
 
     def side_by_side(self, cases: Sequence[Case]) -> None:
@@ -224,6 +227,16 @@ class _Results:
         speeds = sse.measure_sse(quick=self.flags.choice.quick)
         self.figures["sse"] = [speed.as_json() for speed in speeds]
         self.terminal.show_table("SSE", sse.COLUMNS, map(sse.sse_row, speeds))
+
+    def gateway(self) -> None:
+        flags = self.flags
+        served = over_gateway.measure_gateway(
+            flags.server, flags.rounds, self.terminal.tell, quick=flags.choice.quick
+        )
+        self.figures["gateway"] = [each.as_json() for each in served]
+        self.terminal.show_table(
+            "gateway", over_gateway.COLUMNS, map(over_gateway.served_row, served)
+        )
 
     def _show_all(self, name: str, summaries: Iterable[CaseSummary]) -> None:
         found = self.figures[name] = []

@@ -26,6 +26,7 @@ NAMES: Final = {
     "nsq": "our NSQ client beside go-nsq, pynsq, gnsq and ansq, on one nsqd",
     "stan": "our client of NATS Streaming beside stan.go and stan.py, on one server",
     "durable-streams": "our client of Durable Streams beside the published one and bare HTTP",
+    "gateway": "the gateway beside a bare HTTP handler and the published server",
     "all": "all of these",
     "spark-read": "Spark reading a stream, beside our client alone and a source that does nothing",
     "spark-write": "Spark writing to a stream, in the same way",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 from typing import Annotated, Final
 
 from cyclopts import Parameter
@@ -11,7 +12,7 @@ from cyclopts import Parameter
 from liftbridge_aio._core.addresses import format_address
 
 from .arguments import DURATION_HELP, parse_duration
-from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integer
+from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integer, OptionalInteger
 from .output import say, write_json, write_line
 from .running import CLIENT, in_event_loop, stop_signals
 
@@ -31,6 +32,13 @@ async def gateway(
     replication_factor: Annotated[
         Integer, Parameter(help="Servers that store each new stream; -1: all.")
     ] = 1,
+    min_isr: Annotated[
+        OptionalInteger,
+        Parameter(
+            help="Least number of in-sync replicas that have a message before it is answered."
+            " Default: as the servers have it."
+        ),
+    ] = None,
     long_poll_timeout: Annotated[
         str, Parameter(help=f"Longest wait of a long-poll ({DURATION_HELP}).")
     ] = "30s",
@@ -52,7 +60,7 @@ async def gateway(
 
         liftbridge-aio gateway
         liftbridge-aio gateway --host 0.0.0.0 --port 8080 --servers liftbridge:9292
-        liftbridge-aio gateway --port 0 --replication-factor 3 --json
+        liftbridge-aio gateway --port 0 --replication-factor 3 --min-isr 2 --json
     """
     with stop_signals() as stop:
         # help must not wait for it
@@ -66,6 +74,7 @@ async def gateway(
         options = GatewayOptions(
             registry=registry,
             replication_factor=replication_factor,
+            stream=replace(GatewayOptions().stream, min_isr=min_isr),
             long_poll_timeout=parse_duration(long_poll_timeout),
             webhooks=webhooks,
         )

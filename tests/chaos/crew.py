@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
 from chaos.cursor_writer import CursorWriter
+from chaos.http_load import HttpLoad
 from chaos.journal import Place
 from chaos.load import Load
 from chaos.readers import Member, Reader
@@ -86,6 +87,7 @@ class Crew:
         self.members: list[Member] = []
         self.cursors: list[CursorWriter] = []
         self.transactions: Transactions | None = None
+        self.http: HttpLoad | None = None
         self.told: deque[tuple[float, str, Told]] = deque(maxlen=KEPT)
         self.longest_lag = 0.0
         self.most_held = (0, 0, 0)
@@ -127,7 +129,9 @@ class Crew:
             await _create_streams(clients[0])
             await whole()
             self.clients = clients[:3]
-            work = self._work(clients, flipping)
+            self.http = HttpLoad(load, seeds, self._stage.cluster.folder)
+            await stack.enter_async_context(self.http.running())
+            work = [*self._work(clients, flipping), *self.http.work()]
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             running = [tasks.create_task(each) for each in work]
             for task in running:
@@ -142,6 +146,7 @@ class Crew:
                     member.stop()
                 if self.transactions is not None:
                     self.transactions.stop()
+                self.http.stop()
                 await asyncio.wait(running, timeout=SETTLE_WITHIN)
                 for task in running:
                     if not task.done():
@@ -156,7 +161,7 @@ class Crew:
         """Keep nothing of the clients, so that what they left can be seen."""
         for kept in (self.clients, self.readers, self.members, self.cursors, self.told):
             kept.clear()
-        self.transactions = None
+        self.transactions = self.http = None
 
     async def _close(self, client: Client) -> None:
         await self._load.timed("aclose", CLOSE_WITHIN, client.aclose())

@@ -50,6 +50,7 @@ async def finish(run: Run) -> None:
         text = f"did not read to the end: {', '.join(behind + waited)}"
         run.load.find(text, excusable=False)
     await _finish_transactions(run)
+    await _finish_http(run)
     await _take_up_again(run)
     now = time.monotonic()
     for reader in readers:
@@ -73,6 +74,24 @@ async def _finish_transactions(run: Run) -> None:
         run.load.find(f"the log of transactions was not read: {error!r}", excusable=False)
         return
     wrong, by_servers = transactions.judge(log)
+    for text in wrong:
+        run.load.find(text, excusable=False)
+    run.servers += by_servers
+
+
+async def _finish_http(run: Run) -> None:
+    """Wait until readers over HTTP have what was appended, and judge it."""
+    http = run.crew.http
+    assert http is not None
+    until = time.monotonic() + READ_WITHIN
+    while http.behind and time.monotonic() < until:  # noqa: ASYNC110 - it is a test
+        await asyncio.sleep(POLL)
+    try:
+        async with asyncio.timeout(READ_WITHIN):
+            wrong, by_servers = await http.judge(run.crew.clients[0])
+    except (LiftbridgeError, TimeoutError) as error:
+        run.load.find(f"streams were not read over HTTP: {error!r}", excusable=False)
+        return
     for text in wrong:
         run.load.find(text, excusable=False)
     run.servers += by_servers

@@ -44,6 +44,30 @@ async def post(http: httpx2.AsyncClient, body: str, **headers: str) -> httpx2.Re
     return await http.post(PATH, content=body, headers=TEXT | headers)
 
 
+async def follow(http: httpx2.AsyncClient, url: str, offset: str) -> list[dict[str, Any]]:
+    """Poll JSON objects from an offset on until one's value is `last`."""
+    found: list[dict[str, Any]] = []
+    while not found or found[-1]["value"] != "last":
+        answer = await http.get(f"{url}&offset={offset}&live=long-poll")
+        found += answer.json() if answer.status_code == 200 else []
+        offset = answer.headers["Stream-Next-Offset"]
+    return found
+
+
+async def read_all(
+    http: httpx2.AsyncClient, url: str, offset: str = "-1"
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return all JSON objects from an offset on, and the offsets at which responses ended."""
+    found, ends = [], []
+    while True:
+        answer = await http.get(f"{url}{'&' if '?' in url else '?'}offset={offset}")
+        assert answer.status_code == 200
+        found += answer.json()
+        ends += [offset := answer.headers["Stream-Next-Offset"]]
+        if "Stream-Up-To-Date" in answer.headers:
+            return found, ends
+
+
 async def logs(client: Client, registry: str) -> list[str]:
     """Return the names of Liftbridge's streams that hold those of a gateway."""
     streams = (await client.fetch_metadata()).streams
@@ -189,14 +213,16 @@ async def test_reads_at_one_gateway_prolong_a_life_at_all(
         assert (await two.get(PATH)).status_code == 404
 
 
-async def test_what_retention_has_removed_is_gone(
+async def test_what_retention_has_removed_is_gone_but_for_the_state(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:
+    by = {"Producer-Id": "till", "Producer-Epoch": "0", "Producer-Seq": "0"}
     kept = StreamOptions(retention_max_messages=5, segment_max_bytes=200, cleaner_interval=0.1)
     async with gateway(embedded_server.address, stream_name, stream=kept) as (http, client):
         offsets = [(await put(http)).headers["Stream-Next-Offset"]]
         for n in range(40):
-            offsets += [(await post(http, f"{n:>40};")).headers["Stream-Next-Offset"]]
+            numbered = by if n == 0 else {}
+            offsets += [(await post(http, f"{n:>40};", **numbered)).headers["Stream-Next-Offset"]]
         [log] = await logs(client, stream_name)
         async with asyncio.timeout(20):
             while not await client.oldest_offset(log):
@@ -219,6 +245,40 @@ async def test_what_retention_has_removed_is_gone(
         assert numbers == list(range(numbers[0], 40))
         assert numbers[0] > 0
         assert offset == offsets[-1]
+        assert (await post(http, "again", **by)).status_code == 204
+        assert (await post(http, "1", **by | {"Producer-Seq": "1"})).status_code == 200
+
+
+async def test_a_registry_that_was_compacted_says_the_same(
+    server: Server, stream_name: str
+) -> None:
+    tiny = StreamOptions(
+        segment_max_bytes=2_000,
+        cleaner_interval=0.2,
+        compact_enabled=True,
+        optimistic_concurrency_control=True,
+    )
+    path = "/v1/stream/carts/{}"
+    async with Client(server.address) as client:
+        await client.create_stream(stream_name, options=tiny)
+    async with gateway(server.address, stream_name) as (http, client):
+        for n in range(6):
+            for _ in range(4):
+                await http.put(path.format(n), content=f"cart {n}", headers=TEXT)
+                await http.delete(path.format(n))
+            if n % 2:
+                await http.put(path.format(n), content=f"cart {n}", headers=TEXT)
+        end = (await client.fetch_partition_metadata(stream_name, 0)).newest_offset
+        async with asyncio.timeout(30):
+            while len([each async for each in client.read(stream_name)]) > end - 10:
+                pass
+    async with gateway(server.address, stream_name) as (http, client):
+        for n in range(6):
+            answer = await http.get(path.format(n))
+            assert (answer.status_code, answer.text == f"cart {n}") == (
+                (200, True) if n % 2 else (404, False)
+            )
+        assert (await http.put(path.format(0), headers=TEXT)).status_code == 201
 
 
 async def test_what_is_not_in_memory_is_read_from_the_log(server: Server, stream_name: str) -> None:
@@ -247,14 +307,7 @@ async def test_streams_of_liftbridge_can_be_read(server: Server, stream_name: st
                 stream_name, b"%d" % n, b"key", {"trace": b"\xff", "n": b"%d" % n}, partition=1
             )
         path = f"/v1/liftbridge/{stream_name}/1"
-        messages, offset = [], "-1"
-        while True:
-            answer = await http.get(f"{path}?offset={offset}")
-            assert answer.status_code == 200
-            messages += answer.json()
-            offset = answer.headers["Stream-Next-Offset"]
-            if "Stream-Up-To-Date" in answer.headers:
-                break
+        messages, [*_, offset] = await read_all(http, path)
         assert [(each["offset"], each["key"], each["value"]) for each in messages] == [
             (n, "key", str(n)) for n in range(10)
         ]
@@ -274,6 +327,47 @@ async def test_streams_of_liftbridge_can_be_read(server: Server, stream_name: st
         listed = (await http.get("/v1/streams")).json()
         assert {"name": stream_name, "partitions": 2} in listed["liftbridge"]
         assert not [each for each in listed["liftbridge"] if "registry" in each["name"]]
+
+
+async def test_committed_readers_see_transactions_whole(server: Server, stream_name: str) -> None:
+    options: dict[str, Any] = {"max_response_bytes": 200}
+    async with gateway(server.address, f"registry-{stream_name}", **options) as (http, client):
+        await client.create_stream(stream_name)
+        path = f"/v1/liftbridge/{stream_name}/0"
+        committed = f"{path}?isolation=committed"
+        start = (await http.get(f"{committed}&offset=now")).headers["Stream-Next-Offset"]
+        live = asyncio.create_task(follow(http, committed, start))
+        producer = client.producer()
+        await producer.publish(stream_name, b"alone")
+        long = "a2" + "x" * 300
+        async with producer.transaction() as first:
+            await first.publish(stream_name, b"a1")
+            await client.publish(stream_name, b"plain")
+            await first.publish(stream_name, long.encode())
+        unfinished = client.producer().transaction()
+        await unfinished.publish(stream_name, b"not committed")
+        await unfinished.flush()
+        async with producer.transaction() as second:
+            await second.publish(stream_name, b"b")
+        await client.publish(stream_name, b"last")
+        shown = ["alone", "plain", "a1", long, "b", "last"]
+        async with asyncio.timeout(30):
+            assert [each["value"] for each in await live] == shown
+        log = [each async for each in client.read(stream_name)]
+        acks = [each.offset for each in log if "txn-ack" in each.transaction_headers]
+        everything = [each["offset"] for each in (await read_all(http, path))[0]]
+        assert everything == [each.offset for each in log if each.offset not in acks]
+        assert (await http.get(f"{path}?isolation=some")).status_code == 400
+    async with gateway(server.address, f"other-{stream_name}", **options) as (cold, _):
+        found, ends = await read_all(cold, committed)
+        assert [each["value"] for each in found] == shown
+        assert [each["position"] for each in found[1:5]] == [
+            each.offset for each in log if each.value == b"plain"
+        ] + [acks[0], acks[0], acks[1]]
+        assert len(ends) > 1
+        for position in {each["position"] for each in found}:
+            behind, _ = await read_all(cold, committed, str(position))
+            assert behind == [each for each in found if each["position"] >= position]
 
 
 async def test_a_stream_of_liftbridge_that_was_created_again_is_another(

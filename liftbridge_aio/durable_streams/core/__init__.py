@@ -3,7 +3,7 @@
 Section numbers are those of the protocol's specification, version 1.0.
 
 - `caching`: Cursors and entity tags, which keep caches correct. Pure; for servers.
-- `native`: Messages of Liftbridge's own streams as JSON. Pure.
+- `native`: Partitions of Liftbridge's own streams, and what readers see of their messages. Pure.
 - `producer_table`: What a server does with an append of an idempotent producer, as a table. Pure.
 - `producer_window`: The batches of an idempotent producer: which to send, and what answers mean for
   them. Pure.

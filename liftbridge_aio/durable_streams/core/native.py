@@ -1,28 +1,106 @@
-"""Messages of Liftbridge's own streams as JSON. Pure."""
+"""Partitions of Liftbridge's own streams, and what readers see of their messages. Pure."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from liftbridge_aio.model import ACK_HEADER, UUID_HEADER, Isolation, Message
+from liftbridge_aio.transactions.core.uuid import is_in_transaction
+from liftbridge_aio.transactions.reading import ReadCommitted
+
+_COMMITTED: Final = "committed"
 
 
-def message_json(
-    offset: int, key: bytes, value: bytes, headers: Mapping[str, bytes], timestamp: int
-) -> bytes:
+class NativeLog(NamedTuple):
+    """A partition, read in one of two ways."""
+
+    stream: str
+    partition: int
+    committed: bool
+
+    @property
+    def name(self) -> str:
+        """The name under which it is followed: no stream of Liftbridge has it."""
+        suffix = f"/{_COMMITTED}" if self.committed else ""
+        return f"{self.stream}/{self.partition}{suffix}"
+
+    @classmethod
+    def parse(cls, name: str) -> NativeLog | None:
+        """Return what has this name; None if it is a log of the gateway's own."""
+        stream, *rest = name.split("/")
+        return cls(stream, int(rest[0]), len(rest) > 1) if rest else None
+
+    def view(self, *, skip_truncated: bool = False) -> NativeView:
+        """Return what makes messages of it, in order.
+
+        Args:
+            skip_truncated: show nothing of a committed transaction whose beginning retention has
+                removed, instead of ending the reading.
+        """
+        return NativeView(committed=self.committed, skip_truncated=skip_truncated)
+
+
+class NativeView:
+    """Messages of a partition as JSON objects: those of a transaction together, acks not at all.
+
+    Args:
+        committed: True for what is committed, in the order of acks; False for all that is there.
+        skip_truncated: see `NativeLog.view`.
+    """
+
+    def __init__(self, *, committed: bool, skip_truncated: bool) -> None:
+        self.isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED
+        """How to read the partition."""
+        if committed:
+            # Acks say which position the messages before them have.
+            self.isolation = ReadCommitted(
+                acks=True, on_truncated="skip" if skip_truncated else "error"
+            )
+        self._committed = committed
+        self._pending: list[Message] = []
+        """The messages of a transaction whose ack is the next that follows."""
+
+    def show(self, messages: Iterable[Message]) -> Iterator[tuple[int, bytes]]:
+        """Yield positions and what stands there: JSON objects joined by commas, or nothing."""
+        for message in messages:
+            headers = message.transaction_headers
+            if ACK_HEADER in headers:
+                position = message.offset
+                yield position, b",".join(self._json(each, position) for each in self._pending)
+                self._pending = []
+            elif self._committed and is_in_transaction(headers.get(UUID_HEADER, b"")):
+                self._pending.append(message)
+            else:
+                yield message.offset, self._json(message, message.offset)
+
+    def _json(self, message: Message, position: int) -> bytes:
+        return message_json(message, position if self._committed else None)
+
+
+def message_json(message: Message, position: int | None = None) -> bytes:
     """Return a message as a JSON object.
 
     Bytes that are UTF-8 are strings; others are in base64, in a field whose name ends in
     `_base64`. The timestamp is in nanoseconds since 1970, as a string: JavaScript cannot hold it.
+
+    Args:
+        message: the message.
+        position: the offset of the ack that commits it, or its own; None: not to be shown.
     """
-    fields: dict[str, object] = {"offset": offset, "timestamp": str(timestamp)}
-    if key:
-        fields |= _text("key", key)
-    fields |= _text("value", value)
-    if headers:
+    fields: dict[str, object] = {"offset": message.offset}
+    if position is not None:
+        fields["position"] = position
+    fields["timestamp"] = str(message.timestamp)
+    if message.key:
+        fields |= _text("key", message.key)
+    fields |= _text("value", message.value)
+    if message.headers:
         fields["headers"] = {
             name: content
-            for header, raw in headers.items()
+            for header, raw in message.headers.items()
             for name, content in _text(header, raw).items()
         }
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()

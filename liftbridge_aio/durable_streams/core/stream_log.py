@@ -3,12 +3,16 @@
 One append is one message of Liftbridge: its value is the appended bytes, or the appended JSON
 values joined by commas, and its headers are the rest. So data, closing and the state of a producer
 are stored together or not at all. A message with an empty value only closes.
+
+A snapshot is the state up to an offset, so that what is before it need not be read, and may be
+removed.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from .producer_table import Decision, ProducerState, Verdict, judge
 from .protocol import (
@@ -19,13 +23,15 @@ from .protocol import (
     STREAM_CLOSED,
 )
 
-ID: Final = "ds-id"
-"""Header that makes each message unique, so that an attempt to store it is recognised."""
 _PRODUCER: Final = "ds-producer"
 _EPOCH: Final = "ds-epoch"
 _SEQ: Final = "ds-seq"
 _STREAM_SEQ: Final = "ds-stream-seq"
 _CLOSES: Final = "ds-closed"
+_WRITERS: Final = frozenset({_PRODUCER, _STREAM_SEQ, _CLOSES})
+"""One of these is in each message that changes more than the end."""
+_NUMBERS_BYTES: Final = 45
+"""Most bytes of a producer in a snapshot, but for its name."""
 
 
 class ProducerTuple(NamedTuple):
@@ -45,9 +51,9 @@ class Append(NamedTuple):
     stream_seq: str | None = None
     closes: bool = False
 
-    def headers(self, identity: bytes) -> dict[str, bytes]:
+    def headers(self) -> dict[str, bytes]:
         """Return the headers of its message."""
-        headers = {ID: identity}
+        headers: dict[str, bytes] = {}
         if self.producer is not None:
             headers[_PRODUCER] = self.producer.producer.encode()
             headers[_EPOCH] = b"%d" % self.producer.epoch
@@ -87,15 +93,52 @@ class StreamLog:
         self._closed_by: ProducerTuple | None = None
         self._stream_seq: str | None = None
         self._producers: dict[str, ProducerState] = {}
+        """Those who appended longest ago come first."""
+        self.writes = 0
+        """Messages taken that change more than the end: of a producer, with a number, closing."""
+
+    def snapshot(self, max_bytes: int) -> bytes:
+        """Return the state, with as many producers as fit: those who appended last."""
+        producers: list[tuple[str, int, int]] = []
+        size = 0
+        for producer, known in reversed(self._producers.items()):
+            size += len(json.dumps(producer)) + _NUMBERS_BYTES
+            if size > max_bytes:
+                break
+            producers.append((producer, *known))
+        fields = {
+            "next_offset": self.next_offset,
+            "tail": self.tail,
+            "closed": self.closed,
+            "closed_by": self._closed_by,
+            "stream_seq": self._stream_seq,
+            "producers": producers[::-1],
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_snapshot(cls, snapshot: bytes) -> StreamLog:
+        """Return the state that a snapshot has."""
+        fields: dict[str, Any] = json.loads(snapshot)
+        log = cls(fields["next_offset"])
+        log.tail, log.closed = fields["tail"], fields["closed"]
+        log._closed_by = fields["closed_by"] and ProducerTuple(*fields["closed_by"])
+        log._stream_seq = fields["stream_seq"]
+        log._producers = {name: ProducerState(*known) for name, *known in fields["producers"]}
+        return log
 
     def apply(self, offset: int, value: bytes, headers: Mapping[str, bytes]) -> None:
         """Take the next message of the log."""
         self.next_offset = offset + 1
         if value:
             self.tail = offset + 1
+        if headers.keys().isdisjoint(_WRITERS):
+            return
+        self.writes += 1
         by = None
         if (producer := headers.get(_PRODUCER)) is not None:
             by = ProducerTuple(producer.decode(), int(headers[_EPOCH]), int(headers[_SEQ]))
+            self._producers.pop(by.producer, None)
             self._producers[by.producer] = ProducerState(by.epoch, by.seq)
         if (stream_seq := headers.get(_STREAM_SEQ)) is not None:
             self._stream_seq = stream_seq.decode()

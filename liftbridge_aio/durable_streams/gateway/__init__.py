@@ -5,17 +5,25 @@
 Needs the extra `durable-streams`. The guide is `docs/gateway.md`.
 
 - `app`: The gateway as an ASGI application on Starlette.
+- `creation`: Creation of streams and forks: first the log, then the registration, which one gateway
+  wins.
 - `events_response`: A response of Server-Sent Events: what a stream holds, and then what is
   appended to it.
 - `followed_log`: A partition of Liftbridge that is followed from where its state is known, and
   written with care.
+- `hosted_logs`: The logs of streams that a gateway follows, and reads across them: a fork begins in
+  others.
 - `hosted_stream`: A stream's own log, as the gateway holds it: its state, and its newest messages.
+- `native_endpoint`: The endpoint of Liftbridge's own streams, which can only be read.
 - `options`: Options of the gateway: frozen, and checked when created.
 - `page`: The page of the gateway, and the list of streams that it shows.
+- `registry_log`: The registry of all streams: a log of Liftbridge that every gateway follows and
+  writes.
 - `responses`: Responses: bodies, refusals, and the headers that all of them have.
+- `snapshots`: Snapshots of the states of streams, in the registry: what outlives the messages of a
+  log.
 - `stream_endpoint`: The endpoint of streams: PUT, POST, HEAD, GET and DELETE of the protocol.
-- `streams`: The streams of a gateway: created, found, forked, expired and deleted through the
-  registry.
+- `streams`: The streams of a gateway: created, deleted, expired, and their logs cleaned up.
 - `subscription_endpoint`: The endpoints of subscriptions, below `/v1/stream/__ds/`.
 - `subscriptions`: The subscriptions of a gateway: registered beside its streams, woken, and their
   workers leased.

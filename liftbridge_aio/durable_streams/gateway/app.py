@@ -15,12 +15,13 @@ from starlette.types import Receive, Scope, Send
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.options import ClientOptions, Duration
 
+from .native_endpoint import NativeEndpoint
 from .options import GatewayOptions
 from .page import Page
 from .responses import CommonHeaders
-from .stream_endpoint import NativeEndpoint, StreamEndpoint
+from .stream_endpoint import StreamEndpoint
 from .streams import PREFIX, Streams
-from .subscription_endpoint import SubscriptionEndpoint
+from .subscription_endpoint import RESERVED, SubscriptionEndpoint
 from .subscriptions import Subscriptions
 
 
@@ -45,11 +46,11 @@ class Gateway:
             routes=list(self._routes()),
             middleware=[Middleware(CommonHeaders, self.options)],
         )
+        endpoint = StreamEndpoint(self._streams, self.options)
+        self._stream_app = CommonHeaders(endpoint, self.options)
 
     def _routes(self) -> Iterator[Route]:
         yield from SubscriptionEndpoint(self._subscriptions).routes()
-        endpoint = StreamEndpoint(self._streams, self.options)
-        yield Route(f"{PREFIX}{{path:path}}", endpoint)
         if self.options.native:
             native = NativeEndpoint(self._streams, self.options)
             yield Route("/v1/liftbridge/{name}/{partition:int}", native)
@@ -88,11 +89,19 @@ class Gateway:
 
     def end_reads(self) -> None:
         """End all long-polls and Server-Sent Events: servers wait for them when they shut down."""
-        self._streams.end_reads()
+        self._streams.logs.end_reads()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        await self._app(scope, receive, send)
+        if scope["type"] == "http" and _is_of_stream(scope):
+            await self._stream_app(scope, receive, send)  # routing would cost more than it does
+        else:
+            await self._app(scope, receive, send)
+
+
+def _is_of_stream(scope: Scope) -> bool:
+    path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+    return path.startswith(PREFIX) and not f"{path}/".startswith(f"{RESERVED}/")
 
 
 def gateway_app(

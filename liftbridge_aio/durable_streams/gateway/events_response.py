@@ -18,8 +18,10 @@ from liftbridge_aio.durable_streams.core.requests import Read, RequestRefused
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.options import timer_seconds
 
+from .hosted_logs import Found
+from .hosted_stream import HostedStream
 from .responses import cursor_after, joined
-from .streams import Found, Streams
+from .streams import Streams
 
 _MOST_SHARED: Final = 16
 """Places in a stream whose events are kept for other readers, until something is appended."""
@@ -55,12 +57,19 @@ class EventsResponse(Response):
         self._entry = entry
         self._position = position
         self._read = read
+        self._cursor = None if read.cursor is None else cursor_after(read.cursor)
+        self._over = False
+        self._waiter: asyncio.Future[None] | None = None
+        """Done when there may be something to send, or when the time is over."""
+        self._writing_since: float | None = None
+        """Since when the client has not taken an event."""
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send the events. Cancelling ends the response."""
         options = self._streams.options
-        self._write_timeout = timer_seconds(options.write_timeout)
-        with self._streams.using(self._entry):
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(timer_seconds(options.sse_duration), self._end)
+        with self._streams.logs.using(self._entry):
             async with anyio.create_task_group() as group:
 
                 async def watch() -> None:
@@ -68,60 +77,83 @@ class EventsResponse(Response):
                         pass
                     group.cancel_scope.cancel()
 
+                async def limit_writes(longest: float) -> None:
+                    while True:  # one timer for many events
+                        since = loop.time() if self._writing_since is None else self._writing_since
+                        if loop.time() >= since + longest:
+                            group.cancel_scope.cancel()
+                        await asyncio.sleep(since + longest - loop.time())
+
                 group.start_soon(watch)
-                with suppress(OSError, TimeoutError):  # the client is gone, or reads no more
-                    await self._send(send, timer_seconds(options.sse_duration))
+                group.start_soon(limit_writes, timer_seconds(options.write_timeout))
+                try:
+                    with suppress(OSError):  # the client is gone
+                        await self._send(send)
+                finally:
+                    timer.cancel()
                 group.cancel_scope.cancel()
 
-    async def _send(self, send: Send, duration: float) -> None:
+    def _end(self) -> None:
+        """End the response as soon as it waits for messages, or has sent those that it is sending.
+
+        The timer of `__call__` calls it.
+        """
+        self._over = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _must_end(self) -> bool:
+        return self._over or self._streams.logs.ending
+
+    async def _send(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
-        end = asyncio.get_running_loop().time() + duration
         with suppress(
             RequestRefused, LiftbridgeError
         ):  # the client learns why as it connects again
-            await self._send_events(send, end)
+            await self._send_events(send)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send_events(self, send: Send, end: float) -> None:
+    async def _send_events(self, send: Send) -> None:
+        logs, loop = self._streams.logs, asyncio.get_running_loop()
         first = self._read.offset == START
+        own = self._entry.positions.start
         begun = False
         while True:
-            found, data = await self._next(first=first)
+            hosted = await logs.own(self._entry)
+            found, data = await self._next(hosted, first=first)
             first = False
             if found.values or found.closed or not begun:
                 begun = True
-                async with asyncio.timeout(self._write_timeout):
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                self._writing_since = loop.time()
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                self._writing_since = None
                 self._position = found.position
-            over = self._streams.ending or asyncio.get_running_loop().time() >= end
-            if found.closed or over:
+            if found.closed or self._must_end():
                 return
             if found.at_tail:
-                hosted = await self._streams.hosted(self._entry)
-                try:
-                    async with asyncio.timeout_at(end):
-                        while hosted.state.tail == self._position - self._entry.positions.start:
-                            if hosted.state.closed or self._streams.ending:
-                                break
-                            await hosted.log.changed()
-                except TimeoutError:
-                    return
+                while hosted.state.tail == self._position - own and not hosted.state.closed:
+                    self._waiter = hosted.log.waiter()
+                    try:
+                        await self._waiter
+                    finally:
+                        hosted.log.dismiss(self._waiter)
+                    if self._must_end():
+                        return
                 self._check()
 
-    async def _next(self, *, first: bool) -> tuple[Found, bytes]:
+    async def _next(self, hosted: HostedStream, *, first: bool) -> tuple[Found, bytes]:
         """Return the next messages, and their events: readers at the same place share them."""
-        shared = (await self._streams.hosted(self._entry)).shared
-        cursor = cursor_after(self._read.cursor)
+        cursor = self._cursor or cursor_after(None)
         place = self._position, cursor
-        known: tuple[Found, bytes] | None = shared.get(place)
+        known: tuple[Found, bytes] | None = hosted.shared.get(place)
         if known is not None:
             return known
         most = self._streams.options.max_response_bytes
-        found = await self._streams.read(self._entry, self._position, most, first=first)
+        found = await self._streams.logs.read(self._entry, self._position, most, first=first)
         made = found, self._encoded(found, cursor)
-        if found.values and len(shared) < _MOST_SHARED:
-            shared[place] = made
+        if found.values and len(hosted.shared) < _MOST_SHARED:
+            hosted.shared[place] = made
         return made
 
     def _encoded(self, found: Found, cursor: str) -> bytes:

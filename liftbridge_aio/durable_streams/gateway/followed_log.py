@@ -7,21 +7,24 @@ time one succeeds, and the others read what it wrote and decide again.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio.durable_streams.core.stream_log import ID
+from liftbridge_aio.durable_streams.core.native import NativeView
 from liftbridge_aio.errors import (
     IncorrectOffset,
     LiftbridgeError,
     PublishOutcomeUnknown,
     RequestTimeout,
+    StreamReset,
 )
-from liftbridge_aio.model import AckPolicy, PartitionInfo, StartAt
+from liftbridge_aio.model import AckPolicy, Isolation, PartitionInfo, StartAt
 from liftbridge_aio.net.supervisor import Child, Supervisor
 from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.retry import Backoff
@@ -31,6 +34,10 @@ logger = logging.getLogger("liftbridge_aio.durable_streams")
 Apply = Callable[[int, bytes, bytes, Mapping[str, bytes], int], None]
 """Takes a message: its offset, key, value, headers and timestamp."""
 
+_ID: Final = "ds-id"
+"""Header that makes each message unique, so that an attempt to store it is recognised."""
+_PROCESS: Final = uuid.uuid4().bytes[:8]
+_numbers: Final = itertools.count()
 _BACKOFF: Final = Backoff(initial=0.05, maximum=1.0)
 _COMMIT_WAIT: Final = 0.25
 """Seconds in which stored messages are committed, unless a crash has held them up."""
@@ -45,7 +52,9 @@ class FollowedLog:
         stream: Liftbridge's name.
         apply: takes each message, in order.
         partition: its number.
-        resume: True to resume the partition whenever it is paused.
+        view: makes what is applied of the messages, for logs that are not the gateway's own, and so
+            are not written, and not resumed when they are paused; None: they are applied as they
+            are.
     """
 
     # State, changed only in the event loop: `next_offset` by `_take` and by `catch_up`, `_child`
@@ -59,11 +68,10 @@ class FollowedLog:
         apply: Apply,
         *,
         partition: int = 0,
-        resume: bool = True,
+        view: Callable[[], NativeView] | None = None,
     ) -> None:
         self.stream = stream
         self.partition = partition
-        self.resume = resume
         self.next_offset = 0
         """The offset of the next message that is applied."""
         self.lock = asyncio.Lock()
@@ -71,21 +79,36 @@ class FollowedLog:
         self._client = client
         self._supervisor = supervisor
         self._apply = apply
+        self._view = view
         self._child: Child | None = None
         self._failure: LiftbridgeError | None = None
-        self._changed = asyncio.Event()
+        self._waiters: set[asyncio.Future[None]] = set()
         self._awaited: bytes | None = None
         """The id of the message that is being stored; None once it is known to be."""
 
     # Following
 
     async def open(self) -> None:
-        """Follow the log, and wait until all is applied that it holds. Cancelling ends the wait."""
+        """Follow the log, and wait until all is applied that it holds. Cancelling ends the wait.
+
+        Raises:
+            LiftbridgeError: it could not be read in time.
+        """
         if self._child is not None and self._child.done:
             self._child = None
         if self._child is None:
             await self._skip_removed()
             await self.catch_up()
+
+    async def holds(self, offset: int) -> bool:
+        """Return True if everything before an offset is or was in the log.
+
+        Cancelling abandons the call.
+
+        Raises:
+            LiftbridgeError: no server answered.
+        """
+        return offset <= (await self._info()).newest_offset + 1
 
     async def open_at_end(self) -> None:
         """Follow the log from its end on. Cancelling ends the wait."""
@@ -114,18 +137,26 @@ class FollowedLog:
             self._child = self._supervisor.spawn(self._follow, name=f"follow:{self.stream}")
 
     async def _follow(self) -> None:
+        view = None if self._view is None else self._view()
         try:
             subscription = self._client.subscribe(
                 self.stream,
                 self.partition,
                 StartAt.offset(self.next_offset),
                 resubscribe_timeout=None,
-                resume=self.resume,
+                resume=view is None,
+                isolation=Isolation.UNCOMMITTED if view is None else view.isolation,
             )
             async with subscription:
                 async for batch in subscription.batches():
-                    for each in batch:
-                        self._take(each.offset, each.key, each.value, each.headers, each.timestamp)
+                    if view is None:
+                        for each in batch:
+                            self._take(
+                                each.offset, each.key, each.value, each.headers, each.timestamp
+                            )
+                    else:
+                        for position, value in view.show(batch):
+                            self._take(position, b"", value, {}, 0)
                     self.wake()
         except LiftbridgeError as error:
             self._failure = error
@@ -138,15 +169,35 @@ class FollowedLog:
     ) -> None:
         if offset < self.next_offset:
             return  # applied when it was acked
-        if self._awaited is not None and headers.get(ID) == self._awaited:
+        if self._awaited is not None and headers.get(_ID) == self._awaited:
             self._awaited = None
         self.next_offset = offset + 1
         self._apply(offset, key, value, headers, timestamp)
 
     def wake(self) -> None:
         """Wake whoever waits for messages."""
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def waiter(self) -> asyncio.Future[None]:
+        """Return a future that is done once messages were applied; anybody may end it before.
+
+        Give it to `dismiss` afterwards.
+
+        Raises:
+            LiftbridgeError: the log cannot be followed.
+        """
+        if self._failure is not None:
+            raise self._failure
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        return waiter
+
+    def dismiss(self, waiter: asyncio.Future[None]) -> None:
+        """Forget a waiter, which may have been cancelled."""
+        self._waiters.discard(waiter)
 
     async def changed(self) -> None:
         """Wait until messages were applied. Cancelling ends the wait.
@@ -154,9 +205,11 @@ class FollowedLog:
         Raises:
             LiftbridgeError: the log cannot be followed.
         """
-        if self._failure is not None:
-            raise self._failure
-        await self._changed.wait()
+        waiter = self.waiter()
+        try:
+            await waiter
+        finally:
+            self.dismiss(waiter)
         if self._failure is not None:
             raise self._failure
 
@@ -212,18 +265,20 @@ class FollowedLog:
 
         Args:
             value: the message.
-            headers: with the header `ID`, which tells it from all others.
+            headers: its headers.
             key: its key.
 
         Raises:
             IncorrectOffset: another message was stored there, which is applied now: decide again.
+            StreamReset: servers have lost messages that were applied; the log has failed.
             PublishOutcomeUnknown: it may be stored.
             LiftbridgeError: it is not stored.
         """
         offset, attempt = self.next_offset, 0
         loop = asyncio.get_running_loop()
         deadline = loop.time() + 2 * timer_seconds(self._client.options.ack_timeout)
-        self._awaited = headers[ID]
+        self._awaited = identity = b"%b%x" % (_PROCESS, next(_numbers))
+        headers = {**headers, _ID: identity}
         while self._awaited is not None:
             try:
                 ack = await self._client.publish(
@@ -235,8 +290,7 @@ class FollowedLog:
                     expected_offset=offset,
                 )
             except IncorrectOffset:
-                while self.next_offset <= offset:
-                    await self.catch_up()
+                await self._pass(offset)
                 if self._awaited is not None:
                     raise
             except PublishOutcomeUnknown:
@@ -248,3 +302,22 @@ class FollowedLog:
                 self._take(offset, key or b"", value, headers, ack.reception_timestamp)
                 self._awaited = None
                 self.wake()
+
+    async def _pass(self, offset: int) -> None:
+        """Apply what stands at an offset, unless it is gone again.
+
+        Raises:
+            StreamReset: the log ends before what was applied.
+            LiftbridgeError: the log could not be read in time.
+        """
+        while self.next_offset <= offset:
+            newest = (await self._committed()).newest_offset
+            if newest < offset - 1:
+                text = f"the log {self.stream} has lost messages from offset {newest + 1} on"
+                self._failure = StreamReset(text, stream=self.stream, offset=newest + 1)
+                self.close()
+                self.wake()
+                raise self._failure
+            if newest < offset:
+                return
+            await self.catch_up()

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio.durable_streams.core.native import NativeView
 from liftbridge_aio.durable_streams.core.stream_log import Append, Outcome, StreamLog
 from liftbridge_aio.errors import IncorrectOffset
-from liftbridge_aio.model import StartAt, StopAt
+from liftbridge_aio.model import Isolation, StartAt, StopAt
 from liftbridge_aio.net.supervisor import Supervisor
+from liftbridge_aio.transactions.errors import TransactionTruncated
 
 from .followed_log import FollowedLog
-
-Render = Callable[[int, bytes, bytes, Mapping[str, bytes], int], bytes]
-"""Returns what readers see of a message: of its offset, key, value, headers and timestamp."""
 
 
 class Chunk(NamedTuple):
@@ -25,6 +24,13 @@ class Chunk(NamedTuple):
     values: list[bytes]
     next_offset: int
     """Liftbridge's offset behind the last of them."""
+
+
+class Saved(NamedTuple):
+    """What a snapshot has of a stream."""
+
+    next_offset: int
+    writes: int
 
 
 class Removed(Exception):
@@ -40,7 +46,9 @@ class HostedStream:
         name: Liftbridge's name.
         max_cached_bytes: the most bytes of values that are kept.
         partition: its number.
-        render: what readers see of a message, for streams that only have messages; None: its value.
+        view: makes what readers see of messages, for logs that are not the gateway's own; None:
+            they see the values.
+        snapshot: returns the newest snapshot of its state; None if there is none.
     """
 
     # State, changed only in the event loop: all but `used` by `_apply`, `_evict`.
@@ -53,10 +61,11 @@ class HostedStream:
         max_cached_bytes: int,
         *,
         partition: int = 0,
-        render: Render | None = None,
+        view: Callable[..., NativeView] | None = None,
+        snapshot: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         self.log = FollowedLog(
-            client, supervisor, name, self._apply, partition=partition, resume=render is None
+            client, supervisor, name, self._apply, partition=partition, view=view
         )
         self.state = StreamLog()
         self.readers = 0
@@ -66,7 +75,10 @@ class HostedStream:
         self.shared: dict[tuple[int, str], tuple[Any, bytes]] = {}
         """What readers of events are sent, by where they are and their cursor: most are alike."""
         self._client = client
-        self._render = render
+        self._view = view
+        self._snapshot = snapshot
+        self.saved = Saved(0, 0)
+        """What the newest snapshot has."""
         self._max_cached_bytes = max_cached_bytes
         self._opening = asyncio.Lock()
         self._open = False
@@ -90,20 +102,35 @@ class HostedStream:
         elif not self._open:
             async with self._opening:
                 if not self._open:
-                    if self._render is None:
+                    if self._view is None:
+                        await self._restore()
                         await self.log.open()
                     else:
                         await self.log.open_at_end()
-                    if not self._offsets:  # it begins at the end, or everything is removed
+                    if self.state.next_offset < self.log.next_offset:
+                        # It begins at the end, or everything is removed.
                         self.state.next_offset = self.state.tail = self.log.next_offset
                     self._open = True
         self.log.follow()
 
+    async def _restore(self) -> None:
+        """Begin with the newest snapshot, unless servers have lost what it is of."""
+        snapshot = self._snapshot()
+        if snapshot is None or self.log.next_offset:
+            return
+        state = StreamLog.from_snapshot(snapshot)
+        if await self.log.holds(state.next_offset):
+            self.state, self.log.next_offset = state, state.next_offset
+            self.saved = Saved(state.next_offset, 0)
+
+    @property
+    def owned(self) -> bool:
+        """True if it is the gateway's own log, and open."""
+        return self._view is None and self._open
+
     def _apply(
-        self, offset: int, key: bytes, value: bytes, headers: Mapping[str, bytes], timestamp: int
+        self, offset: int, _: bytes, value: bytes, headers: Mapping[str, bytes], __: int
     ) -> None:
-        if self._render is not None:
-            value, headers = self._render(offset, key, value, headers, timestamp), {}
         self.state.apply(offset, value, headers)
         self.shared.clear()
         if self._cached_from is None:
@@ -124,7 +151,7 @@ class HostedStream:
         del self._offsets[:count], self._values[:count]
 
     async def append(
-        self, append: Append, identity: bytes, *, type_matches: bool, expected: int | None
+        self, append: Append, *, type_matches: bool = True, expected: int | None = None
     ) -> Outcome:
         """Store an append, unless the state of the stream refuses it.
 
@@ -132,7 +159,6 @@ class HostedStream:
 
         Args:
             append: the append.
-            identity: a header that no other message has.
             type_matches: False if its content type is not the stream's.
             expected: where the tail must be; None: anywhere.
 
@@ -148,7 +174,7 @@ class HostedStream:
                 if expected is not None and expected != self.state.tail:
                     return Outcome(412, stored=False, text="the tail is not where If-Match says")
                 try:
-                    await self.log.append(append.value, append.headers(identity))
+                    await self.log.append(append.value, append.headers())
                 except IncorrectOffset:
                     continue
                 return outcome
@@ -182,9 +208,6 @@ class HostedStream:
         return Chunk(values, end)
 
     async def _read_log(self, offset: int, end: int, most: int, *, first: bool) -> Chunk:
-        values: list[bytes] = []
-        size = 0
-        last: int | None = None
         stop = min(end, self._cached_from or end) - 1
         oldest = await self._client.oldest_offset(self.log.stream, self.log.partition)
         if oldest > offset:
@@ -192,25 +215,32 @@ class HostedStream:
                 raise Removed
             offset = oldest
         if offset > stop:
-            return Chunk(values, offset)
+            return Chunk([], offset)
+        view = None if self._view is None else self._view(skip_truncated=first)
         reading = self._client.read(
             self.log.stream,
             StartAt.offset(offset),
             StopAt.offset(stop),
             self.log.partition,
-            resume=self.log.resume,
+            resume=view is None,
+            isolation=Isolation.UNCOMMITTED if view is None else view.isolation,
         )
-        async with reading:
-            async for message in reading:
-                value = message.value
-                if self._render is not None:
-                    value = self._render(
-                        message.offset, message.key, value, message.headers, message.timestamp
-                    )
-                last = message.offset
-                if value:
-                    values.append(value)
-                    size += len(value)
-                if size >= most or last >= stop:
-                    break
-        return Chunk(values, stop + 1 if last is None else last + 1)
+        values: list[bytes] = []
+        size = 0
+        try:
+            async with reading:
+                async for batch in reading.batches():
+                    found: Iterable[tuple[int, bytes]]
+                    if view is None:
+                        found = ((each.offset, each.value) for each in batch)
+                    else:
+                        found = view.show(batch)
+                    for last, value in found:
+                        if value:
+                            values.append(value)
+                            size += len(value)
+                        if size >= most or last >= stop:
+                            return Chunk(values, last + 1)
+        except TransactionTruncated:
+            raise Removed from None
+        return Chunk(values, stop + 1)

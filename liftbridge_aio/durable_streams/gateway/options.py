@@ -25,7 +25,10 @@ Authorize = Callable[[Request], Awaitable[Response | None]]
 """Returns None to let a request pass, or the response that refuses it."""
 
 _MAX_BODY: Final = 900_000
-_NO_OPTIONS: Final = StreamOptions()
+KEPT: Final = StreamOptions(
+    retention_max_age=0, retention_max_bytes=0, retention_max_messages=0, compact_enabled=False
+)
+"""Nothing is ever removed; servers remove what is a week old, unless they are told otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +39,9 @@ class GatewayOptions:
     """Liftbridge's name of the stream that registers all others, and prefix of their names."""
     replication_factor: int = 1
     """Servers that store each stream; -1: all. A registry that exists is left as it is."""
-    stream: StreamOptions = _NO_OPTIONS
-    """Settings of the streams in Liftbridge, such as their retention. A stream whose messages are
-    removed forgets the producers and the `Stream-Seq` of these, if it is read anew."""
+    stream: StreamOptions = KEPT
+    """Settings of the streams in Liftbridge, such as their retention; by default nothing is
+    removed, whatever servers do with other streams."""
     long_poll_timeout: Duration = 30.0
     """Longest wait of a long-poll."""
     sse_duration: Duration = 60.0

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.errors import LiftbridgeError
 
+from .native_endpoint import native_names
 from .options import GatewayOptions
 from .responses import NO_STORE, refusal
 from .streams import Streams
@@ -44,13 +45,13 @@ class Page:
     async def names(self, _: Request) -> Response:
         """Return the names of all streams. Cancelling abandons the call."""
         try:
-            native = await self._streams.native_names() if self._native else []
+            native = await native_names(self._streams) if self._native else []
         except LiftbridgeError as error:
             return refusal(RequestRefused(503, str(error), {"Retry-After": "1"}))
         listed = {
             "streams": [
                 {"path": path, "content_type": entry.content_type}
-                for path, entry in self._streams.names()
+                for path, entry in self._streams.registry.names()
             ],
             "liftbridge": [{"name": name, "partitions": count} for name, count in native],
         }

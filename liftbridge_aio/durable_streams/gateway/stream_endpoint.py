@@ -34,11 +34,13 @@ from liftbridge_aio.durable_streams.core.requests import (
 )
 from liftbridge_aio.durable_streams.core.segments import UnknownOffset
 from liftbridge_aio.errors import LiftbridgeError, MessageTooLarge
+from liftbridge_aio.transactions.errors import TransactionError
 
 from .events_response import EventsResponse
+from .hosted_logs import Found
 from .options import GatewayOptions
 from .responses import NO_STORE, body_of, cursor_after, joined, refusal
-from .streams import Found, Streams
+from .streams import Streams
 
 _IF_MATCH: Final = "if-match"
 
@@ -78,6 +80,8 @@ class StreamEndpoint:
             response = refusal(refused)
         except MessageTooLarge as error:
             response = refusal(RequestRefused(413, str(error)))
+        except TransactionError as error:
+            response = refusal(RequestRefused(422, str(error)))
         except LiftbridgeError as error:
             response = refusal(RequestRefused(503, str(error), {"Retry-After": "1"}))
         except ClientDisconnect:
@@ -88,7 +92,7 @@ class StreamEndpoint:
         path = request.url.path
         wanted = parse_creation(request.headers)
         body = await body_of(request, self._options.max_body_bytes)
-        created = await self._streams.create(path, wanted, body)
+        created = await self._streams.creation.create(path, wanted, body)
         entry = created.entry
         headers = {
             **await self._state_headers(entry),
@@ -99,7 +103,7 @@ class StreamEndpoint:
 
     async def _post(self, request: Request) -> Response:
         append = parse_append(request.headers)
-        entry = await self._streams.find(request.url.path, touch=True)
+        entry = await self._streams.registry.find(request.url.path, touch=True)
         body = await body_of(request, self._options.max_body_bytes)
         content_type = request.headers.get("content-type")
         if body and content_type is None:
@@ -107,15 +111,14 @@ class StreamEndpoint:
         if not body and not append.closes:
             raise RequestRefused(400, "there is nothing to append")
         same = media_type(content_type) == media_type(entry.content_type)
-        with self._streams.using(entry):
-            hosted = await self._streams.hosted(entry)
+        with self._streams.logs.using(entry):
+            hosted = await self._streams.logs.own(entry)
             value = body
             if same:
                 # What a closed stream, or another type, is sent is not looked at.
                 value = content_of(body, entry.content_type) if not hosted.state.closed else body
             outcome = await hosted.append(
                 append._replace(value=value),
-                self._streams.identity(),
                 type_matches=same,
                 expected=self._expected(request, entry),
             )
@@ -149,16 +152,16 @@ class StreamEndpoint:
         return Response(status_code=204)
 
     async def _find(self, request: Request, *, touch: bool) -> Entry:
-        return await self._streams.find(request.url.path, touch=touch)
+        return await self._streams.registry.find(request.url.path, touch=touch)
 
     def _check(self, request: Request) -> None:
         """Refuse to read on from a stream that is gone."""
-        self._streams.active(request.url.path)
+        self._streams.registry.active(request.url.path)
 
     async def _get(self, request: Request) -> Response:
         read = parse_read(request.query_params.multi_items())
         entry = await self._find(request, touch=True)
-        with self._streams.using(entry):
+        with self._streams.logs.using(entry):
             position = await self._position(read, entry)
             if read.live is Live.SSE:
                 check = partial(self._check, request)
@@ -166,15 +169,15 @@ class StreamEndpoint:
             most = self._options.max_response_bytes
             first = read.offset == START
             if read.live is Live.LONG_POLL:
-                found = await self._streams.wait(entry, position, most, first=first)
+                found = await self._streams.logs.wait(entry, position, most, first=first)
             else:
-                found = await self._streams.read(entry, position, most, first=first)
+                found = await self._streams.logs.read(entry, position, most, first=first)
         return self._response(request, read, entry, position, found)
 
     async def _position(self, read: Read, entry: Entry) -> int:
         if read.offset == START:
             return 0
-        tail = await self._streams.tail(entry)
+        tail = await self._streams.logs.tail(entry)
         if read.offset == NOW:
             return tail
         try:
@@ -211,7 +214,7 @@ class StreamEndpoint:
         return Response(joined(found.values, entry.content_type), headers=headers)
 
     async def _state_headers(self, entry: Entry) -> dict[str, str]:
-        state = (await self._streams.hosted(entry)).state
+        state = (await self._streams.logs.own(entry)).state
         headers = self._offset_header(entry, state.tail)
         if state.closed:
             headers[STREAM_CLOSED] = "true"
@@ -219,32 +222,3 @@ class StreamEndpoint:
 
     def _offset_header(self, entry: Entry, tail: int) -> dict[str, str]:
         return {STREAM_NEXT_OFFSET: entry.positions.offset(entry.positions.start + tail)}
-
-
-class NativeEndpoint(StreamEndpoint):
-    """An ASGI application for partitions of Liftbridge's own streams, which can only be read.
-
-    Their messages are JSON objects; offsets of Liftbridge are taken as offsets, too.
-
-    Args:
-        streams: the streams.
-        options: settings of the gateway.
-    """
-
-    def __init__(self, streams: Streams, options: GatewayOptions) -> None:
-        super().__init__(streams, options)
-        self._handlers = {"GET": self._get, "HEAD": self._head}
-
-    async def _find(self, request: Request, *, touch: bool) -> Entry:
-        del touch  # their lives are Liftbridge's matter
-        return await self._streams.native(
-            request.path_params["name"], request.path_params["partition"]
-        )
-
-    def _check(self, request: Request) -> None:
-        """Do nothing: following a stream that is deleted fails."""
-
-    async def _position(self, read: Read, entry: Entry) -> int:
-        if read.offset.isascii() and read.offset.isdigit():
-            return min(int(read.offset), await self._streams.tail(entry))
-        return await super()._position(read, entry)

@@ -25,9 +25,10 @@ from .streams import PREFIX
 from .subscriptions import Subscriptions
 
 _MOST: Final = 65_536
-_ROOT: Final = f"{PREFIX}__ds"
+RESERVED: Final = f"{PREFIX}__ds"
+"""The path below which no streams are."""
 _METHODS: Final = ["GET", "PUT", "POST", "DELETE"]
-_ONE: Final = f"{_ROOT}/subscriptions/{{id}}"
+_ONE: Final = f"{RESERVED}/subscriptions/{{id}}"
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -43,8 +44,8 @@ class SubscriptionEndpoint:
         self._subscriptions = subscriptions
 
     def routes(self) -> Iterator[Route]:
-        """Return the routes; they go before those of streams, whose paths they are."""
-        yield Route(f"{_ROOT}/jwks.json", _answering(self._keys), methods=["GET"])
+        """Return the routes."""
+        yield Route(f"{RESERVED}/jwks.json", _answering(self._keys), methods=["GET"])
         one: dict[str, Handler] = {"PUT": self._put, "GET": self._get, "DELETE": self._delete}
         for method, handler in one.items():
             yield Route(_ONE, _answering(handler), methods=[method])
@@ -58,8 +59,8 @@ class SubscriptionEndpoint:
         }
         for name, handler in actions.items():
             yield Route(f"{_ONE}/{name}", _answering(handler), methods=["POST"])
-        yield Route(_ROOT, _answering(_nothing), methods=_METHODS)
-        yield Route(f"{_ROOT}/{{rest:path}}", _answering(_nothing), methods=_METHODS)
+        yield Route(RESERVED, _answering(_nothing), methods=_METHODS)
+        yield Route(f"{RESERVED}/{{rest:path}}", _answering(_nothing), methods=_METHODS)
 
     async def _keys(self, _: Request) -> Response:
         webhooks = self._subscriptions.webhooks

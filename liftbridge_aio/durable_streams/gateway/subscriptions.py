@@ -53,7 +53,7 @@ class Subscriptions:
         self.webhooks = webhooks
         self._streams = streams
         self._known: dict[str, Subscription] = {}
-        streams.on_record(_KEY, self._apply)
+        streams.registry.on_record(_KEY, self._apply)
 
     def start(self) -> None:
         """Look for messages again and again, in a task of the streams."""
@@ -72,7 +72,7 @@ class Subscriptions:
             subscription = decide()
             return b"" if subscription is None else subscription.to_json()
 
-        await self._streams.record(_KEY + name, value)
+        await self._streams.registry.record(_KEY + name, value)
 
     def find(self, name: str) -> Subscription:
         """Return a subscription.
@@ -90,15 +90,15 @@ class Subscriptions:
     async def _tails(self, subscription: Subscription) -> dict[str, str]:
         """Return the ends of the streams of a subscription, by path below the root."""
         tails = {}
-        for path, entry in self._streams.names():
+        for path, entry in self._streams.registry.names():
             short = path.removeprefix(PREFIX)
             if short in subscription.links or subscription.matches(short):
                 tails[short] = await self._tail(entry)
         return tails
 
     async def _tail(self, entry: Entry) -> str:
-        with self._streams.using(entry):
-            return entry.positions.offset(await self._streams.tail(entry))
+        with self._streams.logs.using(entry):
+            return entry.positions.offset(await self._streams.logs.tail(entry))
 
     async def create(self, wanted: Subscription) -> tuple[Subscription, bool]:
         """Create a subscription, or find the same one; True if it is new.
@@ -286,15 +286,10 @@ class Subscriptions:
             "ts": int(time.time() * 1000),
         }
         target = PREFIX + str(subscription.wake_stream).strip("/")
-        entry = await self._streams.find(target, touch=True)
-        with self._streams.using(entry):
-            hosted = await self._streams.hosted(entry)
-            await hosted.append(
-                Append(json.dumps(event, separators=(",", ":")).encode()),
-                self._streams.identity(),
-                type_matches=True,
-                expected=None,
-            )
+        entry = await self._streams.registry.find(target, touch=True)
+        with self._streams.logs.using(entry):
+            hosted = await self._streams.logs.own(entry)
+            await hosted.append(Append(json.dumps(event, separators=(",", ":")).encode()))
 
     async def _deliver(self, subscription: Subscription, body: dict[str, Any]) -> None:
         """Deliver a wake, and register what became of it."""

@@ -57,7 +57,7 @@ class Webhooks:
         self.key_id = f"ds_{hashlib.sha256(public).hexdigest()[:16]}"
         self._x = _base64(public)
         self._keys: dict[str, dict[str, Any]] = {}
-        streams.on_record(_KEY, self._apply)
+        streams.registry.on_record(_KEY, self._apply)
 
     def _apply(self, name: str, value: bytes) -> None:
         if value:
@@ -72,10 +72,10 @@ class Webhooks:
             LiftbridgeError: it could not be registered.
         """
         value = json.dumps({"x": self._x, "until": time.time() + _KEPT}).encode()
-        await self._streams.record(_KEY + self.key_id, lambda: value)
+        await self._streams.registry.record(_KEY + self.key_id, lambda: value)
         for name, key in list(self._keys.items()):
             if key["until"] < time.time():
-                await self._streams.record(_KEY + name, lambda: b"")
+                await self._streams.registry.record(_KEY + name, lambda: b"")
 
     def public_keys(self) -> dict[str, Any]:
         """Return the public keys, as a set of JSON Web Keys."""

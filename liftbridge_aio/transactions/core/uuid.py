@@ -206,6 +206,14 @@ def is_outside(uuid: bytes) -> bool:
     return clock != 0 and flags != Flags.CONTINUE
 
 
+def is_in_transaction(uuid: bytes) -> bool:
+    """Return True for the UUID of a message that its ack commits."""
+    if len(uuid) != UUID_BYTES:
+        return False
+    _, clock, flags = parse_uuid(uuid)
+    return clock != 0 and flags == Flags.CONTINUE
+
+
 def _check_bytes(value: bytes, length: int, what: str) -> None:
     check_type(value, (bytes, bytearray, memoryview), f"{what} must be bytes")
     if len(value) != length:

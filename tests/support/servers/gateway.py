@@ -29,11 +29,13 @@ class GatewayProcess:
         servers: The addresses of Liftbridge.
         folder: A directory for its log.
         port: Where it listens.
+        flags: More arguments.
     """
 
     servers: str
     folder: Path
     port: int = 0
+    flags: tuple[str, ...] = ()
     process: ServerProcess | None = None
 
     def __post_init__(self) -> None:
@@ -51,21 +53,31 @@ class GatewayProcess:
         Raises:
             GatewayDidNotStart: It ended, or did not listen within 30 seconds.
         """
+        ready = json.dumps({"url": self.url})
+        seen = self.log.count(ready)
+        process = self.launch()
+        deadline = time.monotonic() + READY_TIMEOUT
+        while process.log.count(ready) == seen:
+            if not process.running or time.monotonic() > deadline:
+                process.kill()
+                message = f"the gateway did not start:\n{process.log[-2000:]}"
+                raise GatewayDidNotStart(message)
+            time.sleep(0.02)
+
+    @property
+    def log(self) -> str:
+        """All that it has printed."""
+        return "" if self.process is None else self.process.log
+
+    def launch(self) -> ServerProcess:
+        """Start it, and wait for nothing."""
         if self.process is None:
-            program = (sys.executable, "-m", "liftbridge_aio", "gateway")
+            program = (sys.executable, "-m", "liftbridge_aio", "gateway", *self.flags)
             flags = ("--port", str(self.port), "--servers", self.servers, "--json")
             command = (*program, *flags, "--webhooks", "--long-poll-timeout", "500ms")
             self.process = ServerProcess(command, self.folder, f"gateway-{self.port}")
-        ready = json.dumps({"url": self.url})
-        seen = self.process.log.count(ready)
         self.process.start()
-        deadline = time.monotonic() + READY_TIMEOUT
-        while self.process.log.count(ready) == seen:
-            if not self.process.running or time.monotonic() > deadline:
-                self.process.kill()
-                message = f"the gateway did not start:\n{self.process.log[-2000:]}"
-                raise GatewayDidNotStart(message)
-            time.sleep(0.02)
+        return self.process
 
     def stop(self) -> None:
         """End it in order."""

@@ -20,9 +20,9 @@ APPENDS = st.builds(
 def stored(appends: list[Append]) -> list[tuple[Append, dict[str, bytes]]]:
     """Return the appends that a stream takes, with the headers of their messages."""
     log, taken = StreamLog(), []
-    for number, append in enumerate(appends):
+    for append in appends:
         if log.judge(append).stored:
-            headers = append.headers(b"%d" % number)
+            headers = append.headers()
             log.apply(log.next_offset, append.value, headers)
             taken.append((append, headers))
     return taken
@@ -75,16 +75,40 @@ def test_a_repeat_of_what_is_stored_is_not_stored(appends: list[Append]) -> None
         assert log.judge(messages[-1][0]).status == 204
 
 
+@given(st.lists(APPENDS, max_size=12), st.integers(0, 12), APPENDS)
+def test_a_snapshot_stands_for_all_before_it(
+    appends: list[Append], count: int, last: Append
+) -> None:
+    messages = stored(appends)
+    whole = replayed(messages)
+    log = StreamLog.from_snapshot(replayed(messages[:count]).snapshot(10_000))
+    for append, headers in messages[count:]:
+        log.apply(log.next_offset, append.value, headers)
+    assert log.judge(last) == whole.judge(last)
+    assert log.snapshot(10_000) == whole.snapshot(10_000)
+
+
+def test_a_snapshot_has_the_producers_that_appended_last() -> None:
+    log = StreamLog()
+    for n in (*range(100), 0):
+        by = ProducerTuple(f"till-{n}", 0, int(n == 0 and log.next_offset > 0))
+        log.apply(log.next_offset, b"a", Append(b"a", by).headers())
+    found = StreamLog.from_snapshot(log.snapshot(1_000))
+    assert found.judge(Append(b"a", ProducerTuple("till-0", 0, 1))).status == 204
+    assert found.judge(Append(b"a", ProducerTuple("till-99", 0, 0))).status == 204
+    assert found.judge(Append(b"a", ProducerTuple("till-1", 0, 0))).status == 200
+
+
 def test_a_message_without_data_moves_no_end() -> None:
     log = StreamLog()
     log.apply(0, b"a", {})
-    log.apply(1, b"", Append(b"", closes=True).headers(b"id"))
+    log.apply(1, b"", Append(b"", closes=True).headers())
     assert (log.tail, log.next_offset, log.closed) == (1, 2, True)
 
 
 def test_a_stale_epoch_is_refused_even_if_the_stream_is_closed() -> None:
     log = StreamLog()
-    log.apply(0, b"a", Append(b"a", ProducerTuple("p", 3, 0), closes=True).headers(b"id"))
+    log.apply(0, b"a", Append(b"a", ProducerTuple("p", 3, 0), closes=True).headers())
     assert log.judge(Append(b"b", ProducerTuple("p", 2, 0))).status == 403
     assert log.judge(Append(b"b", ProducerTuple("p", 3, 1))).status == 409
     assert log.judge(Append(b"b", ProducerTuple("p", 3, 0))).status == 204

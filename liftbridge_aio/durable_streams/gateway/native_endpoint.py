@@ -1,0 +1,76 @@
+"""The endpoint of Liftbridge's own streams, which can only be read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+
+from liftbridge_aio.durable_streams.core.native import NativeLog
+from liftbridge_aio.durable_streams.core.protocol import JSON_CONTENT_TYPE
+from liftbridge_aio.durable_streams.core.registry import Entry
+from liftbridge_aio.durable_streams.core.requests import Read, RequestRefused
+from liftbridge_aio.model import RESERVED_STREAMS
+
+from .options import GatewayOptions
+from .stream_endpoint import StreamEndpoint
+from .streams import Streams
+
+_ISOLATIONS: Final = {"uncommitted": False, "committed": True}
+
+
+class NativeEndpoint(StreamEndpoint):
+    """An ASGI application for partitions of Liftbridge's own streams.
+
+    Their messages are JSON objects; offsets of Liftbridge are taken as offsets, too. With
+    `isolation=committed` they are what a committed reading shows, at its positions.
+
+    Args:
+        streams: the streams.
+        options: settings of the gateway.
+    """
+
+    def __init__(self, streams: Streams, options: GatewayOptions) -> None:
+        super().__init__(streams, options)
+        self._handlers = {"GET": self._get, "HEAD": self._head}
+
+    async def _find(self, request: Request, *, touch: bool) -> Entry:
+        """Return a partition as if it were registered. Cancelling abandons the call."""
+        del touch  # their lives are Liftbridge's matter
+        name, partition = request.path_params["name"], request.path_params["partition"]
+        committed = _ISOLATIONS.get(request.query_params.get("isolation", "uncommitted"))
+        if committed is None:
+            raise RequestRefused(400, f"isolation is {' or '.join(_ISOLATIONS)}")
+        stream = None
+        if name not in RESERVED_STREAMS:
+            stream = (await self._streams.client.fetch_metadata([name])).streams.get(name)
+        if stream is None or partition not in stream.partitions:
+            raise RequestRefused(404, f"Liftbridge has no partition {partition} of {name}")
+        created = stream.creation_timestamp // 1_000_000_000
+        log = NativeLog(name, partition, committed).name
+        return Entry(log=log, content_type=JSON_CONTENT_TYPE, incarnation=created)
+
+    def _check(self, request: Request) -> None:
+        """Do nothing: following a stream that is deleted fails."""
+
+    async def _position(self, read: Read, entry: Entry) -> int:
+        if read.offset.isascii() and read.offset.isdigit():
+            return min(int(read.offset), await self._streams.logs.tail(entry))
+        return await super()._position(read, entry)
+
+
+async def native_names(streams: Streams) -> list[tuple[str, int]]:
+    """Return the names of Liftbridge's own streams, with their numbers of partitions.
+
+    Cancelling abandons the call.
+
+    Raises:
+        LiftbridgeError: no server answered.
+    """
+    metadata = await streams.client.fetch_metadata()
+    registry = streams.options.registry
+    return [
+        (name, len(stream.partitions))
+        for name, stream in sorted(metadata.streams.items())
+        if name not in RESERVED_STREAMS and name != registry and not name.startswith(f"{registry}.")
+    ]
