@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
@@ -286,6 +287,22 @@ class Subscription:
         if not self.plan.manual_ack:
             self._current = message
         return message
+
+    async def batches(self, max_size: int = 100) -> AsyncIterator[list[Message]]:
+        """Iterate over lists of the messages that are there: at least one, at most `max_size`.
+
+        Unless `manual_ack`, a list is acked when the next one is asked for. Errors and cancelling
+        are those of iterating over messages.
+        """
+        check_whole_number(max_size, "max_size", 1, INT64_MAX)
+        while (message := await anext(self, None)) is not None:
+            batch = [message]
+            while len(batch) < max_size and (message := self._take_waiting()) is not None:
+                batch.append(message)
+            yield batch
+            if not self.plan.manual_ack:
+                for message in batch:
+                    self._deliveries.ack(message)
 
     def _check_may_read(self) -> None:
         if self._is(SubscriptionState.NEW, SubscriptionState.OPENING):
