@@ -40,7 +40,7 @@ _WINDOW: Final = 4096
 _COMMITTED_WITHIN: Final = 1.0
 """Seconds in which replicas have committed what the leader stores."""
 _POLL_INTERVAL: Final = 0.02
-_COMMIT_INTERVAL: Final = 0.25
+_COMMIT_INTERVAL: Final = 0.1
 """Seconds between commits of the position."""
 _TICK: Final = 1.0
 """Seconds after which a source without messages says so."""
