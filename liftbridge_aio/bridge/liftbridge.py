@@ -10,6 +10,7 @@ from typing import Final
 
 from liftbridge_aio import (
     ALL_PARTITIONS,
+    Ack,
     AckPolicy,
     Client,
     ClientOptions,
@@ -20,7 +21,7 @@ from liftbridge_aio import (
 from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, PublishOutcomeUnknown
 from liftbridge_aio.model import ACK_HEADER
 
-from .core.addresses import Address
+from .core.addresses import Address, System
 from .core.known_ids import Window, unbroken
 from .ends import (
     ID_HEADER,
@@ -52,7 +53,8 @@ def new_client(address: Address) -> Client:
     """Return a client, whose other settings are those of the environment."""
     query = f"?{address.query}" if address.query else ""
     url = f"{address.system.value}://{','.join(address.servers)}{query}"
-    return Client(url, options=ClientOptions.from_env(secure=bool(address.query) or None))
+    secure = address.system is System.LIFTBRIDGE_TLS
+    return Client(url, options=ClientOptions.from_env(secure=secure))
 
 
 class LiftbridgeSource:
@@ -79,11 +81,10 @@ class LiftbridgeSource:
         self._commit_at = 0.0
 
     async def open(self, copied: int) -> None:  # noqa: ARG002 - it keeps its own positions
-        """Connect, and subscribe behind the cursors."""
+        """Connect, and fetch the cursors."""
         client, stream = self._client, self._stream
         await client.connect()
         partitions = (await client.fetch_metadata([stream], expected=[stream])).streams[stream]
-        starts = {}
         for partition in partitions.partitions:
             stored = await client.fetch_cursor(self._cursor, stream, partition)
             state = await client.fetch_partition_metadata(stream, partition)
@@ -93,23 +94,26 @@ class LiftbridgeSource:
             position = -1 if stored is None else stored
             self._read[partition] = self._committed[partition] = position
             self._positions[partition] = position
-            starts[partition] = (
-                StartAt.earliest() if stored is None else StartAt.offset(position + 1)
-            )
             if self._once:
                 self._ends[partition] = state.high_watermark
-        subscription = client.subscribe(stream, ALL_PARTITIONS, starts)
+
+    async def _subscribe(self) -> AsyncIterator[list[Message]]:
+        starts = {
+            partition: StartAt.earliest() if read < 0 else StartAt.offset(read + 1)
+            for partition, read in self._read.items()
+        }
+        subscription = self._client.subscribe(self._stream, ALL_PARTITIONS, starts)
         await self._stack.enter_async_context(subscription)
         self._batches = aiter(subscription.batches(MAX_BATCH))
+        return self._batches
 
     async def next_batch(self) -> list[Record] | None:
         """Return the next messages; None at the end, if there is one."""
-        assert self._batches is not None
         if self._once and all(self._read[each] >= end for each, end in self._ends.items()):
             return None
         try:
             async with asyncio.timeout(_TICK):
-                messages = await anext(self._batches)
+                messages = await anext(self._batches or await self._subscribe())
         except TimeoutError:
             await self._commit()
             return []
@@ -220,7 +224,7 @@ class LiftbridgeTarget:
 
     async def _publish(
         self, record: Record, partition: int, expected: int | None = None
-    ) -> asyncio.Future[object]:
+    ) -> asyncio.Future[Ack]:
         return await self._client.publish_async(
             self._stream,
             record.value,
