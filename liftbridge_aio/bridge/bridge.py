@@ -134,6 +134,11 @@ class Bridge:
         return f"<Bridge {self._from} > {self._to} copied={self._copied}>"
 
     @property
+    def is_connected(self) -> bool:
+        """True while both sides are connected."""
+        return self._source is not None
+
+    @property
     def progress(self) -> Progress:
         """What was done so far."""
         now = asyncio.get_running_loop().time()

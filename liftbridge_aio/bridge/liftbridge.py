@@ -36,6 +36,8 @@ from .errors import PositionLost, SourceReset, TargetUnsuitable
 _EXACT: Final = StreamOptions(optimistic_concurrency_control=True)
 _MAX_WIDTH: Final = 256
 """Messages of NATS Streaming that may be in flight to the target."""
+_CAUTION: Final = 200
+"""Messages that go one by one after somebody else has published."""
 _WINDOW: Final = 4096
 """Messages at the end of each partition in which repeats of NSQ are recognised."""
 _COMMITTED_WITHIN: Final = 1.0
@@ -249,8 +251,10 @@ class ExactTarget(LiftbridgeTarget):
     Every message is published at an expected offset, which the server refuses if anybody has
     published meanwhile: a bridge that was killed and whose last messages arrive late, or a
     publisher that has moved already. Then the end of the stream says what is missing. One message
-    is in flight at first and after each refusal, and twice as many after each success, so that at
-    most `_MAX_WIDTH` messages have to be read to know which ones are stored.
+    is in flight at first, and twice as many after each success, so that at most `_MAX_WIDTH`
+    messages have to be read to know which ones are stored. Of several in flight, later ones may
+    be stored where an earlier one is refused; so they go one by one for a while after a refusal,
+    and one goes ahead where nothing waits behind a batch.
 
     Args:
         address: the stream.
@@ -259,7 +263,8 @@ class ExactTarget(LiftbridgeTarget):
     """
 
     # State, changed only by the task of the bridge: `_next` is the offset of the next message,
-    # `_copied` and `_further` say which sequences are stored, `_width` how many may be in flight.
+    # `_copied` and `_further` say which sequences are stored, `_width` how many may be in flight,
+    # `_one_by_one` how many of the next messages go alone.
 
     def __init__(self, address: Address, source: Address, after: int | None) -> None:
         super().__init__(address, source)
@@ -268,6 +273,7 @@ class ExactTarget(LiftbridgeTarget):
         self._copied = 0
         self._further: frozenset[int] = frozenset()
         self._width = 1
+        self._one_by_one = 0
         self._is_checked = False
 
     async def open(self) -> int:
@@ -283,6 +289,8 @@ class ExactTarget(LiftbridgeTarget):
         """Publish messages that are not stored, in order, and wait for all acks."""
         repeats = 0
         left = records
+        if len(records) < MAX_BATCH:
+            self._width = 1
         while left:
             new = [each for each in left if not self._is_stored(int(each.identity))]
             repeats += len(left) - len(new)
@@ -301,14 +309,16 @@ class ExactTarget(LiftbridgeTarget):
                 if not isinstance(error, IncorrectOffset):
                     raise error
             if failed:
-                self._width = 1
+                self._width, self._one_by_one = 1, _CAUTION
                 await self._look()
                 repeats -= len(outcomes) - len(failed)  # these are found there now
                 left = chunk + left
             else:
                 self._next += len(chunk)
                 self._copied = int(chunk[-1].identity)
-                self._width = min(2 * self._width, _MAX_WIDTH)
+                self._one_by_one = max(self._one_by_one - len(chunk), 0)
+                if not self._one_by_one:
+                    self._width = min(2 * self._width, _MAX_WIDTH)
         return repeats
 
     def _is_stored(self, sequence: int) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -68,7 +68,7 @@ class Handler:
         }
 
 
-Run = Callable[[Ends, Handler, Recorder], Awaitable[None]]
+Run = Callable[[Ends, Handler, Recorder], Coroutine[Any, Any, None]]
 
 
 async def on_a_queue(ends: Ends, handler: Handler, recorder: Recorder) -> None:
@@ -94,10 +94,9 @@ async def on_nsq(ends: Ends, handler: Handler, recorder: Recorder) -> None:
 
 @pytest.mark.parametrize("run", [on_a_queue, on_nats_streaming, on_nsq])
 async def test_the_same_handler_runs_everywhere(ends: Ends, run: Run) -> None:
-    publish = {on_a_queue: ends.to_stream, on_nats_streaming: ends.to_channel}.get(
-        run, ends.to_topic
-    )
+    publish = ends.to_channel if run is on_nats_streaming else ends.to_topic
     if run is on_a_queue:
+        publish = ends.to_stream
         await ends.lift.create_stream(ends.name)
     for value in VALUES:
         await publish(value)
@@ -141,6 +140,7 @@ async def test_extending_gives_a_handler_more_time(ends: Ends, system: str) -> N
             await delivery.extend()
         is_done.set()
 
+    run: Callable[[Callable[[Delivery], Awaitable[None]]], Coroutine[Any, Any, None]]
     async with AsyncExitStack() as stack:
         if system == "queue":
             await ends.lift.create_stream(ends.name)

@@ -138,6 +138,8 @@ class Forks:
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
+        self._child = 0
+        """The process id of the bridge that runs; 0 if none does."""
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
@@ -148,6 +150,8 @@ class Forks:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._child:
+            os.kill(self._child, signal.SIGKILL)
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.wait()
@@ -157,11 +161,14 @@ class Forks:
         line = json.dumps(["bridge", *self._arguments, *more])
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
-        return await self._number()
+        self._child = await self._number()
+        return self._child
 
     async def ended(self) -> int:
         """Return the exit code of the bridge, once it has ended."""
-        return await self._number()
+        code = await self._number()
+        self._child = 0
+        return code
 
     async def _number(self) -> int:
         assert self._process.stdout is not None
