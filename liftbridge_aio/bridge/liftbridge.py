@@ -16,6 +16,7 @@ from liftbridge_aio import (
     ClientOptions,
     Message,
     StartAt,
+    StopAt,
     StreamOptions,
 )
 from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, PublishOutcomeUnknown
@@ -246,7 +247,7 @@ class LiftbridgeTarget:
 
 
 class ExactTarget(LiftbridgeTarget):
-    """Stores what comes from NATS Streaming, each message once.
+    """Stores what comes from NATS Streaming in partition 0, each message once.
 
     Every message is published at an expected offset, which the server refuses if anybody has
     published meanwhile: a bridge that was killed and whose last messages arrive late, or a
@@ -278,10 +279,7 @@ class ExactTarget(LiftbridgeTarget):
 
     async def open(self) -> int:
         """Connect, create the stream if it is missing, and find out how far it was copied."""
-        partitions = await self._prepare(_EXACT)
-        if partitions != 1:
-            text = f"a channel is copied to a stream of one partition, and it has {partitions}"
-            raise TargetUnsuitable(text, stream=self._stream)
+        await self._prepare(_EXACT)
         await self._look()
         return self._copied
 
@@ -310,7 +308,7 @@ class ExactTarget(LiftbridgeTarget):
                     raise error
             if failed:
                 self._width, self._one_by_one = 1, _CAUTION
-                await self._look()
+                await self._catch_up()
                 repeats -= len(outcomes) - len(failed)  # these are found there now
                 left = chunk + left
             else:
@@ -358,6 +356,17 @@ class ExactTarget(LiftbridgeTarget):
             text = f"retention has removed messages, and none of {self._source.decode()} is left"
             raise PositionLost(text, stream=self._stream)
         self._copied, self._further = max(self._copied, self._after or 0), frozenset()
+
+    async def _catch_up(self) -> None:
+        """Read what stands where the next messages were to be."""
+        newest = await self._committed_end()
+        if newest < self._next:
+            return
+        at = StartAt.offset(self._next), StopAt.offset(newest)
+        async with self._client.read(self._stream, *at, resume=True) as messages:
+            found = {int(own) async for each in messages if (own := self._identity(each))}
+        self._next = newest + 1
+        self._copied, self._further = unbroken({self._copied, *self._further, *found})
 
     async def _committed_end(self) -> int:
         """Return the newest offset once everything up to it can be read.

@@ -63,10 +63,6 @@ async def test_targets_without_control_of_offsets_are_refused(ends: Ends) -> Non
     await ends.lift.create_stream(ends.name)
     with pytest.raises(TargetUnsuitable, match="optimistic"):
         await Bridge(ends.stan_url, ends.lift_url).run()
-    await ends.lift.delete_stream(ends.name)
-    await ends.lift.create_stream(ends.name, partitions=2, options=CHECKED)
-    with pytest.raises(TargetUnsuitable, match="one partition"):
-        await Bridge(ends.stan_url, ends.lift_url).run()
 
 
 async def test_a_position_that_retention_has_removed_is_not_guessed(ends: Ends) -> None:
@@ -86,7 +82,7 @@ async def test_a_position_that_retention_has_removed_is_not_guessed(ends: Ends) 
         return await ends.lift.oldest_offset(ends.name) > 3
 
     async with asyncio.timeout(30):
-        while not await only_others():
+        while not await only_others():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.1)
     with pytest.raises(PositionLost):
         await Bridge(ends.stan_url, ends.lift_url, once=True).run()
@@ -95,7 +91,7 @@ async def test_a_position_that_retention_has_removed_is_not_guessed(ends: Ends) 
 
 
 async def test_others_may_publish_to_the_target_meanwhile(ends: Ends) -> None:
-    await ends.lift.create_stream(ends.name, options=CHECKED)
+    await ends.lift.create_stream(ends.name, partitions=2, options=CHECKED)
     enough = asyncio.Event()
     others = 0
 
@@ -104,7 +100,9 @@ async def test_others_may_publish_to_the_target_meanwhile(ends: Ends) -> None:
         while not enough.is_set():
             await ends.to_stream(b"another")
             others += 1
-            await asyncio.sleep(0.003)
+            for _ in range(10):
+                await ends.lift.publish(ends.name, b"elsewhere", partition=1)
+                await asyncio.sleep(0.003)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(publish())
