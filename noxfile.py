@@ -37,10 +37,11 @@ LONG: Final = (
     *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/matrix"),
     *("tests/spark/test_archive.py", "tests/spark/test_guide.py"),
     *("tests/spark/test_killed_commit.py", "tests/spark/test_sink_exactly_once.py"),
-    *("tests/durable_streams/test_gateway_conformance.py", "tests/bridge/test_kill_9.py"),
+    *("tests/bridge/test_kill_9.py", "tests/bridge/test_outages.py"),
+    "tests/durable_streams/test_gateway_conformance.py",
 )
 """The tests that only `tests_long` runs: clusters under faults, every state there is, the published
-tests of a Durable Streams server, killed bridges, and the longest ones of Spark."""
+tests of a Durable Streams server, bridges under faults, and the longest ones of Spark."""
 ON_OLDEST: Final = (
     *("tests/contract", "tests/faults", "tests/unit/groups"),
     *("-k", "not v1.9.0 and not plain"),

@@ -126,7 +126,9 @@ class Bridge:
         self._rate: Rate | None = None
         self._source: Source | None = None
         self._was_open = False
-        self._progress_at = 0.0
+        self._well_at = 0.0
+        self._is_storing = False
+        """True from the attempt to store messages to its success, be it over later connections."""
         self._is_running = False
 
     def __repr__(self) -> str:
@@ -175,17 +177,17 @@ class Bridge:
             raise UsageError(text)
         self._is_running = True
         loop = asyncio.get_running_loop()
-        self._rate = self._rate or Rate(loop.time())
         tries = 0
+        self._well_at = loop.time()
         try:
             while True:
-                before = self._copied + self._repeats
+                before = self._well_at
                 try:
                     await self._copy()
                 except _PASSING as error:
-                    if self._copied + self._repeats > before:
+                    if self._well_at > before:
                         tries = 0
-                    late = loop.time() - self._progress_at > self._retry_timeout
+                    late = loop.time() - self._well_at > self._retry_timeout
                     if not self._was_open or late or isinstance(error, TLSFailed):
                         raise
                     logger.warning("%r connects again: %s", self, error)
@@ -199,28 +201,34 @@ class Bridge:
 
     async def _copy(self) -> None:
         """Copy over one connection to each side, until the end or an error."""
+        loop = asyncio.get_running_loop()
+        self._rate = rate = self._rate or Rate(loop.time())
         target, source = self._ends()
         try:
             await source.open(await target.open())
             self._source = source
             self._was_open = True
-            self._note_progress()
             while (records := await source.next_batch()) is not None:
                 if records:
+                    self._note_well()
+                    self._is_storing = True
                     repeats = await target.store(records)
                     self._repeats += repeats
                     self._copied += len(records) - repeats
+                    rate.note(self._copied, loop.time())
+                    self._is_storing = False
                     await source.stored(records)
-                self._note_progress()
         finally:
+            if self._source is not None:
+                self._note_well()
             self._source = None
             for end in (source, target):
                 await _closed(end)
 
-    def _note_progress(self) -> None:
-        self._progress_at = now = asyncio.get_running_loop().time()
-        if self._rate is not None:
-            self._rate.note(self._copied, now)
+    def _note_well(self) -> None:
+        """Note that all went well until now, unless what came last could not be stored yet."""
+        if not self._is_storing:
+            self._well_at = asyncio.get_running_loop().time()
 
     def _ends(self) -> tuple[Target, Source]:
         here, there = self._from, self._to

@@ -18,7 +18,7 @@ class BridgeError(LiftbridgeError):
 class TargetUnsuitable(BridgeError, InvalidRequest):
     """The target exists, and a bridge cannot keep its promise there."""
 
-    hint = "let the bridge create the stream, or create it as the page about bridges says"
+    hint = "let the bridge create it, or create it with optimistic_concurrency_control=True"
 
 
 class SourceReset(BridgeError):

@@ -40,24 +40,6 @@ def own_streaming(streaming_binary: Path, tmp_path: Path) -> Iterator[StreamingS
     server.stop()
 
 
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
-        ("kafka://a/b", "liftbridge://a/b"),
-        ("stan://a/channel", "liftbridge://a/b"),
-        ("stan://a/b/", "liftbridge://a/b"),
-        ("stan://a/b/c", "nsq://a/b/c"),
-        ("liftbridge://a/b", "liftbridge://a/c"),
-        ("liftbridge://a/b", "nsq+lookup://a/b/c"),
-        ("liftbridge://a/b", "nsq://a,b/b/c"),
-        ("stan://a/b/c?d=e", "liftbridge://a/b"),
-    ],
-)
-def test_what_is_no_pair_is_refused(source: str, target: str) -> None:
-    with pytest.raises(InvalidRequest):
-        Bridge(source, target)
-
-
 async def test_targets_without_control_of_offsets_are_refused(ends: Ends) -> None:
     await publish_many(ends.stan, ends.name, 2)
     await ends.lift.create_stream(ends.name)

@@ -76,6 +76,8 @@ async def test_the_steps_of_moving_lose_no_message(
         old_worker = group.create_task(steps["old_worker"]())
         publishing = group.create_task(publish_on())
         await some_more()
+        if page is FROM_STREAMING:
+            await steps["create"]()
         child = await forks.start(*begin, *short)
         while ends.name not in (await ends.lift.fetch_metadata()).streams:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
