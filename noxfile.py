@@ -37,7 +37,7 @@ LONG: Final = (
     *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/matrix"),
     *("tests/spark/test_archive.py", "tests/spark/test_guide.py"),
     *("tests/spark/test_killed_commit.py", "tests/spark/test_sink_exactly_once.py"),
-    *("tests/bridge/test_kill_9.py", "tests/bridge/test_outages.py"),
+    *("tests/bridge/test_kill_9.py", "tests/bridge/test_moving.py", "tests/bridge/test_outages.py"),
     "tests/durable_streams/test_gateway_conformance.py",
 )
 """The tests that only `tests_long` runs: clusters under faults, every state there is, the published

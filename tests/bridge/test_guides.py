@@ -1,15 +1,10 @@
-"""The pages about bridges and moving: their steps run, and their tables say what is."""
+"""The pages about bridges and moving: their code runs, and their tables say what is."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import os
 import re
-import shlex
-import signal
 import textwrap
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -19,7 +14,7 @@ from liftbridge_aio.bridge import errors
 from liftbridge_aio.bridge.core.addresses import EXAMPLES, System
 from liftbridge_aio.handlers import Delivery
 from liftbridge_aio.queue import Delivery as QueueDelivery
-from support.bridges import Ends, Forks, eventually
+from support.bridges import Ends
 from support.markdown import ROOT, blocks, names, table
 from support.streaming_clients import publish_many
 
@@ -29,83 +24,10 @@ FROM_STREAMING: Final = DOCS / "moving-from-nats-streaming.md"
 FROM_NSQ: Final = DOCS / "moving-from-nsq.md"
 
 
-def for_test(text: str, ends: Ends) -> str:
-    """Return code or a command with the addresses and the name of the test."""
-    for shown, real in (
-        ("127.0.0.1:4222", ends.streaming.url.removeprefix("nats://")),
-        ("127.0.0.1:4150", ends.nsqd.address),
-        ("127.0.0.1:9292", ends.node.address),
-    ):
-        text = text.replace(shown, real)
-    return re.sub(r"\borders(?=[\"/ \n])", ends.name, text)
-
-
-@pytest.mark.parametrize("page", [FROM_STREAMING, FROM_NSQ], ids=lambda page: page.stem)
-async def test_the_steps_of_moving_lose_no_message(
-    page: Path, ends: Ends, capsys: pytest.CaptureFixture[str]
-) -> None:
-    steps: dict[str, Any] = {}
-    for block in blocks(page, "python"):
-        exec(for_test(block.code, ends), steps)  # noqa: S102
-    begin, finish = (
-        shlex.split(for_test(block.code, ends))[2:] for block in blocks(page, "console")
-    )
-    published: list[str] = []
-    charged: list[str] = []
-    publish = ends.to_channel if page is FROM_STREAMING else ends.to_topic
-    enough = asyncio.Event()
-
-    async def publish_on() -> None:
-        while not enough.is_set():
-            await publish(b"%d" % len(published))
-            published.append(str(len(published)))
-            await asyncio.sleep(0.01)
-
-    async def some_more() -> None:
-        """Wait until messages are handled that are published after this call."""
-        count = len(published)
-
-        def handled() -> bool:
-            charged.extend(re.findall(r"^charged (\d+)$", capsys.readouterr().out, re.MULTILINE))
-            return any(int(each) >= count for each in charged)
-
-        await eventually(handled)
-
-    short = ["--message-timeout", "1s", "--interval", "60s"]
-    async with Forks() as forks, asyncio.TaskGroup() as group:
-        old_worker = group.create_task(steps["old_worker"]())
-        publishing = group.create_task(publish_on())
-        await some_more()
-        if page is FROM_STREAMING:
-            await steps["create"]()
-        child = await forks.start(*begin, *short)
-        while ends.name not in (await ends.lift.fetch_metadata()).streams:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        new_worker = group.create_task(steps["new_worker"]())
-        await some_more()
-        old_worker.cancel()
-        await some_more()
-        publish = steps["publish"]
-        await some_more()
-        os.kill(child, signal.SIGINT)
-        assert await forks.ended() == 0
-        await forks.start(*finish, *short)
-        assert await forks.ended() == 0
-        enough.set()
-        await publishing
-
-        def is_all_handled() -> bool:
-            charged.extend(re.findall(r"^charged (\d+)$", capsys.readouterr().out, re.MULTILINE))
-            return set(charged) == set(published)
-
-        await eventually(is_all_handled)
-        new_worker.cancel()
-
-
 async def test_the_code_of_the_page_runs(ends: Ends, capsys: pytest.CaptureFixture[str]) -> None:
     await publish_many(ends.stan, ends.name, 3)
     [block] = blocks(PAGE, "python")
-    code = textwrap.indent(for_test(block.code, ends), "    ")
+    code = textwrap.indent(ends.in_code(block.code), "    ")
     steps: dict[str, Any] = {}
     exec(f"async def example():\n{code}", steps)  # noqa: S102
     await steps["example"]()

@@ -128,9 +128,13 @@ async def test_servers_that_are_killed_or_silent_lose_nothing(own_ends: Ends) ->
     assert stored == channel
 
 
-@pytest.mark.parametrize("system", ["stan", "nsq"])
-async def test_a_link_that_is_cut_or_half_open_is_replaced(own_ends: Ends, system: str) -> None:
-    ends = own_ends
+async def test_links_that_are_cut_or_half_open_are_replaced(own_ends: Ends) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(over_bad_link(replace(own_ends, name=f"{own_ends.name}-a"), "stan"))
+        group.create_task(over_bad_link(replace(own_ends, name=f"{own_ends.name}-b"), "nsq"))
+
+
+async def over_bad_link(ends: Ends, system: str) -> None:
     server = ends.streaming.url.removeprefix("nats://") if system == "stan" else ends.nsqd.address
     publish = ends.to_channel if system == "stan" else ends.to_topic
     async with FaultProxy(server) as proxy, asyncio.TaskGroup() as group:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import sys
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sized
@@ -49,6 +50,16 @@ class Ends:
     @property
     def nsq_url(self) -> str:
         return f"nsq://{self.nsqd.address}/{self.name}/moving"
+
+    def in_code(self, text: str) -> str:
+        """Return code or a command of a page with these addresses and this name."""
+        for shown, real in (
+            ("127.0.0.1:4222", self.streaming.url.removeprefix("nats://")),
+            ("127.0.0.1:4150", self.nsqd.address),
+            ("127.0.0.1:9292", self.node.address),
+        ):
+            text = text.replace(shown, real)
+        return re.sub(r"\borders(?=[\"/ \n])", self.name, text)
 
     async def to_channel(self, value: bytes) -> None:
         """Publish to the channel."""
