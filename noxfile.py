@@ -36,6 +36,7 @@ UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
 LONG: Final = (
     *("tests/benchmarks", "tests/cancellation", "tests/chaos", "tests/cluster", "tests/hostile"),
     *("tests/matrix", "tests/scenario", "tests/durable_streams/test_gateway_conformance.py"),
+    *("tests/bridge/test_kill_9.py", "tests/bridge/test_moving.py", "tests/bridge/test_outages.py"),
     *("tests/faults/test_transaction_crashes.py", "tests/cli/test_pipeline.py"),
     *sorted(
         {f"tests/spark/{each.name}" for each in ROOT.glob("tests/spark/test_*.py")}
@@ -43,7 +44,8 @@ LONG: Final = (
     ),
 )
 """The tests that only `tests_long` runs: clusters under faults, hostile servers, every state there
-is, the published tests of a Durable Streams server, benchmarks, and Spark but for its first."""
+is, the published tests of a Durable Streams server, bridges under faults, benchmarks, and Spark but
+for its first."""
 ON_OLDEST: Final = (
     *("tests/contract", "tests/faults", "tests/unit/groups"),
     *("-k", "not v1.9.0 and not plain"),

@@ -13,6 +13,7 @@
   values.
 - `compression`: Compressed values: a header of the message names the encoding.
 - `errors`: Everything this package raises, as one tree.
+- `handlers`: Handlers that run on a Liftbridge queue, NATS Streaming and NSQ alike.
 - `interceptors`: Interceptors: code that runs around every publish and around the processing of
   every message.
 - `model`: The values of the public API: messages, acks, positions, metadata.
@@ -31,6 +32,7 @@
 - `_core/`: Pure helpers that every part of the package may use.
 - `_publish/`: Everything between publish() and an ack.
 - `_subscribe/`: Everything between a Subscribe call and `async for`.
+- `bridge/`: Bridges: copy between Liftbridge and NATS Streaming or NSQ while both are in use.
 - `broker/`: A Liftbridge server inside your process: real gRPC on real ports, alone or as a
   cluster.
 - `cli/`: The command line: one file per noun, put together here.

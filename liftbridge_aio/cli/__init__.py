@@ -6,6 +6,7 @@ Commands import the client and the broker when they run, so that help is fast.
 
 - `arguments`: Parse arguments: positions, durations, headers.
 - `bench`: `liftbridge-aio bench`: measure how fast servers ack and deliver messages.
+- `bridge`: `liftbridge-aio bridge`: copy between Liftbridge and NATS Streaming or NSQ.
 - `broker`: `liftbridge-aio broker`: run the embedded broker.
 - `connection`: Flags that all commands for servers share, and the client that they configure.
 - `console`: Tables, figures and checks printed with rich. Imported only by commands that print
@@ -61,6 +62,7 @@ from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 
 from . import bench, cursor, groups, partitions, pipeline, queue, streams, transactions
 from .arguments import BadArgument
+from .bridge import bridge
 from .broker import broker
 from .connection import connection_behind_command
 from .demo import demo
@@ -103,6 +105,7 @@ app.command(transactions.app)
 app.command(metadata)
 app.command(doctor)
 app.command(gateway)
+app.command(bridge)
 app.command(bench.app)
 app.command(pipeline.app)
 app.register_install_completion_command(help="Install completion for the shell in use.")

@@ -6,7 +6,7 @@ import asyncio
 import enum
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import TracebackType
@@ -21,8 +21,11 @@ from liftbridge_aio._core.arguments import (
 )
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
+from liftbridge_aio.handlers import Handler, intercepted
+from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.net.supervisor import Child, Supervisor
 from liftbridge_aio.options import seconds
+from liftbridge_aio.queue import Nack, Reject
 
 from .connection import NsqConnection, full_address
 from .core import protocol
@@ -35,7 +38,7 @@ from .options import ConsumerOptions
 
 logger = logging.getLogger("liftbridge_aio.nsq")
 
-MessageHandler: TypeAlias = Callable[[Message], Awaitable[object] | object]
+MessageHandler: TypeAlias = Handler[Message]
 """A handler of messages: a coroutine function, which is awaited, or a plain function."""
 
 _CLOSE: Final = 5.0
@@ -150,7 +153,7 @@ class Consumer:
             text = "a consumer is entered once; create another one"
             raise Closed(text)
         self._deliveries = deliveries = Deliveries(
-            self._options, self._max_in_flight, self._on_giving_up
+            self.topic, self._options, self._max_in_flight, self._on_giving_up
         )
         self._state = State.OPEN
         await self._supervisor.start()
@@ -239,7 +242,7 @@ class Consumer:
             raise StopAsyncIteration
         return message
 
-    async def batches(self, max_size: int = 100) -> AsyncIterator[list[Message]]:
+    async def batches(self, max_size: int = 100) -> AsyncGenerator[list[Message], None]:
         """Iterate over lists of the messages that are there: at least one, at most `max_size`.
 
         Cancelling loses none.
@@ -253,13 +256,19 @@ class Consumer:
             yield batch
 
     async def run(
-        self, handler: MessageHandler, *, concurrency: int = 1, stop_on_sigterm: bool = True
+        self,
+        handler: MessageHandler,
+        *,
+        concurrency: int = 1,
+        interceptors: Sequence[Interceptor] = (),
+        stop_on_sigterm: bool = True,
     ) -> None:
         """Call a handler for each message, until `drain`, `aclose` or SIGTERM.
 
         A message is finished when its handler returns, and requeued when it raises, which is logged
-        and slows the consumer down; the handler may answer it itself. On SIGTERM no further message
-        is handled, and this returns when the running handlers have returned.
+        and slows the consumer down; `Nack` and `Reject` say what else to do, and the handler may
+        answer it itself. On SIGTERM no further message is handled, and this returns when the
+        running handlers have returned.
 
         Cancelling cancels the running handlers; their messages are requeued when the consumer is
         closed.
@@ -269,6 +278,7 @@ class Consumer:
                 must not block. What it returns is ignored.
             concurrency: the maximum of messages handled concurrently; `max_in_flight` should not be
                 less.
+            interceptors: wrap the handler; the first is the outermost.
             stop_on_sigterm: stop on SIGTERM too, if this runs in the main thread.
 
         Raises:
@@ -279,6 +289,7 @@ class Consumer:
         check_whole_number(concurrency, "concurrency", 1, INT32_MAX)
         check_flags(stop_on_sigterm=stop_on_sigterm)
         deliveries = self._opened()
+        handler = intercepted(handler, interceptors)
         try:
             with stopped_by_sigterm(deliveries.stop) if stop_on_sigterm else nullcontext():
                 async with asyncio.TaskGroup() as workers:
@@ -295,16 +306,25 @@ class Consumer:
                 if isinstance(answer, Awaitable):
                     await answer
             except Exception as error:  # noqa: BLE001 - logged, and the message requeued
-                logger.warning("the handler failed, so %r is requeued: %r", message, error)
-                failed = True
+                failure: Exception | None = error
             else:
-                failed = False
+                failure = None
             if message.is_answered:
                 continue
             try:
-                await (message.requeue() if failed else message.finish())
+                await self._answer(message, failure)
             except NotInFlight as lost:
                 logger.warning("%r is delivered again: %s", message, lost)
+
+    async def _answer(self, message: Message, failure: Exception | None) -> None:
+        if failure is None:
+            await message.finish()
+        elif isinstance(failure, Reject):
+            await message.reject(str(failure))
+        else:
+            logger.warning("the handler failed, so %r is requeued: %r", message, failure)
+            nack = failure if isinstance(failure, Nack) else Nack()
+            await message.requeue(nack.delay, backoff=nack.backoff)
 
     # Flow
 

@@ -65,14 +65,20 @@ class Deliveries:
     Owns the state of flow control, the messages in flight and those that nobody has taken yet.
 
     Args:
+        topic: the topic of the messages.
         options: of the consumer.
         max_in_flight: over all connections.
         on_giving_up: called with each message that was attempted too often.
     """
 
     def __init__(
-        self, options: ConsumerOptions, max_in_flight: int, on_giving_up: GivingUp | None
+        self,
+        topic: str,
+        options: ConsumerOptions,
+        max_in_flight: int,
+        on_giving_up: GivingUp | None,
     ) -> None:
+        self.topic = topic
         self._loop = asyncio.get_running_loop()
         self._options = options
         self._max_in_flight = max_in_flight
@@ -201,17 +207,15 @@ class Deliveries:
                 self._expired += 1
                 self._settle(message, None)
             elif 0 < self._options.max_attempts < message.attempts:
-                await self._give_up(message)
+                await self._give_up(message, f"{message.attempts - 1} attempts have failed")
             else:
                 return message
         return None
 
-    async def _give_up(self, message: Message) -> None:
+    async def _give_up(self, message: Message, reason: str) -> None:
         self._given_up += 1
         if self._on_giving_up is None:
-            logger.error(
-                "gave up %r after %d attempts, so it is discarded", message, message.attempts - 1
-            )
+            logger.error("gave up %r, so it is discarded: %s", message, reason)
         else:
             answer = self._on_giving_up(message)
             if isinstance(answer, Awaitable):
@@ -248,6 +252,11 @@ class Deliveries:
         self._requeued += 1
         if message.connection.is_full:
             await message.connection.room()
+
+    async def reject(self, message: Message, reason: str) -> None:
+        """Give up a message and send FIN."""
+        _check_in_flight(message)
+        await self._give_up(message, reason)
 
     async def touch(self, message: Message) -> None:
         """Send TOUCH."""

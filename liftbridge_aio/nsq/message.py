@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from liftbridge_aio import model
 from liftbridge_aio.options import Duration, seconds
 
 from .connection import NsqConnection
@@ -11,6 +12,11 @@ from .connection import NsqConnection
 
 class Answerer(Protocol):
     """The consumer of a message, which sends its answer."""
+
+    topic: str
+
+    async def reject(self, message: Message, reason: str) -> None:
+        """Give up a message and send FIN."""
 
     async def finish(self, message: Message) -> None:
         """Send FIN."""
@@ -24,6 +30,9 @@ class Answerer(Protocol):
 
 class Message:
     """A message as nsqd delivers it. Answer it once: `finish` or `requeue`.
+
+    It is a `liftbridge_aio.handlers.Delivery`, too, whose `ack`, `nack` and `extend` are `finish`,
+    `requeue` and `touch`.
 
     Attributes:
         body: what was published.
@@ -106,4 +115,62 @@ class Message:
             AlreadyAnswered: it was answered before.
             NotInFlight: its connection has ended, so it is delivered again.
         """
+        await self._consumer.touch(self)
+
+    # As a delivery
+
+    @property
+    def value(self) -> bytes:
+        """What was published: `body`."""
+        return self.body
+
+    @property
+    def attempt(self) -> int:
+        """1 when it is delivered for the first time: `attempts`."""
+        return self.attempts
+
+    @property
+    def redelivered(self) -> bool:
+        """True if it was delivered before."""
+        return self.attempts > 1
+
+    @property
+    def settled(self) -> bool:
+        """True once it was finished, requeued or rejected: `is_answered`."""
+        return self.is_answered
+
+    @property
+    def message(self) -> model.Message:
+        """The message as interceptors get it; its offset is -1, as NSQ has none."""
+        return model.Message(
+            stream=self._consumer.topic,
+            partition=0,
+            offset=-1,
+            key=b"",
+            value=self.body,
+            timestamp=self.timestamp,
+        )
+
+    async def ack(self) -> None:
+        """Finish the message; see `finish`. Cancelling leaves it sent."""
+        await self._consumer.finish(self)
+
+    async def nack(self, delay: Duration | None = None, *, backoff: bool = True) -> None:
+        """Requeue the message; see `requeue`. Cancelling leaves it sent."""
+        await self.requeue(delay, backoff=backoff)
+
+    async def reject(self, reason: str = "") -> None:
+        """Give up the message: call `on_giving_up` of the consumer, or log an error, and finish it.
+
+        Cancelling `on_giving_up` leaves it unanswered.
+
+        Raises:
+            AlreadyAnswered: it was answered before.
+            NotInFlight: its connection has ended, so it is delivered again.
+            Exception: what `on_giving_up` raised; the message is not finished.
+        """
+        await self._consumer.reject(self, reason)
+
+    async def extend(self) -> None:
+        """Begin the message's time again; see `touch`. Cancelling leaves it sent."""
         await self._consumer.touch(self)

@@ -18,7 +18,8 @@ LiftbridgeError
 │       └── PublishNotPermitted           NATS does not let the user publish to the channel
 └── UsageError (RuntimeError)
     ├── SubscriptionClosed                the subscription is closed or was never opened
-    └── AckedAutomatically                ack() without manual_ack
+    ├── AckedAutomatically                ack() without manual_ack
+    └── NotSupported                      the protocol has no such request
 
 """
 
@@ -97,6 +98,10 @@ class SubscriptionClosed(UsageError):
     """The subscription is closed, or was never opened."""
 
     hint = "use `async with client.subscribe(...)`; a closed subscription stays closed"
+
+
+class NotSupported(UsageError):
+    """The protocol of NATS Streaming has no such request; nothing was sent."""
 
 
 class AckedAutomatically(UsageError):

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from liftbridge_aio import model
+from liftbridge_aio.options import Duration
 from liftbridge_aio.wire.stan_codec import ReceivedMessage
+
+from .errors import NotSupported
+
+logger = logging.getLogger("liftbridge_aio.stan")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Message:
-    """A message of a channel.
+    """A message of a channel; it is a `liftbridge_aio.handlers.Delivery`, too.
 
     Attributes:
         channel: the channel.
@@ -22,6 +29,7 @@ class Message:
         timestamp: when the server received it, in Unix nanoseconds.
         redelivered: True if the server has delivered it before, to this or another subscriber.
         redelivery_count: how often it was delivered again; servers forget it when they restart.
+        settled: True once it was acked, nacked or rejected by a call.
     """
 
     __slots__ = (
@@ -32,6 +40,7 @@ class Message:
         "redelivery_count",
         "reply",
         "sequence",
+        "settled",
         "timestamp",
     )
 
@@ -43,6 +52,7 @@ class Message:
         self.timestamp = received.timestamp
         self.redelivered = received.redelivered
         self.redelivery_count = received.redelivery_count if received.redelivered else 0
+        self.settled = False
         self._acker = acker
 
     def __repr__(self) -> str:
@@ -67,3 +77,77 @@ class Message:
             SubscriptionClosed: it is closed.
         """
         self._acker(self)
+        self.settled = True
+
+    def let_ack(self, acker: Callable[[Message], None]) -> None:
+        """Let its handler ack it, although the subscription acks automatically."""
+        self._acker = acker
+
+    # As a delivery
+
+    @property
+    def value(self) -> bytes:
+        """What was published: `data`."""
+        return self.data
+
+    @property
+    def attempt(self) -> int:
+        """1 when it is delivered for the first time; servers forget it when they restart."""
+        return self.redelivery_count + 1
+
+    @property
+    def message(self) -> model.Message:
+        """The message as interceptors get it; its offset is the sequence."""
+        return model.Message(
+            stream=self.channel,
+            partition=0,
+            offset=self.sequence,
+            key=b"",
+            value=self.data,
+            timestamp=self.timestamp,
+            subject=self.channel,
+            reply_subject=self.reply,
+        )
+
+    async def nack(
+        self,
+        delay: Duration | None = None,
+        *,
+        backoff: bool = True,  # noqa: ARG002 - as queues take it
+    ) -> None:
+        """Leave the message unacked: the server delivers it again after `ack_wait`.
+
+        Nothing is sent or awaited, so cancelling does nothing.
+
+        Args:
+            delay: must be None.
+            backoff: has no effect.
+
+        Raises:
+            NotSupported: a delay is given; the protocol has none.
+        """
+        if delay is not None:
+            text = "NATS Streaming delivers again after ack_wait, and after no other delay"
+            raise NotSupported(text)
+        self.settled = True
+
+    async def reject(self, reason: str = "") -> None:
+        """Give up the message: it is logged as an error and acked, as there are no dead letters.
+
+        Nothing is awaited, so cancelling does nothing.
+
+        Raises:
+            AckedAutomatically: the subscription acks its messages automatically, outside of `run`.
+            SubscriptionClosed: it is closed.
+        """
+        await self.ack()
+        logger.error("gave up %r, so it is discarded: %s", self, reason)
+
+    async def extend(self) -> None:
+        """Raise an error: the protocol has no such request. Nothing is awaited.
+
+        Raises:
+            NotSupported: always.
+        """
+        text = "NATS Streaming cannot extend the time for an ack; raise ack_wait"
+        raise NotSupported(text)

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
 from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.handlers import Handler
+from liftbridge_aio.queue import Nack, Reject
 
 from .deliveries import Deliveries
 from .events import Event, HandlerFailed
@@ -15,7 +17,7 @@ from .message import Message
 
 logger = logging.getLogger("liftbridge_aio.stan")
 
-MessageHandler: TypeAlias = Callable[[Message], Awaitable[object] | object]
+MessageHandler: TypeAlias = Handler[Message]
 """A handler of messages: a coroutine function, which is awaited, or a plain function."""
 OnError: TypeAlias = Literal["redeliver", "stop"]
 
@@ -76,6 +78,8 @@ class HandlerRunner:
             self._end(error)
 
     async def _handle(self, message: Message) -> None:
+        if self._acks:
+            message.let_ack(self._deliveries.ack_by_hand)
         try:
             answer = self._handler(message)
             if isinstance(answer, Awaitable):
@@ -85,16 +89,19 @@ class HandlerRunner:
             if task is not None and task.cancelling():
                 raise
             self._failed(message, error)  # something else than `run` cancelled the handler
+        except Reject as rejection:
+            if not message.settled:
+                await message.reject(str(rejection))
         except Exception as error:  # noqa: BLE001 - told, and raised by `run` if wanted
             self._failed(message, error)
         else:
-            if self._acks:
+            if self._acks and not message.settled:
                 self._deliveries.ack(message)
 
     def _failed(self, message: Message, error: BaseException) -> None:
         self._tell(HandlerFailed(message, error))
         where = f"message {message.sequence} of {message.channel!r}"
-        if self._stops:
+        if self._stops and not isinstance(error, Nack):
             error.add_note(f"raised by the handler of {where}")
             self._end(error)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
@@ -17,6 +18,8 @@ from liftbridge_aio._core.arguments import (
 )
 from liftbridge_aio.errors import ConcurrentRead, InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
+from liftbridge_aio.handlers import intercepted
+from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.nats.library import Subscription as NatsSubscription
 
 from .core.states import SUBSCRIPTION_STEPS, SubscriptionEvent, SubscriptionState
@@ -287,6 +290,23 @@ class Subscription:
             self._current = message
         return message
 
+    async def batches(self, max_size: int = 100) -> AsyncGenerator[list[Message], None]:
+        """Iterate over lists of the messages that are there: at least one, at most `max_size`.
+
+        Unless `manual_ack`, a list is acked when the next one is asked for. Errors and cancelling
+        are those of iterating over messages.
+        """
+        check_whole_number(max_size, "max_size", 1, INT64_MAX)
+        while (message := await anext(self, None)) is not None:
+            batch = [message]
+            while len(batch) < max_size and (message := self._take_waiting()) is not None:
+                batch.append(message)
+            yield batch
+            if not self.plan.manual_ack:
+                for message in batch:
+                    if not message.settled:
+                        self._deliveries.ack(message)
+
     def _check_may_read(self) -> None:
         if self._is(SubscriptionState.NEW, SubscriptionState.OPENING):
             raise SubscriptionClosed("the subscription is not open yet")
@@ -299,6 +319,7 @@ class Subscription:
         *,
         concurrency: int = 1,
         on_error: OnError = "redeliver",
+        interceptors: Sequence[Interceptor] = (),
         stop_on_sigterm: bool = True,
     ) -> None:
         """Call a handler for each message, until the subscription is closed, SIGTERM, or an error.
@@ -309,9 +330,10 @@ class Subscription:
             async with client.subscribe("orders", durable="billing") as orders:
                 await orders.run(handle, concurrency=8)
 
-        A message is acked when its handler has returned, unless `manual_ack`. One whose handler
-        raises is not acked, so the server delivers it again after `ack_wait`, for ever if need be.
-        The same happens when a handler takes longer than that.
+        A message is acked when its handler has returned, unless `manual_ack` or the handler has
+        answered it. One whose handler raises is not acked, so the server delivers it again after
+        `ack_wait`, for ever if need be. The same happens when a handler takes longer than that.
+        `Reject` gives a message up: it is acked and logged; a delay of `Nack` has no effect.
 
         With one call at a time messages are handled in the order in which they come; redelivered
         ones come later than they were published. On SIGTERM no further message is handled, and this
@@ -325,6 +347,7 @@ class Subscription:
             on_error: the effect of an exception of the handler. "redeliver": it is logged and the
                 next message is handled. "stop": no further message is handled, the running handlers
                 finish, and the exception is raised. Both tell `on_event` of a `HandlerFailed`.
+            interceptors: wrap the handler; the first is the outermost.
             stop_on_sigterm: stop on SIGTERM too, if this runs in the main thread. An installed
                 handler of the signal is called as well, and restored at the end.
 
@@ -345,7 +368,7 @@ class Subscription:
         runner = HandlerRunner(
             self._deliveries,
             self._runtime.tell,
-            handler,
+            intercepted(handler, interceptors),
             acks=not self.plan.manual_ack,
             stops=on_error == "stop",
         )
@@ -360,7 +383,7 @@ class Subscription:
 
     def _ack_current(self) -> None:
         message, self._current = self._current, None
-        if message is not None:
+        if message is not None and not message.settled:
             self._deliveries.ack(message)
 
 

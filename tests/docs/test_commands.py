@@ -18,6 +18,7 @@ ELSEWHERE: Final = {
     "python3 -m pip": "installs what the tests have installed",
     "python3 -m venv": "as CI does it on every commit",
     ".venv/bin/nox": "as CI does it on every commit, or longer than tests may take",
+    "liftbridge-aio bridge": "needs other servers: tests/bridge runs those of the pages",
     "liftbridge-aio demo": "as CI does it on every commit, by `nox -s demo`",
     "liftbridge-aio pipeline archive": "starts Spark: tests/spark runs those of docs/spark.md",
     "liftbridge-aio pipeline check": "starts Spark: tests/spark analyses the file",

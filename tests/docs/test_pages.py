@@ -34,9 +34,12 @@ COMMANDS: Final = sorted(
 )
 ELSEWHERE: Final = {
     *(
+        "bridges.md",
         "durable-streams.md",
         "gateway.md",
         "gazette.md",
+        "moving-from-nats-streaming.md",
+        "moving-from-nsq.md",
         "nats.md",
         "nsq.md",
         "security.md",
@@ -176,6 +179,7 @@ def test_every_command_is_shown() -> None:
     shown = {line.split()[1] for line in COMMANDS}
     assert shown == {
         "bench",
+        "bridge",
         "broker",
         "cursor",
         "demo",

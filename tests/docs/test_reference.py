@@ -88,7 +88,8 @@ def all_errors() -> list[type[errors.LiftbridgeError]]:
 
 def public_errors() -> list[type[BaseException]]:
     # Their pages have tables.
-    others = {"liftbridge_aio.durable_streams", "liftbridge_aio.nsq", "liftbridge_aio.queue"}
+    told = ("bridge", "durable_streams", "nsq", "queue")
+    others = {f"liftbridge_aio.{name}" for name in told}
     modules = [vars(importlib.import_module(module)) for module in sorted(MODULES - others)]
     return [
         value

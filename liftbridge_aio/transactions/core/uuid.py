@@ -208,10 +208,7 @@ def is_outside(uuid: bytes) -> bool:
 
 def is_in_transaction(uuid: bytes) -> bool:
     """Return True for the UUID of a message that its ack commits."""
-    if len(uuid) != UUID_BYTES:
-        return False
-    _, clock, flags = parse_uuid(uuid)
-    return clock != 0 and flags == Flags.CONTINUE
+    return len(uuid) == UUID_BYTES and continues(uuid)
 
 
 def _check_bytes(value: bytes, length: int, what: str) -> None:

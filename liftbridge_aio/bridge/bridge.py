@@ -1,0 +1,251 @@
+"""`Bridge`: copies messages from one system to another, and resumes where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from liftbridge_aio._core.arguments import INT64_MAX, check_flags, check_text, check_whole_number
+from liftbridge_aio.errors import (
+    ConnectionFailed,
+    CursorsUnavailable,
+    IncorrectOffset,
+    LiftbridgeError,
+    NoMetadataLeader,
+    NotPartitionLeader,
+    PublishNotSent,
+    PublishOutcomeUnknown,
+    RequestTimeout,
+    SubscriptionLost,
+    TLSFailed,
+    UsageError,
+)
+from liftbridge_aio.options import Duration, seconds
+from liftbridge_aio.retry import Backoff
+from liftbridge_aio.stan import ClientIdTaken, SubscriptionClosed
+
+from .core.addresses import LIFTBRIDGE, System, check_pair, parse_address
+from .core.rate import Rate
+from .ends import Source, Target
+from .liftbridge import ExactTarget, LiftbridgeSource, LiftbridgeTarget
+from .nsq import NsqSource, NsqTarget
+from .stan import StanSource, StanTarget
+
+logger = logging.getLogger("liftbridge_aio.bridge")
+
+_PASSING: Final = (
+    ClientIdTaken,
+    ConnectionFailed,
+    CursorsUnavailable,
+    IncorrectOffset,
+    NoMetadataLeader,
+    NotPartitionLeader,
+    PublishNotSent,
+    PublishOutcomeUnknown,
+    RequestTimeout,
+    SubscriptionClosed,
+    SubscriptionLost,
+)
+"""Errors after which the bridge connects again."""
+_BACKOFF: Final = Backoff(initial=0.2, maximum=5.0)
+_CLOSE: Final = 10.0
+"""Seconds for the end of the connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a bridge has done since it was created."""
+
+    copied: int
+    """Messages that the target has stored."""
+    repeats: int
+    """Messages that it had already, so that they were not stored again."""
+    rate: float
+    """Messages copied per second, over the last 10 seconds."""
+    lag: int | None
+    """Messages that wait to be copied, when `Bridge.measure_lag` was called last; None: unknown."""
+    retries: int
+    """How often the bridge has connected again."""
+
+
+class Bridge:
+    """Copies messages from one system to another while both are in use.
+
+        bridge = Bridge("stan://127.0.0.1:4222/test-cluster/orders", "liftbridge://127.0.0.1/orders")
+        await bridge.run()
+
+    A message is settled at the source once the target has stored it, so a bridge that is killed
+    loses nothing, and the next one goes on where it was. The target is created if it is missing.
+    What is promised about repeats is in `docs/bridges.md`.
+
+    Args:
+        source: the URL of what to copy: `stan://host:4222/cluster/channel`,
+            `nsq://host:4150/topic/channel`, `nsq+lookup://host:4161/topic/channel` or
+            `liftbridge://host:9292/stream`. Several servers are separated by commas.
+        target: the URL of where to copy it. One of the two is Liftbridge.
+        once: end when everything is copied that was there at the start. With NSQ, which does not
+            tell, that is when nothing has come for longer than `message_timeout`.
+        after: the sequence of NATS Streaming behind which to begin if the target does not say how
+            far the channel was copied.
+        message_timeout: seconds after which nsqd delivers a message again that is not copied.
+        retry_timeout: seconds without progress after which `run` ends with the error of the side
+            that is away.
+
+    Raises:
+        InvalidRequest: a URL or another argument is invalid, or none of the two is Liftbridge.
+        WrongType: an argument has the wrong type.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        *,
+        once: bool = False,
+        after: int | None = None,
+        message_timeout: Duration = 10.0,
+        retry_timeout: Duration = 60.0,
+    ) -> None:
+        check_text(source, "the source")
+        check_text(target, "the target")
+        check_flags(once=once)
+        if after is not None:
+            check_whole_number(after, "after", 0, INT64_MAX)
+        self._from = parse_address(source)
+        self._to = parse_address(target)
+        check_pair(self._from, self._to)
+        self._once = once
+        self._after = after
+        self._message_timeout = seconds(message_timeout, "message_timeout")
+        self._retry_timeout = seconds(retry_timeout, "retry_timeout")
+        self._copied = self._repeats = self._retries = 0
+        self._lag: int | None = None
+        self._rate: Rate | None = None
+        self._source: Source | None = None
+        self._was_open = False
+        self._well_at = 0.0
+        self._is_storing = False
+        """True from the attempt to store messages to its success, be it over later connections."""
+        self._is_running = False
+
+    def __repr__(self) -> str:
+        """Show what is copied where."""
+        return f"<Bridge {self._from} > {self._to} copied={self._copied}>"
+
+    @property
+    def is_connected(self) -> bool:
+        """True while both sides are connected."""
+        return self._source is not None
+
+    @property
+    def progress(self) -> Progress:
+        """What was done so far."""
+        now = asyncio.get_running_loop().time()
+        rate = 0.0 if self._rate is None else self._rate.per_second(self._copied, now)
+        return Progress(self._copied, self._repeats, rate, self._lag, self._retries)
+
+    async def measure_lag(self) -> int | None:
+        """Ask the source how many messages wait to be copied; None if it does not say.
+
+        Cancelling abandons it.
+
+        Raises:
+            LiftbridgeError: the source did not answer.
+        """
+        self._lag = None if self._source is None else await self._source.lag()
+        return self._lag
+
+    async def run(self) -> Progress:
+        """Copy until the end, if there is one, or until it is cancelled.
+
+        Where one side is away, it waits and connects again. Cancelling ends it in order: what is
+        stored is settled at the source, as far as that answers within 10 seconds.
+
+        Raises:
+            TargetUnsuitable: the target exists, and is none that this can be copied to.
+            SourceReset: the source is another log than the one that was copied.
+            PositionLost: the target does not say how far the source was copied.
+            LiftbridgeError: a side cannot be reached at the start or has been away for too long,
+                or refuses what it is asked for: the stream was deleted, the target is read-only.
+            UsageError: it is running already.
+        """
+        if self._is_running:
+            text = "the bridge is running already"
+            raise UsageError(text)
+        self._is_running = True
+        loop = asyncio.get_running_loop()
+        tries = 0
+        self._well_at = loop.time()
+        try:
+            while True:
+                before = self._well_at
+                try:
+                    await self._copy()
+                except _PASSING as error:
+                    if self._well_at > before:
+                        tries = 0
+                    late = loop.time() - self._well_at > self._retry_timeout
+                    if not self._was_open or late or isinstance(error, TLSFailed):
+                        raise
+                    logger.warning("%r connects again: %s", self, error)
+                    self._retries += 1
+                    await asyncio.sleep(_BACKOFF.delay(tries, random.random()))  # noqa: S311
+                    tries += 1
+                else:
+                    return self.progress
+        finally:
+            self._is_running = False
+
+    async def _copy(self) -> None:
+        """Copy over one connection to each side, until the end or an error."""
+        loop = asyncio.get_running_loop()
+        self._rate = rate = self._rate or Rate(loop.time())
+        target, source = self._ends()
+        try:
+            await source.open(await target.open())
+            self._source = source
+            self._was_open = True
+            while (records := await source.next_batch()) is not None:
+                if records:
+                    self._note_well()
+                    self._is_storing = True
+                    repeats = await target.store(records)
+                    self._repeats += repeats
+                    self._copied += len(records) - repeats
+                    rate.note(self._copied, loop.time())
+                    self._is_storing = False
+                    await source.stored(records)
+        finally:
+            if self._source is not None:
+                self._note_well()
+            self._source = None
+            for end in (source, target):
+                await _closed(end)
+
+    def _note_well(self) -> None:
+        """Note that all went well until now, unless what came last could not be stored yet."""
+        if not self._is_storing:
+            self._well_at = asyncio.get_running_loop().time()
+
+    def _ends(self) -> tuple[Target, Source]:
+        here, there = self._from, self._to
+        once = self._once
+        if here.system is System.STAN:
+            return ExactTarget(there, here, self._after), StanSource(here, there, once=once)
+        if here.system not in LIFTBRIDGE:
+            source = NsqSource(here, self._message_timeout, once=once)
+            return LiftbridgeTarget(there, here), source
+        target = StanTarget(there, here) if there.system is System.STAN else NsqTarget(there)
+        return target, LiftbridgeSource(here, there, once=once)
+
+
+async def _closed(end: Source | Target) -> None:
+    """Close an end, whose failure to close changes nothing."""
+    try:
+        async with asyncio.timeout(_CLOSE):
+            await end.aclose()
+    except (LiftbridgeError, TimeoutError) as error:
+        logger.warning("while a bridge was closed: %s", error)

@@ -1,0 +1,78 @@
+"""What a bridge needs of its two ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+SOURCE_HEADER: Final = "bridge-source"
+"""Header with the source of a message, for example `stan/test-cluster/orders`."""
+ID_HEADER: Final = "bridge-id"
+"""Header with its id there: the sequence (NATS Streaming), or nsqd and id (NSQ)."""
+TIME_HEADER: Final = "bridge-timestamp"
+"""Header with the time at which it was published there, in Unix nanoseconds."""
+MARKER_HEADER: Final = "bridge-marker"
+"""Header of messages that a bridge adds: they have no value, and handlers skip them."""
+
+MAX_BATCH: Final = 500
+"""Messages that are copied at once."""
+
+
+@dataclass(slots=True)
+class Record:
+    """A message on its way.
+
+    Attributes:
+        identity: its id in the source: what `ID_HEADER` has.
+        value: what was published.
+        timestamp: when, in Unix nanoseconds.
+        origin: the message of the source's client.
+    """
+
+    identity: bytes
+    value: bytes
+    timestamp: int
+    origin: Any
+
+
+class Source(Protocol):
+    """Where messages come from."""
+
+    async def open(self, copied: int) -> None:
+        """Connect, and begin behind what was copied.
+
+        Args:
+            copied: the sequence up to which the target has all; only NATS Streaming needs it.
+        """
+
+    async def next_batch(self) -> list[Record] | None:
+        """Return the next messages, an empty list now and then; None at the end.
+
+        Cancelling loses none.
+        """
+
+    async def stored(self, records: list[Record]) -> None:
+        """Settle messages: the target has them."""
+
+    async def lag(self) -> int | None:
+        """Return how many messages wait to be copied; None if the source does not say."""
+
+    async def aclose(self) -> None:
+        """Disconnect."""
+
+
+class Target(Protocol):
+    """Where messages go."""
+
+    async def open(self) -> int:
+        """Connect, create it if it is missing, and return the sequence up to which it has all."""
+
+    async def store(self, records: list[Record]) -> int:
+        """Store messages and return how many of them it had already.
+
+        Raises:
+            LiftbridgeError: it is unknown which of them are stored, so all are copied again.
+        """
+
+    async def aclose(self) -> None:
+        """Disconnect."""

@@ -1,0 +1,169 @@
+"""A channel of NATS Streaming as an end of a bridge."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+from hashlib import sha256
+from typing import Final
+
+from liftbridge_aio import stan
+
+from .core.addresses import Address
+from .ends import MAX_BATCH, Record
+from .errors import SourceReset
+
+_ANSWER: Final = 2.0
+"""Seconds in which a server delivers the newest message of a channel, if there is one."""
+_OPTIONS: Final = stan.ClientOptions(recover=False, ping_interval=1, ping_max_out=15)
+"""A session that is lost ends the attempt; a server that is silent is noticed after 15 seconds."""
+
+
+def new_client(address: Address, other: Address) -> stan.Client:
+    """Return a client with an id of the bridge, so that a second one of the kind is refused."""
+    cluster, _ = address.names
+    name = sha256(f"{address}>{other}".encode()).hexdigest()[:20]
+    servers = [f"nats://{server}" for server in address.servers]
+    return stan.Client(servers, cluster=cluster, client_id=f"bridge-{name}", options=_OPTIONS)
+
+
+class StanSource:
+    """Reads a channel in its order, without a gap that the channel does not have.
+
+    Nothing is kept at the server: the target says how far it was copied.
+    """
+
+    # State, changed only by the task of the bridge: `_last` is the sequence of the last message
+    # that was handed out, `_gap` what came in place of the one after it, `_end` where to end.
+
+    def __init__(self, address: Address, target: Address, *, once: bool) -> None:
+        self._address = address
+        self._once = once
+        self._client = new_client(address, target)
+        self._channel = address.names[1]
+        self._subscription: stan.Subscription | None = None
+        self._last = 0
+        self._end: int | None = None
+        self._gap: int | None = None
+
+    async def open(self, copied: int) -> None:
+        """Connect, and subscribe behind what was copied."""
+        await self._client.connect()
+        self._last = copied
+        if self._once:
+            self._end = await self._newest()
+        await self._subscribe()
+
+    async def _subscribe(self) -> stan.Subscription:
+        old, self._subscription = self._subscription, None
+        if old is not None:
+            await old.aclose()
+        subscription = self._client.subscribe(
+            self._channel,
+            start=stan.StartAt.sequence(self._last + 1),
+            manual_ack=True,
+            max_in_flight=2 * MAX_BATCH,
+        )
+        await subscription.open()
+        self._subscription = subscription
+        return subscription
+
+    async def next_batch(self) -> list[Record] | None:
+        """Return the next messages; None at the end, if there is one."""
+        if self._end is not None and self._last >= self._end:
+            return None
+        subscription = self._subscription or await self._subscribe()
+        async with aclosing(subscription.batches(MAX_BATCH)) as batches:
+            if self._end is None:
+                messages = await anext(batches, None)
+            else:
+                try:
+                    async with asyncio.timeout(_ANSWER):
+                        messages = await anext(batches, None)
+                except TimeoutError:
+                    self._end = await self._newest()  # retention may have removed the last ones
+                    return []
+        if messages is None:
+            text = f"the subscription to {self._address} has ended"
+            raise stan.SessionLost(text)
+        return await self._in_order(messages)
+
+    async def _in_order(self, messages: list[stan.Message]) -> list[Record]:
+        records = []
+        for message in messages:
+            sequence = message.sequence
+            if sequence <= self._last:
+                if not message.redelivered:
+                    text = (
+                        f"{self._address} was copied up to sequence {self._last}, and a new message"
+                        f" has sequence {sequence}"
+                    )
+                    raise SourceReset(text)
+                await message.ack()
+                continue
+            if sequence > self._last + 1 and self._gap != sequence:
+                # Messages were lost on the way, or the channel does not have them any more.
+                self._gap = sequence
+                await self._subscribe()
+                break
+            self._gap = None
+            self._last = sequence
+            records.append(Record(b"%d" % sequence, message.data, message.timestamp, message))
+        return records
+
+    async def stored(self, records: list[Record]) -> None:
+        """Ack messages, so that the server sends further ones."""
+        with suppress(stan.SubscriptionClosed):  # they are of the one before a gap
+            for record in records:
+                await record.origin.ack()
+
+    async def lag(self) -> int | None:
+        """Return the distance to the newest sequence of the channel."""
+        return max(await self._newest() - self._last, 0)
+
+    async def _newest(self) -> int:
+        """Return the newest sequence of the channel; 0 if it has none."""
+        newest = self._client.subscribe(
+            self._channel, start=stan.StartAt.latest(), manual_ack=True, max_in_flight=1
+        )
+        async with newest:
+            try:
+                async with asyncio.timeout(_ANSWER):
+                    return (await anext(newest)).sequence
+            except TimeoutError:
+                return 0
+            except StopAsyncIteration:
+                text = f"the session with {self._address} has ended"
+                raise stan.SessionLost(text) from None
+
+    async def aclose(self) -> None:
+        """Disconnect; what is not acked is read again by the next one."""
+        await self._client.aclose()
+
+
+class StanTarget:
+    """Publishes to a channel, which the first message creates."""
+
+    def __init__(self, address: Address, source: Address) -> None:
+        self._client = new_client(address, source)
+        self._channel = address.names[1]
+
+    async def open(self) -> int:
+        """Connect."""
+        await self._client.connect()
+        return 0
+
+    async def store(self, records: list[Record]) -> int:
+        """Publish messages and wait for all acks."""
+        publishes = [
+            await self._client.publish_async(self._channel, record.value) for record in records
+        ]
+        outcomes = await asyncio.gather(*publishes, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return 0
+
+    async def aclose(self) -> None:
+        """Disconnect."""
+        await self._client.aclose()

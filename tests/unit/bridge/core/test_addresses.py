@@ -1,0 +1,53 @@
+"""URLs of bridges."""
+
+from __future__ import annotations
+
+import pytest
+
+from liftbridge_aio.bridge.core.addresses import (
+    EXAMPLES,
+    System,
+    check_pair,
+    parse_address,
+)
+from liftbridge_aio.errors import InvalidRequest
+
+
+@pytest.mark.parametrize("system", System)
+def test_every_example_is_parsed(system: System) -> None:
+    found = parse_address(EXAMPLES[system])
+    assert found.system is system
+    assert len(found.servers) == 1
+    assert found.names in {("cluster", "channel"), ("topic", "channel"), ("stream",)}
+
+
+def test_servers_and_escaped_names() -> None:
+    found = parse_address("STAN://a:1,b:2/test-cluster/orders%2Enew")
+    assert (found.servers, found.names) == (("a:1", "b:2"), ("test-cluster", "orders.new"))
+    assert str(found) == "stan/test-cluster/orders.new"
+
+
+def test_what_identifies_messages_has_no_password_and_no_channel_of_nsq() -> None:
+    assert str(parse_address("stan://ann:secret@a/c/orders")) == "stan/c/orders"
+    assert str(parse_address("nsq://a/orders/billing")) == "nsq/orders"
+    assert str(parse_address("liftbridge+tls://a/orders?ca=ca.pem")) == "liftbridge/orders"
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("kafka://a/b", "liftbridge://a/b"),
+        ("orders", "liftbridge://a/b"),
+        ("stan://a/channel", "liftbridge://a/b"),
+        ("stan:///b/c", "liftbridge://a/b"),
+        ("stan://a/b/", "liftbridge://a/b"),
+        ("stan://a/b/c?d=e", "liftbridge://a/b"),
+        ("stan://a/b/c", "nsq://a/b/c"),
+        ("liftbridge://a/b", "liftbridge://a/c"),
+        ("liftbridge://a/b", "nsq+lookup://a/b/c"),
+        ("liftbridge://a/b", "nsq://a,b/b/c"),
+    ],
+)
+def test_what_is_no_pair_is_refused(source: str, target: str) -> None:
+    with pytest.raises(InvalidRequest):
+        check_pair(parse_address(source), parse_address(target))
