@@ -66,6 +66,13 @@ class PartitionShare:
         self.waits = True
         self.saving = asyncio.Lock()
 
+    def check_drained(self) -> None:
+        """Set `drained` if the partition is being released and nothing is to be waited for."""
+        if self.drained is None or self.window is None or self.giving_up:
+            return
+        if not (self.waits and self.window.in_flight):
+            self.drained.set()
+
 
 class Answers(Protocol):
     """What takes the answers of deliveries."""

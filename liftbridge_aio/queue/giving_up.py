@@ -14,6 +14,7 @@ from liftbridge_aio.retry import Retry
 
 from .core.ack_window import AttemptState
 from .delivery import Delivery
+from .errors import TooManyDeadLetters
 from .plan import OnGivingUp
 from .policies import DeadLetter
 
@@ -60,10 +61,26 @@ class GivingUp:
     ) -> None:
         self.stored = 0
         """Dead letters that were stored."""
+        self.in_sequence = 0
+        """Messages that were given up since the last ack."""
         self._group = group
         self._dead_letter = dead_letter
         self._callback = callback
         self._submit = submit
+
+    def count(self, delivery: Delivery) -> None:
+        """Count a message that is about to be given up.
+
+        Raises:
+            TooManyDeadLetters: the limit of dead letters was reached; it must not be given up.
+        """
+        limit = self._dead_letter.limit if self._dead_letter is not None else None
+        if limit is not None and self.in_sequence >= limit:
+            text = f"{limit} messages were given up without one that was acked between them"
+            error = TooManyDeadLetters(text)
+            error.at(delivery.stream, delivery.partition, delivery.offset)
+            raise error from delivery.error
+        self.in_sequence += 1
 
     async def give_up(self, delivery: Delivery) -> None:
         """Call the callback and store the dead letter; try again until it is stored.

@@ -30,9 +30,9 @@ from liftbridge_aio.net.supervisor import Child
 
 from .acks_store import AcksStore, AcksStream, MemoryAcks, ReadLast
 from .delivery import Delivery
+from .delivery_runner import DeliveryHandler, DeliveryRunner
 from .dispatcher import Dispatcher
 from .giving_up import GivingUp
-from .handler_pool import DeliveryHandler, HandlerPool
 from .plan import QueuePlan
 from .statistics import QueueStatistics, explanations
 
@@ -105,7 +105,7 @@ class Queue:
             self._spawn,
             self._read_from,
         )
-        self._pool: HandlerPool | None = None
+        self._runner: DeliveryRunner | None = None
         self._children: set[Child] = set()
         self._closer: Child | None = None
         self._close_error: LiftbridgeError | None = None
@@ -158,7 +158,7 @@ class Queue:
 
         Empty if everything that was read is settled.
         """
-        return list(explanations(self._dispatcher.windows(), get_running_loop().time()))
+        return list(explanations(self._dispatcher.partitions.windows(), get_running_loop().time()))
 
     # Lifecycle
 
@@ -178,7 +178,8 @@ class Queue:
         self._work.readers.merge.share(self._dispatcher)
         await self._member.__aenter__()
         self._entered = True
-        self._spawn(self._dispatcher.run_commits, "commits")
+        acks = self._dispatcher.partitions.acks
+        self._spawn(lambda: acks.run(self._plan.commit_interval), "commits")
         return self
 
     async def __aexit__(
@@ -211,13 +212,13 @@ class Queue:
             LiftbridgeError: the group was not left in order.
         """
         self._entered = False
-        if self._pool is not None:
-            self._pool.stop()
+        if self._runner is not None:
+            self._runner.stop()
         self._dispatcher.stop()
         if self._closer is None:
             with suppress(ClientClosed):
                 self._closer = self._supervised(self._close, "close")
-        if self._pool is not None and self._pool.is_handlers_task:
+        if self._runner is not None and self._runner.is_handlers_task:
             return
         if self._closer is None:
             await self._close()  # the client was closed: no task is left to wait for
@@ -328,10 +329,11 @@ class Queue:
             text = f"on_timeout is 'cancel' or 'continue', not {on_timeout!r}"
             raise InvalidRequest(text)
         check_flags(stop_on_sigterm=stop_on_sigterm)
-        if self.state is GroupState.NEW or self._pool is not None:
+        if self.state is GroupState.NEW or self._runner is not None:
             text = "a queue is run inside `async with`, by one task"
             raise UsageError(text)
-        pool = self._pool = HandlerPool(
+        runner = self._runner = DeliveryRunner(
+            self.group,
             self._dispatcher,
             handler,
             self._plan.interceptors,
@@ -339,10 +341,10 @@ class Queue:
             cancels=on_timeout == "cancel",
         )
         try:
-            with stopped_by_sigterm(pool.stop) if stop_on_sigterm else nullcontext():
-                await pool.run()
+            with stopped_by_sigterm(runner.stop) if stop_on_sigterm else nullcontext():
+                await runner.run()
         finally:
-            self._pool = None
+            self._runner = None
         if not self._dispatcher.is_stopped:
             self._work.raise_error()
 
@@ -353,7 +355,7 @@ class Queue:
             InvalidRequest: it is out of range.
         """
         check_whole_number(max_in_flight, "max_in_flight", 0, INT64_MAX)
-        self._dispatcher.limit(max_in_flight)
+        self._dispatcher.partitions.limit(max_in_flight)
 
     # Partitions
 
@@ -362,12 +364,12 @@ class Queue:
         is_closing = self._closer is not None
         timeout = self._plan.close_timeout / 2 if is_closing else self._plan.close_timeout
         # Only handlers answer while the queue is being closed.
-        waits = not is_closing or self._pool is not None
-        await self._dispatcher.release(partitions, timeout, waits=waits)
+        waits = not is_closing or self._runner is not None
+        await self._dispatcher.partitions.release(partitions, timeout, waits=waits)
 
     def _taken(self, place: StreamPartition) -> None:
         """Store the acks of a partition that another member reads already."""
-        self._spawn(lambda: self._dispatcher.release([place], _HAND_OVER), "hand-over")
+        self._spawn(lambda: self._dispatcher.partitions.release([place], _HAND_OVER), "hand-over")
 
     def _read_from(self, place: StreamPartition, offset: int) -> None:
         self._work.member.fetch_now()

@@ -46,6 +46,16 @@ class QueueStatistics(NamedTuple):
     partitions: tuple[PartitionStatistics, ...]
 
 
+def partition_statistics(
+    windows: Mapping[StreamPartition, AckWindow[Delivery]],
+) -> tuple[PartitionStatistics, ...]:
+    """Return the figures of each partition."""
+    return tuple(
+        PartitionStatistics(*place, window.in_flight, window.unsettled, window.span, window.base)
+        for place, window in sorted(windows.items())
+    )
+
+
 def explanations(
     windows: Mapping[StreamPartition, AckWindow[Delivery]], now: float
 ) -> Iterator[str]:

@@ -5,4 +5,5 @@
 - `acks_record`: The record in which the acks of a partition are stored, and its text.
 - `ready_flow`: Divides a limit of messages in flight among connections, and backs off when handlers
   fail.
+- `suspects`: Lets messages that may have ended a process be in flight alone, over all partitions.
 """

@@ -384,6 +384,17 @@ class AckWindow(Generic[AttemptT]):
         attempt.deadline = now + self._settings.ack_wait
         self._in_flight.move_to_end(attempt.offset)
 
+    def take_back(self, attempt: AttemptT, now: float, delay: float) -> None:
+        """Undo that a suspect was handed out, of which nobody knows; it is due after a delay."""
+        if attempt.state is not _IN_FLIGHT:
+            return  # dropped meanwhile
+        attempt.state = AttemptState.DROPPED
+        del self._in_flight[attempt.offset]
+        following = self._successor(attempt, attempt.error)
+        following.attempt -= 1
+        self.suspects += 1
+        self._delay(following, now + delay)
+
     def give_up(self, attempt: AttemptT) -> None:
         """Settle a message that was given up, once that is done."""
         if attempt.state is not AttemptState.GIVING_UP:
@@ -431,11 +442,13 @@ class AckWindow(Generic[AttemptT]):
         if delay is None:
             delay = settings.retry(attempt.attempt, error)
         if delay > 0:
-            following.state = AttemptState.DELAYED
-            following.deadline = now + delay
-            heappush(self._delayed, (following.deadline, attempt.offset, following))
+            self._delay(following, now + delay)
         else:
             self._ready.append(following)
+
+    def _delay(self, attempt: AttemptT, until: float) -> None:
+        attempt.state, attempt.deadline = AttemptState.DELAYED, until
+        heappush(self._delayed, (until, attempt.offset, attempt))
 
     def _successor(self, attempt: AttemptT, error: BaseException | None) -> AttemptT:
         """Return a new attempt of the same message, which takes its place in the log's order."""
