@@ -7,7 +7,8 @@ from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import Final, Literal, Protocol, Self, TypeAlias
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias
+from weakref import WeakSet
 
 from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._core.arguments import (
@@ -68,6 +69,10 @@ class QueueClient(Protocol):
     def budget(self) -> MemoryBudget:
         """Limits the unread bytes of this process."""
 
+    @property
+    def queues(self) -> WeakSet[Any]:
+        """The queues that the client closes with itself."""
+
 
 class Queue:
     """A member of a queue, and an iterator of the deliveries of its partitions.
@@ -81,6 +86,7 @@ class Queue:
         self.group = plan.group
         self._plan = plan
         self._network = client.network
+        self._open = client.queues
         self._store: AcksStore = (
             AcksStream(
                 plan.group,
@@ -178,6 +184,7 @@ class Queue:
         self._work.readers.merge.share(self._dispatcher)
         await self._member.__aenter__()
         self._entered = True
+        self._open.add(self)
         acks = self._dispatcher.partitions.acks
         self._spawn(lambda: acks.run(self._plan.commit_interval), "commits")
         return self
@@ -212,6 +219,7 @@ class Queue:
             LiftbridgeError: the group was not left in order.
         """
         self._entered = False
+        self._open.discard(self)
         if self._runner is not None:
             self._runner.stop()
         self._dispatcher.stop()

@@ -535,6 +535,18 @@ async def test_a_queue_whose_acks_were_taken_delivers_again(client: Client, stre
 # The client
 
 
+async def test_a_client_that_is_closed_stores_the_acks_of_its_queues(
+    server: Server, client: Client, stream: str
+) -> None:
+    async with Client(server.address) as other, queue_of(other, stream, commit_interval=60) as one:
+        assert await take_and_ack(one, 4) == [0, 1, 2, 3]
+        await other.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(one)
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 2) == [4, 5]
+
+
 async def test_interceptors_wrap_the_handler(server: Server, stream: str) -> None:
     seen: list[bytes] = []
 

@@ -17,9 +17,10 @@ from typing import Any, Final
 
 import pytest
 
-from liftbridge_aio import Client, ClientOptions, Message, Retry
+from liftbridge_aio import Client, ClientOptions, Message, Retry, StreamPartition
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.queue import DeadLetter, Delivery, Order, Queue
+from liftbridge_aio.queue.acks_store import AcksStream
 from support.faults import QUICK
 from support.groups.group_watcher import EARLIEST, it_is
 from support.raw import BOUND, eventually
@@ -263,6 +264,48 @@ async def test_acks_are_stored_later_while_the_server_refuses_them(
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await anext(queue)
+
+
+async def test_attempts_that_cannot_be_stored_are_no_failures(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    await client.create_stream("one")
+    await client.publish("one", b"")
+    parts = client._living
+    dead = AcksStream(*("g", "one", parts.network, parts.streams, parts.retrying, client.last, 9.0))
+    await dead.prepare()
+    await dead.claim(StreamPartition("one", 0), 0)  # and ends without a word
+
+    def is_ack(request: Any) -> bool:
+        return request.stream == dead.name
+
+    refusal = broker.faults.fail(
+        "PublishAsync", code="PERMISSION_DENIED", when=is_ack, skip=1, times=3
+    )
+    async with member(client, "one", max_attempts=1, dead_letter=DeadLetter("dead")) as queue:
+        async with asyncio.timeout(BOUND):
+            delivery = await anext(queue)
+            assert refusal.applied == 3
+            assert delivery.attempt == 1
+            await delivery.ack(sync=True)
+        assert queue.statistics().given_up == queue.statistics().nacked == 0
+
+
+async def test_a_client_that_is_closed_while_a_handler_runs_stores_its_ack(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    for _ in range(3):
+        await client.publish("s", b"")
+    release = asyncio.Event()
+    async with Client(broker.address) as other, member(other, commit_interval=60) as queue:
+        run = asyncio.create_task(queue.run(lambda _: release.wait(), concurrency=2))
+        await eventually(it_is(lambda: queue.statistics().delivered == 2))
+        closing = asyncio.create_task(other.aclose())
+        await asyncio.sleep(0)
+        release.set()
+        await asyncio.wait([closing, run])
+    async with member(client) as queue, asyncio.timeout(BOUND):
+        assert (await anext(queue)).message.offset == 2
 
 
 @pytest.mark.timeout(90)
