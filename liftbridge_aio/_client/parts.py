@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeAlias
 from weakref import WeakSet
 
@@ -21,7 +20,12 @@ from liftbridge_aio._subscribe.durable_reader import DurableReader
 from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
 from liftbridge_aio._subscribe.position_store import PositionStore
 from liftbridge_aio._subscribe.subscription import Subscription
-from liftbridge_aio.errors import PublishOutcomeUnknown, PublishTimeout, WrongType
+from liftbridge_aio.errors import (
+    LiftbridgeError,
+    PublishOutcomeUnknown,
+    PublishTimeout,
+    WrongType,
+)
 from liftbridge_aio.interceptors import AckFuture, Interceptor, chained
 from liftbridge_aio.model import AckPolicy, OutgoingMessage
 from liftbridge_aio.net.connection_pool import ConnectionPool
@@ -100,11 +104,11 @@ class ClientParts(NamedTuple):
 
         Failures within `timeout` seconds are logged. Cancelling abandons the wait.
         """
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(timeout):
-                for error in await bounded_gather(tuple(self.queues), lambda one: one.aclose()):
-                    if error is not None:
-                        logger.warning("a queue was not closed in order: %s", error)
+                await bounded_gather(tuple(self.queues), lambda one: one.aclose())
+        except (LiftbridgeError, TimeoutError) as error:
+            logger.warning("a queue was not closed in order: %r", error)
 
     async def store_cursors(self, timeout: float) -> None:
         """Store the cursors of all subscriptions a last time.

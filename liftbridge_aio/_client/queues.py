@@ -14,7 +14,7 @@ from liftbridge_aio._core.arguments import (
     check_whole_number,
 )
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.model import StartAt
+from liftbridge_aio.model import Isolation, StartAt
 from liftbridge_aio.options import Duration, timer_seconds
 
 from .reading import ClientReading
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from liftbridge_aio.queue import DeadLetter, Order, Probing, Queue
     from liftbridge_aio.queue.plan import OnGivingUp
     from liftbridge_aio.queue.policies import RetryDelay
+    from liftbridge_aio.transactions.reading import ReadCommitted
 
 _NEW_ONLY: Final = StartAt.new_only()
 
@@ -47,6 +48,7 @@ class ClientQueues(ClientReading):
         order: Order | None = None,
         backoff: Probing | None = None,
         max_window: int = 100_000,
+        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         commit_interval: Duration = 1.0,
         timeout: Duration | None = None,
     ) -> Queue:
@@ -75,6 +77,8 @@ class ClientQueues(ClientReading):
             backoff: hand out less while handlers fail; None: do not.
             max_window: offsets between the first unsettled message of a partition and the last that
                 was read; at that distance reading stops until the first one is settled.
+            isolation: as for `Client.subscribe`; with READ_COMMITTED, messages of a transaction are
+                handed out where its ack stands.
             commit_interval: seconds between writes of acks.
             timeout: seconds to join; None is the client's call_timeout.
 
@@ -118,6 +122,7 @@ class ClientQueues(ClientReading):
             on_giving_up=on_giving_up,
             backoff=backoff,
             commit_interval=interval,
+            make_visibility=self._visibility(isolation, stream),
             timeout=self._seconds(timeout),
             close_timeout=timer_seconds(self.options.close_timeout),
             interceptors=tuple(self.options.interceptors),

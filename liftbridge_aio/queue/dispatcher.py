@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from typing import Final
 
+from liftbridge_aio._subscribe.decoder import Decoder
 from liftbridge_aio._subscribe.receive_buffer import Bell
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.groups.group_readers import GroupReaders
@@ -16,6 +17,7 @@ from liftbridge_aio.telemetry import HandlerFailed
 
 from .acks_store import AcksStore
 from .core.ack_window import AckWindow, AttemptState
+from .core.committed_window import CommittedWindow
 from .core.ready_flow import Outcome
 from .delivery import Delivery, Nack, PartitionShare, Reject
 from .giving_up import GivingUp
@@ -78,6 +80,9 @@ class Dispatcher:
         self._must_wait = self.partitions.suspects.must_wait
         self._current: PartitionShare | None = None
         """The partition of the messages in `merge.ready`."""
+        self._is_committed = plan.make_visibility is not None
+        self._decoder: Decoder | None = None
+        """The source of the messages in `merge.ready`, if they are read committed."""
         self._again = False
         """True if a window may have something to hand out again."""
         self._recorded: deque[Delivery] = deque()
@@ -142,7 +147,10 @@ class Dispatcher:
             if not ready:
                 return None
             is_suspect = window.suspects > 0
-            message = ready.popleft()
+            if self._decoder is None:
+                message = ready.popleft()
+            else:
+                message = _next_committed(self._decoder, window)
             if self._readers.delivered is not None:
                 self._readers.delivered(message)
             delivery = window.take(message, now)
@@ -170,13 +178,15 @@ class Dispatcher:
             place = StreamPartition(reader.plan.stream, reader.plan.partition)
             share = self._shares.get(place)
             if share is None:
-                self.partitions.claim(place, reader.decoder.ready[0].offset)
+                self.partitions.claim(place, reader.decoder.next_offset or 0)
                 continue
             if share.window is None:
                 self.partitions.pause(share)
                 continue
             merge.ready = reader.decoder.ready
             self._current = share
+            if self._is_committed:
+                self._decoder = reader.decoder
             return True
 
     def _next_again(self, now: float) -> Delivery | None:
@@ -354,3 +364,12 @@ class Dispatcher:
         """Hand out nothing more, and forget all partitions."""
         self.stop()
         self.partitions.close()
+
+
+def _next_committed(decoder: Decoder, window: AckWindow[Delivery]) -> Message:
+    """Take the next message of a committed reading, and set its position."""
+    position = decoder.next_offset
+    message = decoder.ready.popleft()
+    if isinstance(window, CommittedWindow) and position is not None:
+        window.move_to(position, is_last=decoder.next_offset != position)
+    return message

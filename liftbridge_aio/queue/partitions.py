@@ -19,6 +19,7 @@ from liftbridge_aio.net.reporter import Reporter
 from .acks_store import AcksStore
 from .acks_writer import AcksWriter
 from .core.ack_window import AckWindow, AttemptState
+from .core.committed_window import CommittedWindow
 from .core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow
 from .core.suspects import Suspects
 from .delivery import Answers, Delivery, PartitionShare
@@ -99,7 +100,7 @@ class Partitions:
 
         Args:
             place: the partition.
-            first: the offset of its first message that was read.
+            first: the position of its first message that was read.
         """
         share = self.shares[place] = PartitionShare(place)
         asked_for = self._readers.position(place)
@@ -117,7 +118,8 @@ class Partitions:
             # The reader began behind messages that are not settled.
             self._lost(share, snapshot.base)
             return
-        share.window = AckWindow(
+        make_window = AckWindow if plan.make_visibility is None else CommittedWindow
+        share.window = make_window(
             plan.window,
             lambda message: Delivery(message, self._answers, share),
             snapshot,

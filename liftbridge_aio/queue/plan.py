@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from liftbridge_aio._subscribe.core.visibility import MakeVisibility
 from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.model import StartAt
 
@@ -39,4 +40,6 @@ class QueuePlan:
     commit_interval: float
     timeout: float
     close_timeout: float
+    make_visibility: MakeVisibility | None = None
+    """Chooses what is shown of each partition; None shows all."""
     interceptors: tuple[Interceptor, ...] = ()

@@ -129,6 +129,7 @@ class Queue:
             on_revoked=self._revoked,
             on_taken=self._taken,
             resume=False,
+            make_visibility=plan.make_visibility,
             timeout=plan.timeout,
             close_timeout=plan.close_timeout,
         )

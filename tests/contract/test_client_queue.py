@@ -17,6 +17,7 @@ from liftbridge_aio import (
     ClientOptions,
     Interceptor,
     InvalidRequest,
+    Isolation,
     Message,
     StartAt,
     StreamPartition,
@@ -404,6 +405,42 @@ async def test_a_partition_in_order_waits_for_each_message(client: Client, strea
         await first.nack(0.2)
         offsets = await take_and_ack(queue, 6)
     assert offsets == [0, 1, 2, 3, 4, 5]
+
+
+# Transactions
+
+
+async def test_messages_of_transactions_are_handed_out_where_their_acks_stand(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    producer = client.producer()
+    async with producer.transaction() as first:
+        await first.publish(stream_name, b"a1")
+        await first.flush()
+        await client.publish(stream_name, b"b")
+        async with producer.transaction() as never:
+            await never.publish(stream_name, b"never")
+            await never.flush()
+            never.abort()
+        await first.publish(stream_name, b"a2")
+        await first.publish(stream_name, b"a3")
+    await client.publish(stream_name, b"c")
+    committed: dict[str, Any] = {"isolation": Isolation.READ_COMMITTED}
+    async with queue_of(client, stream_name, **committed) as queue:
+        deliveries = await take(queue, 5)
+        assert [each.value for each in deliveries] == [b"b", b"a1", b"a2", b"a3", b"c"]
+        for number in (0, 2, 4):
+            await deliveries[number].ack()
+    async with queue_of(client, stream_name, **committed) as queue:
+        [a1, a3] = await take(queue, 2)
+        assert [a1.value, a3.value] == [b"a1", b"a3"]
+        await a1.nack(error=ValueError("no"))
+        assert [(each.value, each.attempt) for each in await take(queue, 1)] == [(b"a1", 2)]
+        await a3.ack()
+    async with queue_of(client, stream_name, **committed) as queue:
+        assert [each.value for each in await one_by_one(queue, 1)] == [b"a1"]
+        await nothing_comes(queue)
 
 
 # Members

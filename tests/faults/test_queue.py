@@ -277,7 +277,7 @@ async def test_attempts_that_cannot_be_stored_are_no_failures(
     await dead.claim(StreamPartition("one", 0), 0)  # and ends without a word
 
     def is_ack(request: Any) -> bool:
-        return request.stream == dead.name
+        return bool(request.stream == dead.name)
 
     refusal = broker.faults.fail(
         "PublishAsync", code="PERMISSION_DENIED", when=is_ack, skip=1, times=3

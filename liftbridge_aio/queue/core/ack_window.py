@@ -139,18 +139,26 @@ class WindowSettings:
 class Snapshot:
     """What is settled of a partition: all below `next_offset`, but for what is in `unsettled`.
 
+    If it is read committed, a message of a transaction stands at the offset of the ack that commits
+    it, its position, and several may stand there.
+
     Attributes:
-        next_offset: the first offset of which nothing is known.
-        unsettled: offsets below that which are not settled, and their attempts so far.
+        next_offset: the first position of which not everything is known.
+        unsettled: offsets of messages that are not settled, and their attempts so far.
+        positions: the positions of those where they are not the same.
+        settled: offsets of messages at `next_offset` that are settled.
     """
 
     next_offset: int
     unsettled: Mapping[int, int] = field(default_factory=dict)
+    positions: Mapping[int, int] = field(default_factory=dict)
+    settled: frozenset[int] = frozenset()
 
     @property
     def base(self) -> int:
-        """The first offset that is not settled."""
-        return min(self.unsettled, default=self.next_offset)
+        """The first position that is not settled."""
+        places = (self.positions.get(offset, offset) for offset in self.unsettled)
+        return min(places, default=self.next_offset)
 
 
 class AckWindow(Generic[AttemptT]):
@@ -283,9 +291,12 @@ class AckWindow(Generic[AttemptT]):
             attempts = found
         elif self._next is not None and offset < self._next:
             return None  # read before
-        attempt = self._make(message)
         self._next = offset + 1
-        self._unsettled[offset] = attempt
+        return self._begin(message, attempts, now)
+
+    def _begin(self, message: Message, attempts: int, now: float) -> AttemptT | None:
+        attempt = self._make(message)
+        self._unsettled[message.offset] = attempt
         attempt.attempt = attempts
         if self._keyed and self._is_blocked(attempt):
             attempt.state = AttemptState.BLOCKED
@@ -508,14 +519,22 @@ class AckWindow(Generic[AttemptT]):
         if self._next is None:
             return None
         unsettled = {
-            offset: attempts for offset, attempts in self._known.items() if offset >= self._next
+            offset: attempts
+            for offset, attempts in self._known.items()
+            if self._position_of(offset) >= self._next
         }
         for offset, attempt in self._unsettled.items():
             counts = attempt.state is not AttemptState.IN_FLIGHT or (
                 attempt is self.suspect and not last
             )
             unsettled[offset] = attempt.attempt if counts else attempt.attempt - 1
-        return Snapshot(max(self._next, self._known_below), unsettled)
+        return self._snapshot(max(self._next, self._known_below), unsettled)
+
+    def _position_of(self, offset: int) -> int:
+        return offset
+
+    def _snapshot(self, following: int, unsettled: dict[int, int]) -> Snapshot:
+        return Snapshot(following, unsettled)
 
     def stop(self) -> None:
         """Hand out nothing more; attempts in flight can still be answered."""

@@ -41,6 +41,8 @@ class AcksRecord:
             "last": self.last,
             "next": snapshot.next_offset,
             "unsettled": list(snapshot.unsettled.items()),
+            "positions": list(snapshot.positions.items()),
+            "settled": sorted(snapshot.settled),
         }
         return json.dumps(content, separators=(",", ":")).encode()
 
@@ -56,13 +58,18 @@ class AcksRecord:
             if content["format"] != _FORMAT:
                 text = f"the acks of a queue have format {content['format']}, not {_FORMAT}"
                 raise MalformedData(text)
-            unsettled = {int(offset): int(attempts) for offset, attempts in content["unsettled"]}
+            snapshot = Snapshot(
+                int(content["next"]),
+                {int(offset): int(attempts) for offset, attempts in content["unsettled"]},
+                {int(offset): int(position) for offset, position in content["positions"]},
+                frozenset(map(int, content["settled"])),
+            )
             return cls(
                 str(content["group"]),
                 str(content["stream"]),
                 str(content["owner"]),
                 bool(content["last"]),
-                Snapshot(int(content["next"]), unsettled),
+                snapshot,
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, MalformedData):
