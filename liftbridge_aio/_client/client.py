@@ -51,9 +51,9 @@ class ClientStatistics(NamedTuple):
 
 class Client(
     ClientGroups,
-    ClientQueues,
     ClientTransactions,
     ClientValues,
+    ClientQueues,
     ClientPublishing,
     ClientReading,
     ClientAdministration,

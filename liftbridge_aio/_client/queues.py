@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from liftbridge_aio._core.arguments import (
     INT64_MAX,
     about,
+    check_number,
     check_text,
     check_type,
     check_whole_number,
@@ -20,7 +21,7 @@ from liftbridge_aio.options import Duration, timer_seconds
 from .reading import ClientReading
 
 if TYPE_CHECKING:
-    from liftbridge_aio.queue import DeadLetter, Order, Probing, Queue
+    from liftbridge_aio.queue import DeadLetter, Delivery, Order, Probing, Queue
     from liftbridge_aio.queue.plan import OnGivingUp
     from liftbridge_aio.queue.policies import RetryDelay
     from liftbridge_aio.transactions.reading import ReadCommitted
@@ -49,9 +50,10 @@ class ClientQueues(ClientReading):
         backoff: Probing | None = None,
         max_window: int = 100_000,
         isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
+        sample: float = 1.0,
         commit_interval: Duration = 1.0,
         timeout: Duration | None = None,
-    ) -> Queue:
+    ) -> Queue[Delivery]:
         """Return a member of a queue: enter it, then iterate over it or `run` a handler.
 
         Nothing is sent before it is entered. With `group`, the partitions of the stream are divided
@@ -79,6 +81,8 @@ class ClientQueues(ClientReading):
                 was read; at that distance reading stops until the first one is settled.
             isolation: as for `Client.subscribe`; with READ_COMMITTED, messages of a transaction are
                 handed out where its ack stands.
+            sample: the part of the messages that is handed out, chosen at random; the others count
+                as acked.
             commit_interval: seconds between writes of acks.
             timeout: seconds to join; None is the client's call_timeout.
 
@@ -95,6 +99,9 @@ class ClientQueues(ClientReading):
             check_whole_number(max_in_flight, "max_in_flight", 1, INT64_MAX)
             check_whole_number(max_attempts, "max_attempts", 0, INT64_MAX)
             check_whole_number(max_window, "max_window", 1, INT64_MAX)
+            check_number(sample, "sample")
+            if not 0 < sample <= 1:
+                raise InvalidRequest("sample is more than 0, and at most 1")
             wait = timer_seconds(ack_wait, "ack_wait")
             interval = timer_seconds(commit_interval, "commit_interval")
             if not wait or not interval:
@@ -121,6 +128,7 @@ class ClientQueues(ClientReading):
             dead_letter=dead_letter,
             on_giving_up=on_giving_up,
             backoff=backoff,
+            sample=sample,
             commit_interval=interval,
             make_visibility=self._visibility(isolation, stream),
             timeout=self._seconds(timeout),

@@ -7,6 +7,7 @@
 
 - `acks_store`: Stores the acks of a queue: in a stream of its own, or in memory only.
 - `acks_writer`: Claims partitions, and stores what is settled of them, again where that has failed.
+- `batches`: Lists of deliveries, each of which may be answered as one.
 - `delivery`: `Delivery`: a message that was handed out, to be acked, nacked or rejected.
 - `delivery_runner`: Calls a handler for each delivery of a queue, for several concurrently.
 - `dispatcher`: Hands out the messages of a queue, and takes their answers.
@@ -23,8 +24,9 @@
   connection.
 """
 
+from .batches import DeliveryBatch
 from .core.ack_window import Order
-from .delivery import Delivery, Nack, Reject
+from .delivery import Delivery, Nack, Reject, ValueDelivery
 from .errors import AlreadySettled, LeaseExpired, QueueError, QueueTaken, TooManyDeadLetters
 from .policies import DeadLetter, Exponential, Probing
 from .queue import Queue
@@ -34,6 +36,7 @@ __all__ = [
     "AlreadySettled",
     "DeadLetter",
     "Delivery",
+    "DeliveryBatch",
     "Exponential",
     "LeaseExpired",
     "Nack",
@@ -46,4 +49,5 @@ __all__ = [
     "QueueTaken",
     "Reject",
     "TooManyDeadLetters",
+    "ValueDelivery",
 ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.options import Duration, seconds
@@ -15,6 +15,9 @@ from .core.ack_window import SETTLED, AckWindow, Attempt, AttemptState
 
 _READY: Final = AttemptState.READY  # members are slow to look up
 _IN_FLIGHT: Final = AttemptState.IN_FLIGHT
+_UNDECODED: Final = object()
+
+T = TypeVar("T")
 
 
 class Nack(Exception):
@@ -261,3 +264,36 @@ class Delivery(Attempt):
             return False
         self._answers.failed(self, exc)
         return True
+
+
+class ValueDelivery(Delivery, Generic[T]):
+    """A delivery whose value is decoded, of a queue of `TypedStream.queue`.
+
+    A message whose value cannot be decoded is given up as soon as its handler, or its block, has
+    raised the error: no other attempt would help.
+    """
+
+    __slots__ = ("_decode", "_value")
+
+    def __init__(
+        self,
+        message: Message,
+        answers: Answers,
+        share: PartitionShare,
+        decode: Callable[[Message], T],
+    ) -> None:
+        super().__init__(message, answers, share)
+        self._decode = decode
+        self._value: Any = _UNDECODED
+
+    @property
+    def value(self) -> T:  # type: ignore[override]
+        """The decoded value; `message.value` is the encoded form.
+
+        Raises:
+            UndecodableMessage: it cannot be decoded.
+        """
+        if self._value is _UNDECODED:
+            self._value = self._decode(self.message)
+        value: T = self._value
+        return value

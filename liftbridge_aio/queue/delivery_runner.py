@@ -12,11 +12,12 @@ from liftbridge_aio.groups.workers import Workers
 from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.model import Message
 
+from .batches import DeliveryT
 from .core.ack_window import AttemptState
 from .delivery import Delivery
 from .dispatcher import Dispatcher
 
-DeliveryHandler: TypeAlias = Callable[[Delivery], Awaitable[object] | object]
+DeliveryHandler: TypeAlias = Callable[[DeliveryT], Awaitable[object] | object]
 """A handler of deliveries: a coroutine function, which is awaited, or a plain function."""
 
 _IN_FLIGHT: Final = AttemptState.IN_FLIGHT  # members are slow to look up
@@ -38,7 +39,7 @@ class DeliveryRunner(Workers):
         self,
         group: str,
         dispatcher: Dispatcher,
-        handler: DeliveryHandler,
+        handler: DeliveryHandler[Delivery],
         interceptors: tuple[Interceptor, ...],
         *,
         concurrency: int,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections import deque
 from typing import Final
 
 from liftbridge_aio._subscribe.decoder import Decoder
 from liftbridge_aio._subscribe.receive_buffer import Bell
-from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.errors import LiftbridgeError, UndecodableMessage
 from liftbridge_aio.groups.group_readers import GroupReaders
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.net.reporter import Reporter
@@ -58,6 +59,7 @@ class Dispatcher:
         read_from: ReadFrom,
     ) -> None:
         self._group = plan.group
+        self._sample = plan.sample
         self._readers = readers
         self._giving_up = giving_up
         self._reporter = reporter
@@ -153,6 +155,9 @@ class Dispatcher:
                 message = _next_committed(self._decoder, window)
             if self._readers.delivered is not None:
                 self._readers.delivered(message)
+            if self._sample < 1 and random.random() >= self._sample:  # noqa: S311 - no secret
+                window.skip(message)
+                continue
             delivery = window.take(message, now)
             if delivery is None:
                 if window.given_up:
@@ -268,6 +273,12 @@ class Dispatcher:
         """True if nothing is handed out any more."""
         return self.is_stopped or self._readers.merge.is_finished
 
+    @property
+    def is_full(self) -> bool:
+        """True if nothing is handed out before something is answered."""
+        windows = self.partitions.windows().values()
+        return all(window.in_flight >= window.capacity for window in windows)
+
     def share(self, bell: Bell) -> None:
         """Ring a bell when there is something to hand out, until `unshare`."""
         self.waiters.share(bell)
@@ -331,7 +342,10 @@ class Dispatcher:
             logger.warning("a handler failed with %r: %r", delivery, error, exc_info=error)
         if delivery.state is not _IN_FLIGHT:
             return
-        if isinstance(error, Reject):
+        is_undecodable = (
+            isinstance(error, UndecodableMessage) and error.received is delivery.message
+        )
+        if is_undecodable or isinstance(error, Reject):
             self.reject(delivery, error)
         elif isinstance(error, Nack):
             self.nack(delivery, error.delay, error, backoff=error.backoff)

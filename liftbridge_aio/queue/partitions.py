@@ -13,7 +13,7 @@ from typing import TypeAlias
 from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.groups.group_readers import GroupReaders
-from liftbridge_aio.model import StreamPartition
+from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.net.reporter import Reporter
 
 from .acks_store import AcksStore
@@ -31,6 +31,7 @@ logger = logging.getLogger("liftbridge_aio.queue")
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
 """Runs a named task in the background."""
+MakeDelivery: TypeAlias = Callable[[Message, Answers, PartitionShare], Delivery]
 ReadFrom: TypeAlias = Callable[[StreamPartition, int], None]
 """Reads a partition from another offset, if it is still this member's."""
 
@@ -68,6 +69,7 @@ class Partitions:
         self.shares: dict[StreamPartition, PartitionShare] = {}
         self.acks = AcksWriter(plan.group, store, reporter, self.shares, self._lost)
         self.suspects: Suspects[Delivery] = Suspects(lambda: self.windows().values())
+        self.make_delivery: MakeDelivery = Delivery
         self.expired = self.given_up = 0
         self._plan = plan
         self._readers = readers
@@ -121,7 +123,7 @@ class Partitions:
         make_window = AckWindow if plan.make_visibility is None else CommittedWindow
         share.window = make_window(
             plan.window,
-            lambda message: Delivery(message, self._answers, share),
+            lambda message: self.make_delivery(message, self._answers, share),
             snapshot,
             0 if in_order else plan.max_in_flight,
         )

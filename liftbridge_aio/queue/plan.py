@@ -37,6 +37,8 @@ class QueuePlan:
     dead_letter: DeadLetter | None
     on_giving_up: OnGivingUp | None
     backoff: Probing | None
+    sample: float
+    """The part of the messages that is handed out."""
     commit_interval: float
     timeout: float
     close_timeout: float

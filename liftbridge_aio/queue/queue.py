@@ -7,7 +7,7 @@ from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias
+from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast
 from weakref import WeakSet
 
 from liftbridge_aio._admin.streams import StreamAdministration
@@ -25,17 +25,21 @@ from liftbridge_aio.groups.core.group_plan import Assignment, GroupPlan
 from liftbridge_aio.groups.core.group_state import GroupState
 from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
 from liftbridge_aio.interceptors import AckFuture
-from liftbridge_aio.model import OutgoingMessage, StartAt, StreamPartition
+from liftbridge_aio.model import Message, OutgoingMessage, StartAt, StreamPartition
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.net.supervisor import Child
+from liftbridge_aio.options import Duration, timer_seconds
 
 from .acks_store import AcksStore, AcksStream, MemoryAcks, ReadLast
-from .delivery import Delivery
+from .batches import DeliveryBatches, DeliveryT
+from .delivery import Delivery, ValueDelivery
 from .delivery_runner import DeliveryHandler, DeliveryRunner
 from .dispatcher import Dispatcher
 from .giving_up import GivingUp
 from .plan import QueuePlan
 from .statistics import QueueStatistics, explanations
+
+T = TypeVar("T")
 
 OnTimeout: TypeAlias = Literal["cancel", "continue"]
 
@@ -74,7 +78,7 @@ class QueueClient(Protocol):
         """The queues that the client closes with itself."""
 
 
-class Queue:
+class Queue(Generic[DeliveryT]):
     """A member of a queue, and an iterator of the deliveries of its partitions.
 
     Use it inside `async with`; leaving the block stores the acks and leaves the group. Any number
@@ -270,7 +274,7 @@ class Queue:
         """Return itself."""
         return self
 
-    async def __anext__(self) -> Delivery:
+    async def __anext__(self) -> DeliveryT:
         """Return the next delivery of any partition; wait for one if there is none.
 
         Cancelling loses no message.
@@ -283,20 +287,57 @@ class Queue:
         """
         delivery = self._dispatcher.next_ready()
         if delivery is not None:
-            return delivery
+            return cast("DeliveryT", delivery)
         if self.state is GroupState.NEW and self._closer is None:
             text = "a queue is read inside `async with`: entering it joins the group"
             raise UsageError(text)
         delivery = await self._dispatcher.next()
         if delivery is not None:
-            return delivery
+            return cast("DeliveryT", delivery)
         if not self._dispatcher.is_stopped:
             self._work.raise_error()
         raise StopAsyncIteration
 
+    def batches(
+        self,
+        max: int = 100,  # noqa: A002 - says it best where it is called
+        wait: Duration = 0.0,
+    ) -> DeliveryBatches[DeliveryT]:
+        """Iterate over lists of deliveries, never empty, each of which may be answered as one.
+
+            async for batch in queue.batches(max=100, wait=0.5):
+                async with batch:
+                    await store([delivery.value for delivery in batch])
+
+        A list is returned as soon as it has `max` deliveries, or `wait` seconds after its first
+        one, or as soon as no more may be in flight. `ack_wait` begins for each when it is taken.
+
+        Args:
+            max: deliveries in a list, at most.
+            wait: seconds to wait for more than one; 0 takes what is there.
+
+        Raises:
+            InvalidRequest: an argument makes no sense.
+        """
+        check_whole_number(max, "max", 1, INT64_MAX)
+        return DeliveryBatches(self, self._dispatcher, max, timer_seconds(wait, "wait"))
+
+    def with_values(self, decode: Callable[[Message], T]) -> Queue[ValueDelivery[T]]:
+        """Return this queue, whose deliveries have decoded values; before it is entered.
+
+        `TypedStream.queue` calls it.
+
+        Args:
+            decode: decodes the value of a message.
+        """
+        self._dispatcher.partitions.make_delivery = lambda message, answers, share: ValueDelivery(
+            message, answers, share, decode
+        )
+        return cast("Queue[ValueDelivery[T]]", self)
+
     async def run(
         self,
-        handler: DeliveryHandler,
+        handler: DeliveryHandler[DeliveryT],
         *,
         concurrency: int = 1,
         on_timeout: OnTimeout = "cancel",
@@ -344,7 +385,7 @@ class Queue:
         runner = self._runner = DeliveryRunner(
             self.group,
             self._dispatcher,
-            handler,
+            cast("DeliveryHandler[Delivery]", handler),
             self._plan.interceptors,
             concurrency=concurrency,
             cancels=on_timeout == "cancel",

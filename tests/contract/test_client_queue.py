@@ -24,6 +24,7 @@ from liftbridge_aio import (
     UsageError,
     WrongType,
 )
+from liftbridge_aio.compression import Gzip
 from liftbridge_aio.queue import (
     AlreadySettled,
     DeadLetter,
@@ -37,9 +38,11 @@ from liftbridge_aio.queue import (
     QueueTaken,
     Reject,
     TooManyDeadLetters,
+    ValueDelivery,
 )
 from liftbridge_aio.queue.acks_store import AcksStream
 from liftbridge_aio.queue.core.ack_window import Snapshot
+from liftbridge_aio.serializers import JSON
 from support.groups.group_watcher import EARLIEST, GroupWatcher, it_is, publish
 from support.marks import ON_ONE_PATH
 from support.raw import BOUND, eventually
@@ -59,7 +62,7 @@ async def stream(client: Client, stream_name: str) -> str:
 
 
 @asynccontextmanager
-async def queue_of(client: Client, stream: str, **other: Any) -> AsyncIterator[Queue]:
+async def queue_of(client: Client, stream: str, **other: Any) -> AsyncIterator[Queue[Delivery]]:
     """A member of the queue of a test, which is quick."""
     settings = {"group": "billing", "start": EARLIEST, "retry": SOON, "commit_interval": 0.2}
     if "durable" in other or "group" in other:
@@ -68,12 +71,12 @@ async def queue_of(client: Client, stream: str, **other: Any) -> AsyncIterator[Q
         yield queue
 
 
-async def take(queue: Queue, count: int) -> list[Delivery]:
+async def take(queue: Queue[Delivery], count: int) -> list[Delivery]:
     async with asyncio.timeout(BOUND):
         return [await anext(queue) for _ in range(count)]
 
 
-async def take_and_ack(queue: Queue, count: int) -> list[int]:
+async def take_and_ack(queue: Queue[Delivery], count: int) -> list[int]:
     """The offsets of so many deliveries, each acked before the next one."""
     offsets = []
     for _ in range(count):
@@ -83,7 +86,7 @@ async def take_and_ack(queue: Queue, count: int) -> list[int]:
     return offsets
 
 
-async def nothing_comes(queue: Queue, seconds: float = 0.3) -> None:
+async def nothing_comes(queue: Queue[Delivery], seconds: float = 0.3) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(seconds):
             await anext(queue)
@@ -123,7 +126,7 @@ async def test_acks_in_sync_survive_a_member_that_vanishes(
     assert again == [(0, 1), (3, 2), (4, 1), (5, 1)]
 
 
-async def one_by_one(queue: Queue, count: int) -> list[Delivery]:
+async def one_by_one(queue: Queue[Delivery], count: int) -> list[Delivery]:
     """So many deliveries, each acked before the next one."""
     deliveries = []
     for _ in range(count):
@@ -506,7 +509,7 @@ async def test_only_the_last_member_that_unsubscribes_forgets_the_acks(
         assert await take_and_ack(queue, 6) == [0, 1, 2, 3, 4, 5]
 
 
-async def take_and_ack_of(*queues: Queue) -> int:
+async def take_and_ack_of(*queues: Queue[Delivery]) -> int:
     """The number of distinct offsets that several members have acked within a while."""
     offsets: set[int] = set()
 
@@ -567,6 +570,78 @@ async def test_a_queue_whose_acks_were_taken_delivers_again(client: Client, stre
         with pytest.raises(LeaseExpired, match="released"):
             await deliveries[1].ack()
         assert [each.message.offset for each in await one_by_one(queue, 6)] == [0, 1, 2, 3, 4, 5]
+
+
+# Values, batches and samples
+
+
+async def test_values_are_decoded_and_those_that_cannot_be_are_given_up(
+    client: Client, stream_name: str
+) -> None:
+    dead = f"{stream_name}.dead"
+    await client.create_stream(stream_name)
+    await client.create_stream(dead)
+    orders = client.values(stream_name, JSON, compression=Gzip(min_bytes=0))
+    await orders.publish({"number": 1})
+    await client.publish(stream_name, b"no JSON")
+    await orders.publish({"number": 2})
+    seen: list[tuple[object, int]] = []
+
+    def handle(delivery: ValueDelivery[Any]) -> None:
+        seen.append((delivery.value["number"], delivery.attempt))
+
+    async with orders.queue(group="g", start=EARLIEST, dead_letter=DeadLetter(dead)) as queue:
+        run = asyncio.create_task(queue.run(handle))
+        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        await eventually(it_is(lambda: queue.statistics().acked == 2))
+        await queue.aclose()
+        await run
+    assert seen == [(1, 1), (2, 1)]
+    [letter] = await client.last(dead, 2)
+    assert letter.value == b"no JSON"
+    assert letter.headers["queue-attempts"] == b"1"
+    assert letter.headers["queue-error"].startswith(b"UndecodableMessage")
+    await client.delete_stream(dead)
+
+
+async def test_deliveries_come_in_lists_that_are_answered_as_one(
+    client: Client, stream: str
+) -> None:
+    def offsets(batch: list[Delivery]) -> list[int]:
+        return [each.message.offset for each in batch]
+
+    settings: dict[str, Any] = {"max_in_flight": 4, "retry": 60}
+    async with queue_of(client, stream, **settings) as queue, asyncio.timeout(BOUND):
+        batches = queue.batches(max=3, wait=60)
+        first = await anext(batches)
+        assert offsets(first) == [0, 1, 2]
+        async with await anext(batches) as full:  # at once, as no more may be in flight
+            assert offsets(full) == [3]
+        async with first:
+            await first[0].ack()
+            raise ValueError("no")
+        assert offsets(await anext(queue.batches(max=2))) == [4, 5]
+        assert queue.statistics().acked == queue.statistics().nacked == 2
+    async with queue_of(client, stream) as queue:
+        again = await one_by_one(queue, 4)
+        assert [(each.message.offset, each.attempt) for each in again] == [
+            (1, 2), (2, 2), (4, 1), (5, 1),
+        ]  # fmt: skip
+
+
+async def test_a_sample_is_handed_out_and_the_rest_is_settled(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    await client.publish_many(stream_name, [b""] * 400)
+    async with queue_of(client, stream_name, sample=0.25) as queue:
+        run = asyncio.create_task(queue.run(lambda _: None))
+        await eventually(it_is(lambda: [p.base for p in queue.statistics().partitions] == [400]))
+        await queue.aclose()
+        await run
+        assert 40 < queue.statistics().acked < 180
+    async with queue_of(client, stream_name) as queue:
+        await nothing_comes(queue)
 
 
 # The client
@@ -670,6 +745,7 @@ async def test_a_queue_is_used_inside_its_block(client: Client, stream: str) -> 
         ({"max_attempts": -1}, "max_attempts"),
         ({"retry": []}, "at least one delay"),
         ({"retry": -1}, "retry"),
+        ({"sample": 0}, "sample"),
     ],
 )
 async def test_arguments_that_make_no_sense(

@@ -48,7 +48,7 @@ async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def member(client: Client, stream: str = "s", **other: Any) -> AsyncIterator[Queue]:
+async def member(client: Client, stream: str = "s", **other: Any) -> AsyncIterator[Queue[Delivery]]:
     settings = {"group": "g", "start": EARLIEST, "retry": 0.05, "commit_interval": 0.2}
     async with client.queue(stream, **{**settings, **other}) as queue:
         yield queue
