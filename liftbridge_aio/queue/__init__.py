@@ -19,6 +19,8 @@
 - `policies`: What a queue does when handlers fail: delays between attempts, dead letters, backoff.
 - `queue`: The handle of a member of a queue: an async context manager and an async iterator.
 - `statistics`: Figures of a queue, and what its messages wait for, in words.
+- `transactions`: Transactions that publish results and ack a delivery in one: the acks record is
+  their commit.
 - `waiters`: The tasks that wait for a delivery, each in its turn.
 - `core/`: Pure parts: acks of a partition, and how many messages may be in flight on which
   connection.
@@ -31,12 +33,14 @@ from .errors import AlreadySettled, LeaseExpired, QueueError, QueueTaken, TooMan
 from .policies import DeadLetter, Exponential, Probing
 from .queue import Queue
 from .statistics import PartitionStatistics, QueueStatistics
+from .transactions import DeliveryTransaction
 
 __all__ = [
     "AlreadySettled",
     "DeadLetter",
     "Delivery",
     "DeliveryBatch",
+    "DeliveryTransaction",
     "Exponential",
     "LeaseExpired",
     "Nack",

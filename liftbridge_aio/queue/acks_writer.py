@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.errors import LiftbridgeError, NotFound
 from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.net.reporter import Reporter
 from liftbridge_aio.telemetry import CommitFailed
+from liftbridge_aio.transactions.core.transaction import AckIntent
+from liftbridge_aio.transactions.sender import Sender
 
-from .acks_store import AcksStore
-from .core.ack_window import Snapshot
+from .acks_store import AcksStore, Claim
 from .delivery import PartitionShare
 from .errors import QueueTaken
 
@@ -30,6 +31,7 @@ class AcksWriter:
     Args:
         group: the id of the group.
         store: stores acks.
+        sender: writes acks of transactions.
         reporter: reports failures to the hook.
         shares: the partitions that are held now.
         lost: called with a partition that another member has claimed, and the offset below which
@@ -40,30 +42,44 @@ class AcksWriter:
         self,
         group: str,
         store: AcksStore,
+        sender: Sender,
         reporter: Reporter,
         shares: Mapping[StreamPartition, PartitionShare],
         lost: Callable[[PartitionShare, int], None],
     ) -> None:
         self._group = group
         self._store = store
+        self._sender = sender
         self._reporter = reporter
         self._shares = shares
         self._lost = lost
         self._hurry = asyncio.Event()
 
-    async def claim(self, share: PartitionShare, first: int) -> tuple[Snapshot, bool]:
-        """Claim a partition, however long it takes; see `AcksStore.claim`.
+    async def claim(self, share: PartitionShare, first: int) -> Claim:
+        """Claim a partition, and end the transactions of its former owner, however long it takes.
 
         Cancelling may leave it claimed.
         """
         delay = _FIRST_DELAY
+        claim: Claim | None = None
         while True:
             try:
-                return await self._store.claim(share.place, first)
+                if claim is None:
+                    claim = await self._store.claim(share.place, first)
+                await self._end_transactions(claim.acks)
             except LiftbridgeError as error:
                 self._failed(share, error)
+            else:
+                return claim
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_DELAY)
+
+    async def _end_transactions(self, acks: tuple[AckIntent, ...]) -> None:
+        if acks:
+            written = await self._sender.write_acks(acks)
+            gone = [error for error in written.refusals if isinstance(error, NotFound)]
+            written.refusals = [error for error in written.refusals if error not in gone]
+            written.check()
 
     async def run(self, interval: float) -> None:
         """Store what is settled, every `interval`. Cancelling ends it."""
@@ -104,7 +120,7 @@ class AcksWriter:
             if snapshot is None:
                 return
             try:
-                await self._store.save(share.place, snapshot, last=last)
+                await self._store.save(share.place, snapshot, share.producers.acks(), last=last)
             except LiftbridgeError as error:
                 window.changes += 1
                 is_released = share.drained is not None

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Callable, Mapping
 from math import inf
 from types import TracebackType
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.options import Duration, seconds
 
 from .core.ack_window import SETTLED, AckWindow, Attempt, AttemptState
+
+if TYPE_CHECKING:
+    from .transactions import DeliveryTransaction, PartitionProducers
 
 _READY: Final = AttemptState.READY  # members are slow to look up
 _IN_FLIGHT: Final = AttemptState.IN_FLIGHT
@@ -56,12 +59,23 @@ class PartitionShare:
         giving_up: messages that are being given up.
         waits: False if answers are not waited for while the partition is being released.
         saving: the turn of a task that stores what is settled.
+        producers: publish the transactions of its deliveries.
     """
 
-    __slots__ = ("drained", "giving_up", "is_paused", "place", "saving", "waits", "window")
+    __slots__ = (
+        "drained",
+        "giving_up",
+        "is_paused",
+        "place",
+        "producers",
+        "saving",
+        "waits",
+        "window",
+    )
 
-    def __init__(self, place: StreamPartition) -> None:
+    def __init__(self, place: StreamPartition, producers: PartitionProducers) -> None:
         self.place = place
+        self.producers = producers
         self.window: AckWindow[Delivery] | None = None
         self.is_paused = True
         self.drained: asyncio.Event | None = None
@@ -101,6 +115,9 @@ class Answers(Protocol):
 
     def extend(self, delivery: Delivery) -> None:
         """Begin the time for an answer again."""
+
+    def transaction(self, delivery: Delivery) -> DeliveryTransaction:
+        """Return a transaction that acks a delivery."""
 
     def failed(self, delivery: Delivery, error: BaseException) -> None:
         """Nack or reject a message whose handler raised an exception."""
@@ -244,6 +261,21 @@ class Delivery(Attempt):
             LeaseExpired: too late; it is delivered again.
         """
         self._answers.extend(self)
+
+    def transaction(self) -> DeliveryTransaction:
+        """Return a transaction that publishes results and acks the delivery, in one.
+
+            async with delivery.transaction() as transaction:
+                await transaction.publish("invoices", invoice)
+
+        Committed readings show its messages if the delivery is acked, and only then, whatever
+        happens to this process. If the block raises, nothing is published, and the delivery is not
+        answered.
+
+        Raises:
+            UsageError: the queue stores no acks, as it has neither a group nor a durable.
+        """
+        return self._answers.transaction(self)
 
     async def __aenter__(self) -> Self:
         """Return it."""

@@ -10,11 +10,12 @@ from typing import Final
 
 from liftbridge_aio._subscribe.decoder import Decoder
 from liftbridge_aio._subscribe.receive_buffer import Bell
-from liftbridge_aio.errors import LiftbridgeError, UndecodableMessage
+from liftbridge_aio.errors import LiftbridgeError, UndecodableMessage, UsageError
 from liftbridge_aio.groups.group_readers import GroupReaders
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.net.reporter import Reporter
 from liftbridge_aio.telemetry import HandlerFailed
+from liftbridge_aio.transactions.sender import Sender
 
 from .acks_store import AcksStore
 from .core.ack_window import AckWindow, AttemptState
@@ -25,6 +26,7 @@ from .giving_up import GivingUp
 from .partitions import Partitions, ReadFrom, Spawn
 from .plan import QueuePlan
 from .statistics import QueueStatistics, partition_statistics
+from .transactions import DeliveryTransaction
 from .waiters import Waiters
 
 logger = logging.getLogger("liftbridge_aio.queue")
@@ -42,6 +44,7 @@ class Dispatcher:
         plan: the arguments of the queue.
         readers: the readers of the member.
         store: stores acks.
+        sender: sends what transactions publish, and their acks.
         giving_up: does what is to be done with messages that are given up.
         reporter: reports failures to the hook.
         spawn: runs a task in the background.
@@ -53,6 +56,7 @@ class Dispatcher:
         plan: QueuePlan,
         readers: GroupReaders,
         store: AcksStore,
+        sender: Sender,
         giving_up: GivingUp,
         reporter: Reporter,
         spawn: Spawn,
@@ -60,6 +64,8 @@ class Dispatcher:
     ) -> None:
         self._group = plan.group
         self._sample = plan.sample
+        self._is_durable = plan.is_durable
+        self._sender = sender
         self._readers = readers
         self._giving_up = giving_up
         self._reporter = reporter
@@ -70,6 +76,7 @@ class Dispatcher:
             plan,
             readers,
             store,
+            sender,
             giving_up,
             reporter,
             spawn,
@@ -351,6 +358,14 @@ class Dispatcher:
             self.nack(delivery, error.delay, error, backoff=error.backoff)
         else:
             self.nack(delivery, None, error, backoff=True)
+
+    def transaction(self, delivery: Delivery) -> DeliveryTransaction:
+        """See `Answers`."""
+        if not self._is_durable:
+            text = "acks of a queue without group and durable are not stored: nothing could commit"
+            raise UsageError(text, stream=delivery.stream, partition=delivery.partition)
+        share, acks = delivery.share, self.partitions.acks
+        return DeliveryTransaction(self._sender, share.producers, delivery, self, acks)
 
     def _window(self, delivery: Delivery) -> AckWindow[Delivery]:
         window = delivery.share.window

@@ -15,6 +15,7 @@ from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.groups.group_readers import GroupReaders
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.net.reporter import Reporter
+from liftbridge_aio.transactions.sender import Sender
 
 from .acks_store import AcksStore
 from .acks_writer import AcksWriter
@@ -26,6 +27,7 @@ from .delivery import Answers, Delivery, PartitionShare
 from .errors import TooManyDeadLetters
 from .giving_up import GivingUp
 from .plan import QueuePlan
+from .transactions import PartitionProducers
 
 logger = logging.getLogger("liftbridge_aio.queue")
 
@@ -43,6 +45,7 @@ class Partitions:
         plan: the arguments of the queue.
         readers: the readers of the member.
         store: stores acks.
+        sender: sends what transactions publish, and their acks.
         giving_up: does what is to be done with messages that are given up.
         reporter: reports failures to the hook.
         spawn: runs a task in the background.
@@ -57,6 +60,7 @@ class Partitions:
         plan: QueuePlan,
         readers: GroupReaders,
         store: AcksStore,
+        sender: Sender,
         giving_up: GivingUp,
         reporter: Reporter,
         spawn: Spawn,
@@ -67,7 +71,7 @@ class Partitions:
         stop: Callable[[BaseException], None],
     ) -> None:
         self.shares: dict[StreamPartition, PartitionShare] = {}
-        self.acks = AcksWriter(plan.group, store, reporter, self.shares, self._lost)
+        self.acks = AcksWriter(plan.group, store, sender, reporter, self.shares, self._lost)
         self.suspects: Suspects[Delivery] = Suspects(lambda: self.windows().values())
         self.make_delivery: MakeDelivery = Delivery
         self.expired = self.given_up = 0
@@ -104,7 +108,7 @@ class Partitions:
             place: the partition.
             first: the position of its first message that was read.
         """
-        share = self.shares[place] = PartitionShare(place)
+        share = self.shares[place] = PartitionShare(place, PartitionProducers())
         asked_for = self._readers.position(place)
         begin = first if asked_for is None else asked_for
         self.pause(share)
@@ -113,7 +117,7 @@ class Partitions:
 
     async def _claimed(self, share: PartitionShare, first: int, begin: int) -> None:
         place, plan = share.place, self._plan
-        snapshot, in_order = await self.acks.claim(share, first)
+        snapshot, in_order, _ = await self.acks.claim(share, first)
         if self.shares.get(place) is not share:
             return  # released meanwhile
         if begin > snapshot.base:

@@ -24,11 +24,11 @@ from liftbridge_aio.groups.consumer_group import ConsumerGroup
 from liftbridge_aio.groups.core.group_plan import Assignment, GroupPlan
 from liftbridge_aio.groups.core.group_state import GroupState
 from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
-from liftbridge_aio.interceptors import AckFuture
-from liftbridge_aio.model import Message, OutgoingMessage, StartAt, StreamPartition
-from liftbridge_aio.net.network import Network
+from liftbridge_aio.model import AckPolicy, Message, StartAt, StreamPartition
 from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.options import Duration, timer_seconds
+from liftbridge_aio.retry import Retry
+from liftbridge_aio.transactions.sender import PublishingClient, Sender
 
 from .acks_store import AcksStore, AcksStream, MemoryAcks, ReadLast
 from .batches import DeliveryBatches, DeliveryT
@@ -50,12 +50,8 @@ It waits 0.25 s before it looks for them.
 """
 
 
-class QueueClient(Protocol):
+class QueueClient(PublishingClient, Protocol):
     """What a queue needs of a connected client."""
-
-    @property
-    def network(self) -> Network:
-        """Reads, and owns the tasks."""
 
     @property
     def streams(self) -> StreamAdministration:
@@ -64,10 +60,6 @@ class QueueClient(Protocol):
     @property
     def retrying(self) -> RetryingPublisher:
         """Writes acks."""
-
-    @property
-    def submit(self) -> Callable[[OutgoingMessage], Awaitable[AckFuture]]:
-        """Publishes dead letters."""
 
     @property
     def budget(self) -> MemoryBudget:
@@ -110,6 +102,7 @@ class Queue(Generic[DeliveryT]):
             plan,
             self._work.readers,
             self._store,
+            Sender(client, AckPolicy.ALL, Retry()),
             GivingUp(plan.group, plan.dead_letter, plan.on_giving_up, client.submit),
             client.network.reporter,
             self._spawn,

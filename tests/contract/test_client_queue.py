@@ -40,9 +40,10 @@ from liftbridge_aio.queue import (
     TooManyDeadLetters,
     ValueDelivery,
 )
-from liftbridge_aio.queue.acks_store import AcksStream
+from liftbridge_aio.queue.acks_store import AcksStream, Claim
 from liftbridge_aio.queue.core.ack_window import Snapshot
 from liftbridge_aio.serializers import JSON
+from liftbridge_aio.transactions import Phase, ProducerFenced, TransactionAborted
 from support.groups.group_watcher import EARLIEST, GroupWatcher, it_is, publish
 from support.marks import ON_ONE_PATH
 from support.raw import BOUND, eventually
@@ -446,6 +447,73 @@ async def test_messages_of_transactions_are_handed_out_where_their_acks_stand(
         await nothing_comes(queue)
 
 
+async def test_results_are_visible_if_and_only_if_the_delivery_is_acked(
+    client: Client, stream: str
+) -> None:
+    results = f"{stream}.results"
+    await client.create_stream(results, partitions=2)
+
+    async def handle(delivery: Delivery) -> None:
+        number = delivery.message.offset
+        async with delivery.transaction() as transaction:
+            for partition in range(number):  # the first delivery publishes nothing
+                await transaction.publish(results, b"%d" % number, partition=partition % 2)
+            if number == 3 and delivery.attempt == 1:
+                raise Nack(delay=SOON)
+        assert transaction.phase is Phase.COMMITTED
+        with pytest.raises(AlreadySettled):
+            await delivery.ack()
+
+    async with queue_of(client, stream, commit_interval=60) as queue:
+        run = asyncio.create_task(queue.run(handle, concurrency=3))
+        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        await queue.aclose()
+        await run
+        assert (queue.statistics().nacked, queue.statistics().redelivered) == (1, 1)
+    shown = [
+        message.value
+        for partition in range(2)
+        async for message in client.read(
+            results, partition=partition, isolation=Isolation.READ_COMMITTED
+        )
+    ]
+    assert sorted(shown) == sorted(b"%d" % number for number in range(6) for _ in range(number))
+    async with queue_of(client, stream) as queue:
+        await nothing_comes(queue)
+    await client.delete_stream(results)
+
+
+async def test_a_transaction_of_a_delivery_that_is_lost_publishes_nothing(
+    client: Client, stream: str
+) -> None:
+    results = f"{stream}.results"
+    await client.create_stream(results)
+    parts = client._living
+    thief = AcksStream(
+        *("billing", stream, parts.network, parts.streams, parts.retrying, client.last, 10.0)
+    )
+    async with queue_of(client, stream) as queue:
+        late, taken = await take(queue, 2)
+        transaction = late.transaction()
+        await transaction.publish(results, b"late")
+        await late.nack(60)
+        with pytest.raises(TransactionAborted, match="nacked before"):
+            await transaction.commit()
+        transaction = taken.transaction()
+        await transaction.publish(results, b"taken")
+        found = await thief.claim(StreamPartition(stream, 0), 0)
+        assert [(ack.stream, ack.entry.final) for ack in found.acks][-1] == (results, True)
+        with pytest.raises(ProducerFenced):
+            await transaction.commit()
+    async with client.queue(stream, start=EARLIEST) as queue:
+        [delivery] = await take(queue, 1)
+        with pytest.raises(UsageError, match="not stored"):
+            delivery.transaction()
+    read = client.read(results, isolation=Isolation.READ_COMMITTED)
+    assert [message.value async for message in read] == []
+    await client.delete_stream(results)
+
+
 # Members
 
 
@@ -547,9 +615,9 @@ async def test_a_member_that_was_taken_for_dead_stores_nothing(client: Client, s
     )
     place = StreamPartition(stream, 0)
     await zombie.prepare()
-    assert await zombie.claim(place, 0) == (Snapshot(0), True)
+    assert await zombie.claim(place, 0) == Claim(Snapshot(0))
     await zombie.save(place, Snapshot(4, {2: 1}), last=False)
-    assert await heir.claim(place, 7) == (Snapshot(4, {2: 1}), False)
+    assert await heir.claim(place, 7) == Claim(Snapshot(4, {2: 1}), in_order=False)
     with pytest.raises(QueueTaken):
         await zombie.save(place, Snapshot(6), last=False)
     await heir.save(place, Snapshot(5), last=True)
