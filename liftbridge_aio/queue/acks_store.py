@@ -55,7 +55,13 @@ class Claim(NamedTuple):
 
 
 class AcksStore(Protocol):
-    """Stores what is settled. It is the `CursorStore` of the group of the queue, too."""
+    """Stores what is settled. It is the `CursorStore` of the group of the queue, too.
+
+    Attributes:
+        unfinished: partitions whose former owner may have left transactions that are not over.
+    """
+
+    unfinished: set[StreamPartition]
 
     async def fetch(
         self, cursor_id: str, stream: str, partition: int, timeout: float, /
@@ -91,6 +97,7 @@ class MemoryAcks:
     """Keeps acks for as long as the queue is open."""
 
     def __init__(self) -> None:
+        self.unfinished: set[StreamPartition] = set()
         self._settled: dict[StreamPartition, Snapshot] = {}
 
     async def fetch(
@@ -162,6 +169,7 @@ class AcksStream:
         timeout: float,
     ) -> None:
         self.name = acks_stream(group, stream)
+        self.unfinished: set[StreamPartition] = set()
         self._group = group
         self._stream = stream
         self._network = network
@@ -207,6 +215,8 @@ class AcksStream:
     ) -> int | None:
         """See `AcksStore`. Cancelling abandons the call."""
         record, _ = await self._tail(partition)
+        if record is not None and record.acks:
+            self.unfinished.add(StreamPartition(self._stream, partition))
         return _position(None if record is None else record.snapshot, cursor_id)
 
     async def set(
@@ -232,6 +242,7 @@ class AcksStream:
         for _ in range(_CLAIMS):
             record, end = await self._tail(place.partition)
             found = Claim(Snapshot(first))
+            self.unfinished.discard(place)
             if record is not None:
                 found = Claim(record.snapshot, record.last, record.acks)
             with suppress(IncorrectOffset):

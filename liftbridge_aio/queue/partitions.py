@@ -195,8 +195,7 @@ class Partitions:
 
     def _resume(self, share: PartitionShare) -> None:
         share.is_paused = False
-        if share.place in self._readers.partitions():
-            self._readers.resume([share.place])
+        self._readers.resume([share.place])
 
     # Handing out
 

@@ -122,7 +122,7 @@ class Queue(Generic[DeliveryT]):
             consumer_id=plan.consumer_id,
             start=plan.start,
             commit_interval=None,
-            on_assigned=None,
+            on_assigned=self._assigned,
             on_revoked=self._revoked,
             on_taken=self._taken,
             resume=False,
@@ -401,6 +401,11 @@ class Queue(Generic[DeliveryT]):
         self._dispatcher.partitions.limit(max_in_flight)
 
     # Partitions
+
+    def _assigned(self, partitions: Assignment) -> None:
+        """Claim partitions of which transactions are not over, before there is anything to read."""
+        for place in self._store.unfinished & partitions:
+            self._dispatcher.partitions.claim(place, 0)
 
     async def _revoked(self, partitions: Assignment) -> None:
         """Store the acks of partitions that this member gives up."""

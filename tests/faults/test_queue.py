@@ -17,10 +17,11 @@ from typing import Any, Final
 
 import pytest
 
-from liftbridge_aio import Client, ClientOptions, Message, Retry, StreamPartition
+from liftbridge_aio import Client, ClientOptions, Isolation, Message, Retry, StreamPartition
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.queue import DeadLetter, Delivery, Order, Queue
 from liftbridge_aio.queue.acks_store import AcksStream
+from liftbridge_aio.transactions import CommitInDoubt
 from support.faults import QUICK
 from support.groups.group_watcher import EARLIEST, it_is
 from support.raw import BOUND, eventually
@@ -63,8 +64,8 @@ class Worker:
 
     @classmethod
     @asynccontextmanager
-    async def started(cls, broker: EmbeddedBroker) -> AsyncIterator[Worker]:
-        arguments = (broker.address, "s", "g", "dead", "2")
+    async def started(cls, broker: EmbeddedBroker, *more: str) -> AsyncIterator[Worker]:
+        arguments = (broker.address, "s", "g", "dead", *(more or ("2",)))
         process = await asyncio.create_subprocess_exec(
             sys.executable, WORKER, *arguments, stdout=PIPE
         )
@@ -126,6 +127,68 @@ async def test_a_message_that_kills_its_process_becomes_a_dead_letter(
                     repeated.append(delivery.value)
                     await delivery.ack()
     assert b"kill" not in repeated
+
+
+async def committed(client: Client, stream: str, partitions: int = 1) -> list[bytes]:
+    return [
+        message.value
+        for partition in range(partitions)
+        async for message in client.read(
+            stream, partition=partition, isolation=Isolation.READ_COMMITTED
+        )
+    ]
+
+
+@pytest.mark.timeout(90)
+async def test_members_that_are_killed_publish_each_result_once(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    await client.create_stream("results", partitions=2)
+    values = [b"%d" % number for number in range(60)]
+    for number, value in enumerate(values):
+        await client.publish("s", value, partition=number % 2)
+
+    async def is_done() -> bool:
+        return sorted(await committed(client, "results", 2)) == sorted([*values, *values])
+
+    for kill_after in (3, 11):
+        async with Worker.started(broker, "0", "results") as worker:
+            await eventually(it_is(lambda: len(worker.handled) >= kill_after))  # noqa: B023
+            worker.send(signal.SIGKILL)
+    async with Worker.started(broker, "0", "results"):
+        await eventually(is_done)
+
+
+async def test_the_next_member_makes_visible_what_was_committed(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    await client.create_stream("results")
+    await client.publish("s", b"")
+
+    def is_ack(request: Any) -> bool:
+        return request.stream == "results" and not request.value.startswith(b"result")
+
+    refusal = broker.faults.fail("PublishAsync", code="PERMISSION_DENIED", when=is_ack, times=None)
+    async with member(client) as queue, asyncio.timeout(BOUND):
+        delivery = await anext(queue)
+        transaction = delivery.transaction()
+        await transaction.publish("results", b"result")
+        with pytest.raises(CommitInDoubt):
+            await transaction.commit()
+    assert await committed(client, "results") == []
+    refusal.cancel()
+
+    async def is_visible() -> bool:
+        return await committed(client, "results") == [b"result"]
+
+    async with member(client) as queue:
+        await eventually(is_visible)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await anext(queue)
+        await client.publish("s", b"")
+        async with asyncio.timeout(BOUND):
+            await anext(queue)
 
 
 @pytest.mark.timeout(60)
