@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio._core.arguments import (
@@ -21,7 +22,14 @@ from liftbridge_aio.options import Duration, timer_seconds
 from .reading import ClientReading
 
 if TYPE_CHECKING:
-    from liftbridge_aio.queue import DeadLetter, Delivery, Order, Probing, Queue
+    from liftbridge_aio.queue import (
+        DeadLetter,
+        Delivery,
+        Order,
+        Probing,
+        Queue,
+        RetryStreams,
+    )
     from liftbridge_aio.queue.plan import OnGivingUp
     from liftbridge_aio.queue.policies import RetryDelay
     from liftbridge_aio.transactions.reading import ReadCommitted
@@ -44,6 +52,7 @@ class ClientQueues(ClientReading):
         ack_wait: Duration = 30.0,
         max_attempts: int = 5,
         retry: Duration | Sequence[Duration] | RetryDelay | None = None,
+        retry_streams: RetryStreams | None = None,
         dead_letter: DeadLetter | None = None,
         on_giving_up: OnGivingUp | None = None,
         order: Order | None = None,
@@ -72,6 +81,8 @@ class ClientQueues(ClientReading):
             max_attempts: attempts after which a message is given up; 0: no limit.
             retry: seconds before the next attempt: a number, one for each attempt, or a function
                 of the number of the failed attempt and its error; None is `Exponential()`.
+            retry_streams: where messages wait that are not due soon; None: they are kept in memory,
+                and hold back what is committed.
             dead_letter: where messages go that are given up.
             on_giving_up: called with each delivery that is given up, before it becomes a dead
                 letter. Without it and without dead letters, an error is logged.
@@ -115,8 +126,14 @@ class ClientQueues(ClientReading):
         order = Order.NONE if order is None else order
         with about(stream):
             check_type(order, Order, "order is an Order")
-            check_policies(dead_letter, backoff, on_giving_up)
+            check_policies(dead_letter, backoff, on_giving_up, retry_streams)
             delay = retry_delay(Exponential() if retry is None else retry)
+            move_from = inf
+            if retry_streams is not None:
+                move_from = retry_streams.tiers[0]
+                if order is not Order.NONE or not (group or durable):
+                    text = "retry_streams need a group or a durable, and Order.NONE"
+                    raise InvalidRequest(text)
         plan = QueuePlan(
             stream=stream,
             group=id_,
@@ -124,7 +141,8 @@ class ClientQueues(ClientReading):
             is_durable=group is not None or durable is not None,
             start=start,
             max_in_flight=max_in_flight,
-            window=WindowSettings(wait, max_attempts, max_window, order, delay),
+            window=WindowSettings(wait, max_attempts, max_window, order, delay, move_from),
+            retry_streams=retry_streams,
             dead_letter=dead_letter,
             on_giving_up=on_giving_up,
             backoff=backoff,

@@ -38,7 +38,14 @@ if TYPE_CHECKING:
     from liftbridge_aio import transactions
     from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
     from liftbridge_aio._subscribe.subscription import Subscription
-    from liftbridge_aio.queue import DeadLetter, Order, Probing, Queue, ValueDelivery
+    from liftbridge_aio.queue import (
+        DeadLetter,
+        Order,
+        Probing,
+        Queue,
+        RetryStreams,
+        ValueDelivery,
+    )
     from liftbridge_aio.queue.plan import OnGivingUp
     from liftbridge_aio.queue.policies import RetryDelay
     from liftbridge_aio.transactions.reading import ReadCommitted
@@ -112,6 +119,7 @@ class QueueOptions(TypedDict, total=False):
     ack_wait: Duration
     max_attempts: int
     retry: Duration | Sequence[Duration] | RetryDelay | None
+    retry_streams: RetryStreams | None
     dead_letter: DeadLetter | None
     on_giving_up: OnGivingUp | None
     order: Order | None

@@ -18,6 +18,8 @@
 - `plan`: The validated arguments of `Client.queue`.
 - `policies`: What a queue does when handlers fail: delays between attempts, dead letters, backoff.
 - `queue`: The handle of a member of a queue: an async context manager and an async iterator.
+- `retry_tiers`: Streams in which messages wait for their next attempt, one for each length of the
+  wait.
 - `statistics`: Figures of a queue, and what its messages wait for, in words.
 - `transactions`: Transactions that publish results and ack a delivery in one: the acks record is
   their commit.
@@ -30,7 +32,7 @@ from .batches import DeliveryBatch
 from .core.ack_window import Order
 from .delivery import Delivery, Nack, Reject, ValueDelivery
 from .errors import AlreadySettled, LeaseExpired, QueueError, QueueTaken, TooManyDeadLetters
-from .policies import DeadLetter, Exponential, Probing
+from .policies import DeadLetter, Exponential, Probing, RetryStreams
 from .queue import Queue
 from .statistics import PartitionStatistics, QueueStatistics
 from .transactions import DeliveryTransaction
@@ -52,6 +54,7 @@ __all__ = [
     "QueueStatistics",
     "QueueTaken",
     "Reject",
+    "RetryStreams",
     "TooManyDeadLetters",
     "ValueDelivery",
 ]

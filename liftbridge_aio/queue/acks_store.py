@@ -55,13 +55,11 @@ class Claim(NamedTuple):
 
 
 class AcksStore(Protocol):
-    """Stores what is settled. It is the `CursorStore` of the group of the queue, too.
+    """Stores what is settled. It is the `CursorStore` of the group of the queue, too."""
 
-    Attributes:
-        unfinished: partitions whose former owner may have left transactions that are not over.
-    """
-
-    unfinished: set[StreamPartition]
+    @property
+    def unfinished(self) -> set[StreamPartition]:
+        """Partitions whose former owner may have left transactions that are not over."""
 
     async def fetch(
         self, cursor_id: str, stream: str, partition: int, timeout: float, /
@@ -171,7 +169,7 @@ class AcksStream:
         self.name = acks_stream(group, stream)
         self.unfinished: set[StreamPartition] = set()
         self._group = group
-        self._stream = stream
+        self.stream = stream
         self._network = network
         self._streams = streams
         self._publisher = publisher
@@ -188,7 +186,7 @@ class AcksStream:
         Raises:
             LiftbridgeError: it could not be created.
         """
-        found = await self._network.metadata.stream(self._stream, self._timeout)
+        found = await self._network.metadata.stream(self.stream, self._timeout)
         partitions = found.partitions
         await self._streams.create(
             self.name,
@@ -216,7 +214,7 @@ class AcksStream:
         """See `AcksStore`. Cancelling abandons the call."""
         record, _ = await self._tail(partition)
         if record is not None and record.acks:
-            self.unfinished.add(StreamPartition(self._stream, partition))
+            self.unfinished.add(StreamPartition(self.stream, partition))
         return _position(None if record is None else record.snapshot, cursor_id)
 
     async def set(
@@ -310,7 +308,7 @@ class AcksStream:
         *,
         last: bool,
     ) -> int:
-        record = AcksRecord(self._group, self._stream, self._owner, last, snapshot, acks)
+        record = AcksRecord(self._group, self.stream, self._owner, last, snapshot, acks)
         message = OutgoingMessage(
             self.name,
             record.encode(),

@@ -12,6 +12,7 @@ from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.options import Duration, seconds
 
 from .core.ack_window import SETTLED, AckWindow, Attempt, AttemptState
+from .core.moved_message import Origin, origin_of
 
 if TYPE_CHECKING:
     from .transactions import DeliveryTransaction, PartitionProducers
@@ -58,6 +59,7 @@ class PartitionShare:
         drained: set, once the partition is being released, when nothing is to be waited for.
         giving_up: messages that are being given up.
         waits: False if answers are not waited for while the partition is being released.
+        resumes_at: the time of the event loop before which its reader is held in any case.
         saving: the turn of a task that stores what is settled.
         producers: publish the transactions of its deliveries.
     """
@@ -68,6 +70,7 @@ class PartitionShare:
         "is_paused",
         "place",
         "producers",
+        "resumes_at",
         "saving",
         "waits",
         "window",
@@ -81,6 +84,7 @@ class PartitionShare:
         self.drained: asyncio.Event | None = None
         self.giving_up = 0
         self.waits = True
+        self.resumes_at = 0.0
         self.saving = asyncio.Lock()
 
     def check_drained(self) -> None:
@@ -186,6 +190,11 @@ class Delivery(Attempt):
     def partition(self) -> int:
         """The partition of the message."""
         return self.message.partition
+
+    @property
+    def origin(self) -> Origin:
+        """Where the message was published: `message` may be a copy that has waited in a stream."""
+        return origin_of(self.message)
 
     @property
     def redelivered(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections import deque
 from typing import Final
 
@@ -20,6 +21,7 @@ from liftbridge_aio.transactions.sender import Sender
 from .acks_store import AcksStore
 from .core.ack_window import AckWindow, AttemptState
 from .core.committed_window import CommittedWindow
+from .core.moved_message import due_at
 from .core.ready_flow import Outcome
 from .delivery import Delivery, Nack, PartitionShare, Reject
 from .giving_up import GivingUp
@@ -63,6 +65,7 @@ class Dispatcher:
         read_from: ReadFrom,
     ) -> None:
         self._group = plan.group
+        self._stream = plan.stream
         self._sample = plan.sample
         self._is_durable = plan.is_durable
         self._sender = sender
@@ -112,6 +115,7 @@ class Dispatcher:
             partitions.expired,
             partitions.given_up,
             self._giving_up.stored,
+            self._giving_up.moved,
             self._late,
             partitions.flow.backoff_level,
             partition_statistics(partitions.windows()),
@@ -155,6 +159,8 @@ class Dispatcher:
         while window.wants_more and not self._must_wait(window):
             if not ready:
                 return None
+            if self._stream != share.place.stream and self._is_early(share, ready[0]):
+                return None
             is_suspect = window.suspects > 0
             if self._decoder is None:
                 message = ready.popleft()
@@ -173,6 +179,13 @@ class Dispatcher:
                 return delivery
         self.partitions.pause(share)
         return None
+
+    def _is_early(self, share: PartitionShare, message: Message) -> bool:
+        """Return True if a message that waits in a retry stream is not due, nor any behind it."""
+        early = due_at(message) - time.time()
+        if early > 0:
+            self.partitions.pause_until(share, early)
+        return early > 0
 
     def _raise_error(self) -> None:
         error, self.error = self.error, None

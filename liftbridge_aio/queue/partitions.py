@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 from typing import TypeAlias
 
@@ -21,6 +22,7 @@ from .acks_store import AcksStore
 from .acks_writer import AcksWriter
 from .core.ack_window import AckWindow, AttemptState
 from .core.committed_window import CommittedWindow
+from .core.moved_message import attempts_of
 from .core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow
 from .core.suspects import Suspects
 from .delivery import Answers, Delivery, PartitionShare
@@ -125,8 +127,11 @@ class Partitions:
             self._lost(share, snapshot.base)
             return
         make_window = AckWindow if plan.make_visibility is None else CommittedWindow
+        settings = plan.window
+        if place.stream != plan.stream:
+            settings = replace(settings, attempts_of=attempts_of)
         share.window = make_window(
-            plan.window,
+            settings,
             lambda message: self.make_delivery(message, self._answers, share),
             snapshot,
             0 if in_order else plan.max_in_flight,
@@ -197,6 +202,12 @@ class Partitions:
         share.is_paused = False
         self._readers.resume([share.place])
 
+    def pause_until(self, share: PartitionShare, seconds: float) -> None:
+        """Read no more of a partition for some time."""
+        self.pause(share)
+        share.resumes_at = self._time() + seconds
+        self._arm_before(share.resumes_at)
+
     # Handing out
 
     def handed_out(self, share: PartitionShare, delivery: Delivery) -> None:
@@ -253,7 +264,7 @@ class Partitions:
             return
         if window.has_ready:
             self._ready()
-        elif share.is_paused and window.wants_more:
+        elif share.is_paused and window.wants_more and self._time() >= share.resumes_at:
             self._resume(share)
 
     def _end_turn(self) -> None:
@@ -283,7 +294,8 @@ class Partitions:
             share.giving_up -= 1
         if delivery.state is AttemptState.GIVING_UP:
             window.give_up(delivery)
-            self.given_up += 1
+            if delivery.deadline == inf:
+                self.given_up += 1
             self.acks.hurry()
         self.go_on(share, window)
 
@@ -332,6 +344,8 @@ class Partitions:
                     self._expire(share, share.window, delivery)
                 self.go_on(share, share.window)
                 self._arm_before(share.window.next_at())
+                if share.resumes_at > now:
+                    self._arm_before(share.resumes_at)
         if self._flow_at() <= now:
             self._set_levels(self.flow.tick(now))
         self._arm_before(self._flow_at())

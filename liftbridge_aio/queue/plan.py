@@ -11,7 +11,7 @@ from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.model import StartAt
 
 from .core.ack_window import WindowSettings
-from .policies import DeadLetter, Probing
+from .policies import DeadLetter, Probing, RetryStreams
 
 if TYPE_CHECKING:
     from .delivery import Delivery
@@ -34,6 +34,7 @@ class QueuePlan:
     start: StartAt
     max_in_flight: int
     window: WindowSettings
+    retry_streams: RetryStreams | None
     dead_letter: DeadLetter | None
     on_giving_up: OnGivingUp | None
     backoff: Probing | None

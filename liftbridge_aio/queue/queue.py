@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast
@@ -24,7 +24,7 @@ from liftbridge_aio.groups.consumer_group import ConsumerGroup
 from liftbridge_aio.groups.core.group_plan import Assignment, GroupPlan
 from liftbridge_aio.groups.core.group_state import GroupState
 from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
-from liftbridge_aio.model import AckPolicy, Message, StartAt, StreamPartition
+from liftbridge_aio.model import Ack, AckPolicy, Message, StartAt, StreamPartition
 from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.retry import Retry
@@ -37,6 +37,7 @@ from .delivery_runner import DeliveryHandler, DeliveryRunner
 from .dispatcher import Dispatcher
 from .giving_up import GivingUp
 from .plan import QueuePlan
+from .retry_tiers import AcksStreams, RetryTiers
 from .statistics import QueueStatistics, explanations
 
 T = TypeVar("T")
@@ -83,19 +84,12 @@ class Queue(Generic[DeliveryT]):
         self._plan = plan
         self._network = client.network
         self._open = client.queues
-        self._store: AcksStore = (
-            AcksStream(
-                plan.group,
-                plan.stream,
-                client.network,
-                client.streams,
-                client.retrying,
-                read_last,
-                plan.timeout,
-            )
-            if plan.is_durable
-            else MemoryAcks()
-        )
+        self._streams = client.streams
+        self._tiers: RetryTiers | None = None
+        if plan.retry_streams is not None:
+            tiers = plan.retry_streams.tiers
+            self._tiers = RetryTiers(plan.stream, plan.group, tiers, client.submit)
+        self._store = self._acks_store(client, read_last)
         self._member = ConsumerGroup(self._group_plan(), client.network, self._store, client.budget)
         self._work = self._member._work  # noqa: SLF001 - the queue takes the place of its reader
         self._dispatcher = Dispatcher(
@@ -103,7 +97,7 @@ class Queue(Generic[DeliveryT]):
             self._work.readers,
             self._store,
             Sender(client, AckPolicy.ALL, Retry()),
-            GivingUp(plan.group, plan.dead_letter, plan.on_giving_up, client.submit),
+            GivingUp(plan.group, plan.dead_letter, plan.on_giving_up, client.submit, self._tiers),
             client.network.reporter,
             self._spawn,
             self._read_from,
@@ -114,11 +108,22 @@ class Queue(Generic[DeliveryT]):
         self._close_error: LiftbridgeError | None = None
         self._entered = False
 
+    def _acks_store(self, client: QueueClient, read_last: ReadLast) -> AcksStore:
+        plan = self._plan
+        if not plan.is_durable:
+            return MemoryAcks()
+        parts = client.network, client.streams, client.retrying, read_last, plan.timeout
+        own = AcksStream(plan.group, plan.stream, *parts)
+        if self._tiers is None:
+            return own
+        tiers = self._tiers.streams.values()
+        return AcksStreams([own, *(AcksStream(plan.group, each, *parts) for each in tiers)])
+
     def _group_plan(self) -> GroupPlan:
         plan = self._plan
         return GroupPlan(
             group=plan.group,
-            streams=(plan.stream,),
+            streams=(plan.stream, *(self._tiers.streams.values() if self._tiers else ())),
             consumer_id=plan.consumer_id,
             start=plan.start,
             commit_interval=None,
@@ -178,6 +183,9 @@ class Queue(Generic[DeliveryT]):
         if self._entered or self._closer is not None:
             text = "a queue is entered only once; create a new one"
             raise UsageError(text)
+        if self._tiers is not None:
+            timeout = self._plan.timeout
+            await self._tiers.create(self.stream, self._streams, self._network, timeout)
         await self._store.prepare()
         self._work.readers.merge.share(self._dispatcher)
         await self._member.__aenter__()
@@ -256,6 +264,8 @@ class Queue(Generic[DeliveryT]):
         found = await metadata.fetch([self.stream], [self.group], self._plan.timeout)
         if self.group not in found.groups:
             await self._store.destroy()
+            if self._tiers is not None:
+                await self._tiers.delete(self._streams, self._plan.timeout)
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False):
@@ -390,6 +400,41 @@ class Queue(Generic[DeliveryT]):
             self._runner = None
         if not self._dispatcher.is_stopped:
             self._work.raise_error()
+
+    async def publish_later(
+        self,
+        value: bytes,
+        delay: Duration,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        partition: int | None = None,
+    ) -> Ack | None:
+        """Publish a message for this group only, which is handed out after a delay.
+
+        It waits in the retry stream of the shortest tier that is long enough. Cancelling may leave
+        it stored.
+
+        Args:
+            value: the message.
+            delay: seconds, as a lower bound; at most the longest tier.
+            key: as for `Client.publish`.
+            headers: as for `Client.publish`.
+            partition: as for `Client.publish`.
+
+        Raises:
+            UsageError: the queue has no `retry_streams`.
+            InvalidRequest: the delay is longer than the longest tier.
+            LiftbridgeError: as for `Client.publish`.
+        """
+        plan, tiers = self._plan, self._tiers
+        if tiers is None or plan.retry_streams is None:
+            text = "messages wait in retry streams: give the queue retry_streams=RetryStreams(...)"
+            raise UsageError(text, stream=self.stream)
+        wait, longest = timer_seconds(delay, "delay"), plan.retry_streams.tiers[-1]
+        if wait > longest:
+            text = f"a delay of {wait:g} s is longer than the longest tier, {longest:g} s"
+            raise InvalidRequest(text, stream=self.stream)
+        return await tiers.publish(value, key, headers, partition, 0, wait)
 
     def limit(self, max_in_flight: int) -> None:
         """Change the number of deliveries that may be in flight; 0 pauses the queue.

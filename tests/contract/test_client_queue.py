@@ -37,6 +37,7 @@ from liftbridge_aio.queue import (
     Queue,
     QueueTaken,
     Reject,
+    RetryStreams,
     TooManyDeadLetters,
     ValueDelivery,
 )
@@ -409,6 +410,57 @@ async def test_a_partition_in_order_waits_for_each_message(client: Client, strea
         await first.nack(0.2)
         offsets = await take_and_ack(queue, 6)
     assert offsets == [0, 1, 2, 3, 4, 5]
+
+
+# Retry streams
+
+
+async def test_a_message_that_is_not_due_soon_waits_in_a_stream(
+    client: Client, stream: str
+) -> None:
+    dead = f"{stream}.dead"
+    await client.create_stream(dead)
+    settings: dict[str, Any] = {
+        "retry_streams": RetryStreams((0.5, 1.0)),
+        "retry": 0.7,
+        "max_attempts": 3,
+        "dead_letter": DeadLetter(dead),
+    }
+    loop = asyncio.get_running_loop()
+    async with queue_of(client, stream, **settings) as queue:
+        deliveries = await take(queue, 6)
+        moved_at = loop.time()
+        async with deliveries[1]:
+            raise ValueError("no")
+        for each in deliveries:
+            if not each.settled:
+                await each.ack()
+        await eventually(it_is(lambda: queue.statistics().moved == 1))
+        assert [each.base for each in queue.statistics().partitions] == [6]
+        await queue.publish_later(b"later", 0.5, b"key")
+    async with queue_of(client, stream, **settings) as queue:
+        later, again = await one_by_one(queue, 1), await take(queue, 1)
+        assert [(each.value, each.key, each.attempt) for each in later] == [(b"later", b"key", 1)]
+        assert loop.time() - moved_at >= 1.0
+        [delivery] = again
+        assert (delivery.attempt, delivery.value) == (2, deliveries[1].value)
+        assert delivery.origin == (stream, 0, 1)
+        await delivery.nack(0.1)  # shorter than any tier, so in memory
+        [delivery] = await take(queue, 1)
+        assert delivery.attempt == 3
+        await delivery.nack(0.5, error=ValueError("still no"))
+        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        assert (queue.statistics().moved, queue.statistics().given_up) == (0, 1)
+    [letter] = await client.last(dead, 2)
+    assert (letter.value, letter.headers["queue-offset"]) == (deliveries[1].value, b"1")
+    assert letter.headers["queue-stream"] == stream.encode()
+    assert "queue-due" not in letter.headers
+    async with queue_of(client, stream, **settings) as queue:
+        await nothing_comes(queue)
+        await queue.unsubscribe()
+    names = sorted((await client.fetch_metadata()).streams)
+    assert [name for name in names if stream in name] == [stream, dead]
+    await client.delete_stream(dead)
 
 
 # Transactions
@@ -814,6 +866,7 @@ async def test_a_queue_is_used_inside_its_block(client: Client, stream: str) -> 
         ({"retry": []}, "at least one delay"),
         ({"retry": -1}, "retry"),
         ({"sample": 0}, "sample"),
+        ({"retry_streams": RetryStreams()}, "need a group"),
     ],
 )
 async def test_arguments_that_make_no_sense(
@@ -823,7 +876,9 @@ async def test_arguments_that_make_no_sense(
         client.queue(**{"stream": "s", **arguments})
 
 
-@pytest.mark.parametrize("name", ["dead_letter", "order", "backoff", "on_giving_up", "start"])
+@pytest.mark.parametrize(
+    "name", ["dead_letter", "order", "backoff", "on_giving_up", "start", "retry_streams"]
+)
 async def test_arguments_of_the_wrong_type(client: Client, name: str) -> None:
     with pytest.raises(WrongType):
         client.queue("s", **{name: "text"})  # type: ignore[arg-type]
@@ -833,6 +888,9 @@ def test_policies_are_checked() -> None:
     for wrong in (lambda: Exponential(-1), lambda: Exponential(5, max=1), lambda: Probing(0)):
         with pytest.raises(InvalidRequest):
             wrong()
+    for unordered in ((), (0, 1), (2, 1), (1, 1)):
+        with pytest.raises(InvalidRequest):
+            RetryStreams(unordered)
     with pytest.raises(InvalidRequest):
         DeadLetter("")
     assert [Exponential(1, 3, 10, None)(attempt) for attempt in (1, 2, 3, 4)] == [1, 3, 9, 10]

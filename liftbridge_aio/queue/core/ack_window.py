@@ -93,8 +93,8 @@ class Attempt:
         message: the message.
         attempt: 1 for the first one; 0 before it is handed out.
         state: changed by the window only.
-        deadline: until when it must be answered while it is in flight, or when a delayed one is
-            due.
+        deadline: until when it must be answered while it is in flight, or when a delayed one, or
+            one that is moved, is due.
         error: why the attempt before this one failed, or why the message is given up.
     """
 
@@ -126,6 +126,9 @@ class WindowSettings:
         max_window: offsets between the first unsettled message and the next one to be read.
         order: which messages wait for others.
         retry: the delay before the next attempt, by the number of the failed one and its error.
+        move_from: a message that is to wait for this long, or longer, is given up here: it is moved
+            to where it can wait.
+        attempts_of: returns the attempts of a message that was moved; None: there are none.
     """
 
     ack_wait: float = 30.0
@@ -133,6 +136,8 @@ class WindowSettings:
     max_window: int = 100_000
     order: Order = Order.NONE
     retry: Callable[[int, BaseException | None], float] = lambda _attempt, _error: 0.0
+    move_from: float = inf
+    attempts_of: Callable[[Message], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +197,7 @@ class AckWindow(Generic[AttemptT]):
         self.changes = 0
         """Changes since the last `snapshot`."""
         self._settings = settings
+        self._attempts_of = settings.attempts_of
         self._make = make
         self._unsettled: OrderedDict[int, AttemptT] = OrderedDict()
         """By offset, in the order of the log."""
@@ -295,6 +301,8 @@ class AckWindow(Generic[AttemptT]):
         return self._begin(message, attempts, now)
 
     def _begin(self, message: Message, attempts: int, now: float) -> AttemptT | None:
+        if self._attempts_of is not None:
+            attempts = max(attempts, self._attempts_of(message))
         attempt = self._make(message)
         self._unsettled[message.offset] = attempt
         attempt.attempt = attempts
@@ -452,7 +460,10 @@ class AckWindow(Generic[AttemptT]):
             return
         if delay is None:
             delay = settings.retry(attempt.attempt, error)
-        if delay > 0:
+        if delay >= settings.move_from:
+            following.deadline = now + delay
+            self._begin_to_give_up(following)
+        elif delay > 0:
             self._delay(following, now + delay)
         else:
             self._ready.append(following)
