@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from liftbridge_aio._core.arguments import (
     INT64_MAX,
     about,
+    check_flags,
     check_number,
     check_text,
     check_type,
@@ -47,6 +48,7 @@ class ClientQueues(ClientReading):
         group: str | None = None,
         durable: str | None = None,
         client_id: str | None = None,
+        ephemeral: bool = False,
         start: StartAt = _NEW_ONLY,
         max_in_flight: int = 1024,
         ack_wait: Duration = 30.0,
@@ -75,6 +77,9 @@ class ClientQueues(ClientReading):
             group: the id of the group; no `:` in it.
             durable: the name of a durable subscription; no `:` in it.
             client_id: whose subscription that is; no `:` in it.
+            ephemeral: the acks of the group are forgotten with its last member: when that leaves,
+                or when the group's timeout has expelled it. A group of the same name that is not
+                ephemeral is another group.
             start: where to begin partitions of which nothing is stored.
             max_in_flight: deliveries that may be unanswered, divided among the partitions.
             ack_wait: seconds for an answer, after which a message is delivered again.
@@ -105,7 +110,8 @@ class ClientQueues(ClientReading):
         if not stream:
             raise InvalidRequest("a queue needs a stream")
         with about(stream):
-            id_, consumer_id = _ids(group, durable, client_id)
+            check_flags(ephemeral=ephemeral)
+            id_, consumer_id = _ids(group, durable, client_id, ephemeral=ephemeral)
             check_type(start, StartAt, "a queue starts at a StartAt")
             check_whole_number(max_in_flight, "max_in_flight", 1, INT64_MAX)
             check_whole_number(max_attempts, "max_attempts", 0, INT64_MAX)
@@ -138,7 +144,8 @@ class ClientQueues(ClientReading):
             stream=stream,
             group=id_,
             consumer_id=consumer_id,
-            is_durable=group is not None or durable is not None,
+            stores_acks=group is not None or durable is not None,
+            is_ephemeral=ephemeral,
             start=start,
             max_in_flight=max_in_flight,
             window=WindowSettings(wait, max_attempts, max_window, order, delay, move_from),
@@ -156,7 +163,9 @@ class ClientQueues(ClientReading):
         return Queue(plan, parts, self.last)
 
 
-def _ids(group: str | None, durable: str | None, client_id: str | None) -> tuple[str, str | None]:
+def _ids(
+    group: str | None, durable: str | None, client_id: str | None, *, ephemeral: bool
+) -> tuple[str, str | None]:
     """Return the id of the consumer group and that of its member; None for a new one."""
     for value, name in ((group, "group"), (durable, "durable"), (client_id, "client_id")):
         if value is None:
@@ -168,8 +177,10 @@ def _ids(group: str | None, durable: str | None, client_id: str | None) -> tuple
     if (durable is None) != (client_id is None) or (group and durable):
         text = "a queue has a group, or durable and client_id, or none of them"
         raise InvalidRequest(text)
+    if ephemeral and group is None:
+        raise InvalidRequest("an ephemeral queue has a group; without one it is ephemeral anyway")
     if group is not None:
-        return group, None
+        return f"ephemeral:{group}" if ephemeral else group, None
     if durable is not None:
         return f"{client_id}:{durable}", client_id
     return f"ephemeral:{secrets.token_hex(8)}", None

@@ -114,6 +114,7 @@ class QueueOptions(TypedDict, total=False):
     group: str | None
     durable: str | None
     client_id: str | None
+    ephemeral: bool
     start: StartAt
     max_in_flight: int
     ack_wait: Duration

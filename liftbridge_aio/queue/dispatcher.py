@@ -67,7 +67,7 @@ class Dispatcher:
         self._group = plan.group
         self._stream = plan.stream
         self._sample = plan.sample
-        self._is_durable = plan.is_durable
+        self._stores_acks = plan.stores_acks
         self._sender = sender
         self._readers = readers
         self._giving_up = giving_up
@@ -374,7 +374,7 @@ class Dispatcher:
 
     def transaction(self, delivery: Delivery) -> DeliveryTransaction:
         """See `Answers`."""
-        if not self._is_durable:
+        if not self._stores_acks:
             text = "acks of a queue without group and durable are not stored: nothing could commit"
             raise UsageError(text, stream=delivery.stream, partition=delivery.partition)
         share, acks = delivery.share, self.partitions.acks

@@ -29,8 +29,10 @@ class QueuePlan:
     """The id of the consumer group that shares the partitions."""
     consumer_id: str | None
     """The id of this member; None for a new one each time."""
-    is_durable: bool
-    """True to store acks."""
+    stores_acks: bool
+    """False to keep acks in memory."""
+    is_ephemeral: bool
+    """True to forget the acks that are stored with the last member of the group."""
     start: StartAt
     max_in_flight: int
     window: WindowSettings

@@ -110,7 +110,7 @@ class Queue(Generic[DeliveryT]):
 
     def _acks_store(self, client: QueueClient, read_last: ReadLast) -> AcksStore:
         plan = self._plan
-        if not plan.is_durable:
+        if not plan.stores_acks:
             return MemoryAcks()
         parts = client.network, client.streams, client.retrying, read_last, plan.timeout
         own = AcksStream(plan.group, plan.stream, *parts)
@@ -183,6 +183,8 @@ class Queue(Generic[DeliveryT]):
         if self._entered or self._closer is not None:
             text = "a queue is entered only once; create a new one"
             raise UsageError(text)
+        if self._plan.is_ephemeral:
+            await self._forget_if_over()  # a last member may have been killed
         if self._tiers is not None:
             timeout = self._plan.timeout
             await self._tiers.create(self.stream, self._streams, self._network, timeout)
@@ -244,6 +246,8 @@ class Queue(Generic[DeliveryT]):
     async def _close(self) -> None:
         try:
             await self._member.aclose()
+            if self._plan.is_ephemeral:
+                await self._forget_if_over()
         except LiftbridgeError as error:
             self._close_error = error
         finally:
@@ -260,12 +264,16 @@ class Queue(Generic[DeliveryT]):
             LiftbridgeError: the group was not left in order, or the acks could not be deleted.
         """
         await self.aclose()
-        metadata = self._network.metadata
-        found = await metadata.fetch([self.stream], [self.group], self._plan.timeout)
+        await self._forget_if_over()
+
+    async def _forget_if_over(self) -> None:
+        """Forget what is stored of the group if it has no members."""
+        timeout = self._plan.timeout
+        found = await self._network.metadata.fetch([self.stream], [self.group], timeout)
         if self.group not in found.groups:
             await self._store.destroy()
             if self._tiers is not None:
-                await self._tiers.delete(self._streams, self._plan.timeout)
+                await self._tiers.delete(self._streams, timeout)
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False):

@@ -653,6 +653,21 @@ async def test_the_first_start_is_that_of_the_group(client: Client, stream: str)
         assert await take_and_ack(queue, 1) == [6]
 
 
+async def test_an_ephemeral_group_is_over_with_its_last_member(client: Client, stream: str) -> None:
+    ephemeral: dict[str, Any] = {"group": "billing", "ephemeral": True, "timeout": BOUND}
+    async with queue_of(client, stream, group="billing", retry=60) as durable:
+        assert await take_and_ack(durable, 6) == [0, 1, 2, 3, 4, 5]
+        async with queue_of(client, stream, **ephemeral) as first:
+            assert await take_and_ack(first, 3) == [0, 1, 2]
+            async with queue_of(client, stream, **ephemeral) as second:
+                await first.aclose()
+                assert await take_and_ack(second, 3) == [3, 4, 5]
+        async with queue_of(client, stream, **{**ephemeral, "start": StartAt.offset(4)}) as anew:
+            assert await take_and_ack(anew, 2) == [4, 5]
+    async with queue_of(client, stream) as durable:
+        await nothing_comes(durable)
+
+
 async def test_without_group_and_durable_nothing_is_remembered(client: Client, stream: str) -> None:
     for _ in range(2):
         async with client.queue(stream, start=EARLIEST) as queue:
@@ -859,6 +874,7 @@ async def test_a_queue_is_used_inside_its_block(client: Client, stream: str) -> 
         ({"group": "a:b"}, "no ':'"),
         ({"durable": "a:b", "client_id": "c"}, "no ':'"),
         ({"durable": "a"}, "durable and client_id"),
+        ({"ephemeral": True}, "has a group"),
         ({"group": "g", "durable": "a", "client_id": "c"}, "durable and client_id"),
         ({"max_in_flight": 0}, "max_in_flight"),
         ({"ack_wait": 0}, "longer than 0"),

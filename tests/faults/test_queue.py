@@ -191,6 +191,31 @@ async def test_the_next_member_makes_visible_what_was_committed(
             await anext(queue)
 
 
+async def test_an_ephemeral_group_whose_last_member_is_killed_begins_anew(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    for _ in range(4):
+        await client.publish("s", b"", partition=0)
+    ephemeral: dict[str, Any] = {"ephemeral": True, "timeout": BOUND}
+
+    async def is_over() -> bool:
+        return not (await client.fetch_metadata(groups=["ephemeral:g"])).groups
+
+    async with Client(broker.address) as doomed, member(doomed, **ephemeral) as queue:
+        async with asyncio.timeout(BOUND):
+            for _ in range(4):
+                await (await anext(queue)).ack(sync=True)
+        await doomed._living.network.supervisor.stop(BOUND)  # as if the process had ended
+        await eventually(is_over)
+        async with member(client, **ephemeral) as anew, asyncio.timeout(BOUND):
+            offsets = []
+            for _ in range(4):
+                delivery = await anext(anew)
+                offsets.append(delivery.message.offset)
+                await delivery.ack()
+            assert offsets == [0, 1, 2, 3]
+
+
 @pytest.mark.timeout(60)
 async def test_a_member_that_is_stopped_and_comes_back_stores_nothing_late(
     broker: EmbeddedBroker, client: Client
