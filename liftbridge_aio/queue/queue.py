@@ -247,7 +247,8 @@ class Queue(Generic[DeliveryT]):
         try:
             await self._member.aclose()
             if self._plan.is_ephemeral:
-                await self._forget_if_over()
+                with suppress(ClientClosed):  # the next first member forgets it
+                    await self._forget_if_over()
         except LiftbridgeError as error:
             self._close_error = error
         finally:
