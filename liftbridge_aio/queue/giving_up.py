@@ -10,7 +10,7 @@ from typing import Final
 
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.interceptors import AckFuture
-from liftbridge_aio.model import TRANSACTION_HEADERS, AckPolicy, OutgoingMessage
+from liftbridge_aio.model import AckPolicy, OutgoingMessage
 from liftbridge_aio.retry import Retry
 
 from .core.ack_window import AttemptState
@@ -41,8 +41,6 @@ HEADERS: Final = (
     ERROR_HEADER,
 )
 
-_LEFT_OUT: Final = {*TRANSACTION_HEADERS, DUE_HEADER}
-"""Headers that a message has for what it is no part of any more."""
 _MOST_ERROR_BYTES: Final = 1000
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
@@ -137,7 +135,7 @@ class GivingUp:
     def _letter(self, stream: str, delivery: Delivery) -> OutgoingMessage:
         message, origin = delivery.message, delivery.origin
         headers = {
-            **{name: value for name, value in message.headers.items() if name not in _LEFT_OUT},
+            **{name: value for name, value in message.headers.items() if name != DUE_HEADER},
             STREAM_HEADER: origin.stream.encode(),
             PARTITION_HEADER: b"%d" % origin.partition,
             OFFSET_HEADER: b"%d" % origin.offset,

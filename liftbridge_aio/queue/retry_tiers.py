@@ -16,7 +16,6 @@ from liftbridge_aio.errors import NotFound
 from liftbridge_aio.groups.fenced_cursors import beginning_cursor
 from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.model import (
-    TRANSACTION_HEADERS,
     Ack,
     AckPolicy,
     Message,
@@ -108,11 +107,7 @@ class RetryTiers:
         """
         stream, partition, offset = origin_of(message)
         headers = {
-            **{
-                name: each
-                for name, each in message.headers.items()
-                if name not in TRANSACTION_HEADERS
-            },
+            **message.headers,
             STREAM_HEADER: stream.encode(),
             PARTITION_HEADER: b"%d" % partition,
             OFFSET_HEADER: b"%d" % offset,

@@ -616,6 +616,18 @@ async def test_a_second_holder_of_a_durable_subscription_is_refused(
         assert await take_and_ack(queue, 1) == [0]
 
 
+async def test_a_queue_begins_where_it_is_told(client: Client, stream: str) -> None:
+    third = (await client.last(stream, 4))[0]
+    for start, first in (
+        (StartAt.earliest(), 0),
+        (StartAt.latest(), 5),
+        (StartAt.offset(4), 4),
+        (StartAt.time(third.time), third.offset),
+    ):
+        async with queue_of(client, stream, group=f"from {first}", start=start) as queue:
+            assert (await take_and_ack(queue, 1)) == [first]
+
+
 async def test_only_the_last_member_that_unsubscribes_forgets_the_acks(
     client: Client, stream: str
 ) -> None:
