@@ -57,7 +57,7 @@ def test_its_table_of_errors_is_complete() -> None:
     ]
 
 
-def tests_of_queues() -> set[str]:
+def defined_tests() -> set[str]:
     """The names of all tests of queues."""
     files = [
         ROOT / "tests" / "contract" / "test_client_queue.py",
@@ -75,4 +75,4 @@ def test_its_tables_of_behaviours_name_tests_that_exist(page: str, count: int) -
     named = [name for row in rows for name in names(row[1])]
     assert len(rows) >= count
     assert all(names(row[1]) for row in rows)
-    assert set(named) - tests_of_queues() == set()
+    assert set(named) - defined_tests() == set()

@@ -217,7 +217,7 @@ def test_attempts_that_were_used_up_before_are_given_up_at_once() -> None:
     assert [attempt.offset for attempt in window.core.given_up] == [4]
 
 
-def test_a_suspect_that_nobody_got_is_handed_out_again_as_if_for_the_first_time() -> None:
+def test_a_suspect_that_nobody_got_has_had_no_attempt() -> None:
     window = Window(suspects=1, max_attempts=1)
     window.core.take_back(window.handed(0), window.now, 0.5)
     assert (window.core.suspects, window.core.next_at()) == (1, 0.5)
