@@ -26,7 +26,7 @@ async def consume(settings: Settings, *, runs: bool) -> Outcome:
             return watch.stop(settings.expected)
 
 
-async def _iterate(queue: Queue, expected: int) -> None:
+async def _iterate(queue: Queue[Delivery], expected: int) -> None:
     left = expected
     async for delivery in queue:
         async with delivery:
@@ -35,7 +35,7 @@ async def _iterate(queue: Queue, expected: int) -> None:
             return
 
 
-async def _run(queue: Queue, expected: int) -> None:
+async def _run(queue: Queue[Delivery], expected: int) -> None:
     left = expected
 
     async def handle(_: Delivery) -> None:

@@ -1,4 +1,4 @@
-"""A FastAPI service: take orders, show them on a page as they come, count them in a group.
+"""A FastAPI service: take orders, show them on a page as they come, count them in a queue.
 
 Run it with `uvicorn orders_fastapi:app`, and open http://127.0.0.1:8000.
 """
@@ -13,13 +13,14 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
-from liftbridge_aio import ALL_PARTITIONS, Client, Message, StartAt
+from liftbridge_aio import ALL_PARTITIONS, Client, StartAt
 from liftbridge_aio.integrations.fastapi import (
     ConnectedClient,
     EventStreamResponse,
     connected_client,
     health,
 )
+from liftbridge_aio.queue import Delivery
 
 PAGE = """<!doctype html>
 <title>Orders</title>
@@ -41,15 +42,15 @@ PAGE = """<!doctype html>
 sold: Counter[str] = Counter()
 
 
-async def count(order: Message) -> None:
-    """Handle one order."""
+async def count(order: Delivery) -> None:
+    """Handle one order; it is acked when this has returned."""
     sold[order.value.decode()] += 1
 
 
 async def work(client: Client) -> None:
-    """Read as a member of a group, which goes on after a restart where it stopped."""
-    async with client.group("counters", ["orders"], start=StartAt.earliest()) as group:
-        await group.run(count, stop_on_sigterm=False)
+    """Handle orders from a queue, which goes on after a restart where it stopped."""
+    async with client.queue("orders", group="counters", start=StartAt.earliest()) as queue:
+        await queue.run(count, concurrency=8, stop_on_sigterm=False)
 
 
 @asynccontextmanager

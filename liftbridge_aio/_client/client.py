@@ -51,9 +51,9 @@ class ClientStatistics(NamedTuple):
 
 class Client(
     ClientGroups,
-    ClientQueues,
     ClientTransactions,
     ClientValues,
+    ClientQueues,
     ClientPublishing,
     ClientReading,
     ClientAdministration,
@@ -180,6 +180,7 @@ class Client(
     async def aclose(self) -> None:
         """Close: refuse new publishes, wait for acks, end subscriptions and all tasks.
 
+        Open queues are closed first, and store their acks; see `Queue.aclose`.
         Acks are awaited for close_timeout seconds; messages without an ack then fail with
         `PublishOutcomeUnknown`, or with `PublishNotSent` if they were never written. These errors
         are not raised here; those that nobody has retrieved are logged, in one line. Then the
@@ -198,6 +199,7 @@ class Client(
         self._closed = True
         deadline = loop.time() + timer_seconds(self.options.close_timeout)
         try:
+            await parts.close_queues(deadline - loop.time())
             await parts.retrying.settle(deadline - loop.time())
             await parts.publisher.close(deadline - loop.time())
         finally:

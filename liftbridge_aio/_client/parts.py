@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
+from weakref import WeakSet
 
 from liftbridge_aio._admin.cursors import Cursors
 from liftbridge_aio._admin.streams import StreamAdministration
@@ -19,7 +20,12 @@ from liftbridge_aio._subscribe.durable_reader import DurableReader
 from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
 from liftbridge_aio._subscribe.position_store import PositionStore
 from liftbridge_aio._subscribe.subscription import Subscription
-from liftbridge_aio.errors import PublishOutcomeUnknown, PublishTimeout, WrongType
+from liftbridge_aio.errors import (
+    LiftbridgeError,
+    PublishOutcomeUnknown,
+    PublishTimeout,
+    WrongType,
+)
 from liftbridge_aio.interceptors import AckFuture, Interceptor, chained
 from liftbridge_aio.model import AckPolicy, OutgoingMessage
 from liftbridge_aio.net.connection_pool import ConnectionPool
@@ -32,6 +38,14 @@ from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.options import ClientOptions, timer_seconds
 
 logger = logging.getLogger("liftbridge_aio.cursors")
+
+
+class Closing(Protocol):
+    """What is closed before the client can publish no more."""
+
+    async def aclose(self) -> None:
+        """Close."""
+
 
 Submit: TypeAlias = Callable[[OutgoingMessage], Awaitable[AckFuture]]
 SubmitNow: TypeAlias = Callable[
@@ -58,6 +72,8 @@ class ClientParts(NamedTuple):
     budget: MemoryBudget
     durables: set[DurableReader]
     """Subscriptions that store a cursor now."""
+    queues: WeakSet[Closing]
+    """Queues that are open now: they store acks by publishing."""
 
     def subscription(
         self, plan: ReadingPlan, close_timeout: float, durable: PositionStore | None = None
@@ -82,6 +98,17 @@ class ClientParts(NamedTuple):
         failed = self.network.reporter.commit_failed
         committer = CursorCommitter(cursor_id, self.cursors, timeout=timeout, failed=failed)
         return DurableReader(committer, self.network, interval, self.durables)
+
+    async def close_queues(self, timeout: float) -> None:
+        """Close all queues, so that they store their last acks.
+
+        Failures within `timeout` seconds are logged. Cancelling abandons the wait.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await bounded_gather(tuple(self.queues), lambda one: one.aclose())
+        except (LiftbridgeError, TimeoutError) as error:
+            logger.warning("a queue was not closed in order: %r", error)
 
     async def store_cursors(self, timeout: float) -> None:
         """Store the cursors of all subscriptions a last time.
@@ -115,7 +142,17 @@ async def assemble(
     cursors, streams = Cursors(network), StreamAdministration(network)
     loop = asyncio.get_running_loop()
     return ClientParts(
-        loop, network, publisher, retrying, submit, submit_now, cursors, streams, budget, set()
+        loop,
+        network,
+        publisher,
+        retrying,
+        submit,
+        submit_now,
+        cursors,
+        streams,
+        budget,
+        set(),
+        WeakSet(),
     )
 
 

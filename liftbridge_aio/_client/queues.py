@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio._core.arguments import (
     INT64_MAX,
     about,
+    check_flags,
+    check_number,
     check_text,
     check_type,
     check_whole_number,
 )
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.model import StartAt
+from liftbridge_aio.model import Isolation, StartAt
 from liftbridge_aio.options import Duration, timer_seconds
 
 from .reading import ClientReading
 
 if TYPE_CHECKING:
-    from liftbridge_aio.queue import DeadLetter, Order, Probing, Queue
+    from liftbridge_aio.queue import (
+        DeadLetter,
+        Delivery,
+        Order,
+        Probing,
+        Queue,
+        RetryStreams,
+    )
     from liftbridge_aio.queue.plan import OnGivingUp
     from liftbridge_aio.queue.policies import RetryDelay
+    from liftbridge_aio.transactions.reading import ReadCommitted
 
 _NEW_ONLY: Final = StartAt.new_only()
 
@@ -37,19 +48,23 @@ class ClientQueues(ClientReading):
         group: str | None = None,
         durable: str | None = None,
         client_id: str | None = None,
+        ephemeral: bool = False,
         start: StartAt = _NEW_ONLY,
         max_in_flight: int = 1024,
         ack_wait: Duration = 30.0,
         max_attempts: int = 5,
         retry: Duration | Sequence[Duration] | RetryDelay | None = None,
+        retry_streams: RetryStreams | None = None,
         dead_letter: DeadLetter | None = None,
         on_giving_up: OnGivingUp | None = None,
         order: Order | None = None,
         backoff: Probing | None = None,
         max_window: int = 100_000,
+        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
+        sample: float = 1.0,
         commit_interval: Duration = 1.0,
         timeout: Duration | None = None,
-    ) -> Queue:
+    ) -> Queue[Delivery]:
         """Return a member of a queue: enter it, then iterate over it or `run` a handler.
 
         Nothing is sent before it is entered. With `group`, the partitions of the stream are divided
@@ -62,12 +77,17 @@ class ClientQueues(ClientReading):
             group: the id of the group; no `:` in it.
             durable: the name of a durable subscription; no `:` in it.
             client_id: whose subscription that is; no `:` in it.
+            ephemeral: the acks of the group are forgotten with its last member: when that leaves,
+                or when the group's timeout has expelled it. A group of the same name that is not
+                ephemeral is another group.
             start: where to begin partitions of which nothing is stored.
             max_in_flight: deliveries that may be unanswered, divided among the partitions.
             ack_wait: seconds for an answer, after which a message is delivered again.
             max_attempts: attempts after which a message is given up; 0: no limit.
             retry: seconds before the next attempt: a number, one for each attempt, or a function
                 of the number of the failed attempt and its error; None is `Exponential()`.
+            retry_streams: where messages wait that are not due soon; None: they are kept in memory,
+                and hold back what is committed.
             dead_letter: where messages go that are given up.
             on_giving_up: called with each delivery that is given up, before it becomes a dead
                 letter. Without it and without dead letters, an error is logged.
@@ -75,6 +95,10 @@ class ClientQueues(ClientReading):
             backoff: hand out less while handlers fail; None: do not.
             max_window: offsets between the first unsettled message of a partition and the last that
                 was read; at that distance reading stops until the first one is settled.
+            isolation: as for `Client.subscribe`; with READ_COMMITTED, messages of a transaction are
+                handed out where its ack stands.
+            sample: the part of the messages that is handed out, chosen at random; the others count
+                as acked.
             commit_interval: seconds between writes of acks.
             timeout: seconds to join; None is the client's call_timeout.
 
@@ -86,11 +110,15 @@ class ClientQueues(ClientReading):
         if not stream:
             raise InvalidRequest("a queue needs a stream")
         with about(stream):
-            id_, consumer_id = _ids(group, durable, client_id)
+            check_flags(ephemeral=ephemeral)
+            id_, consumer_id = _ids(group, durable, client_id, ephemeral=ephemeral)
             check_type(start, StartAt, "a queue starts at a StartAt")
             check_whole_number(max_in_flight, "max_in_flight", 1, INT64_MAX)
             check_whole_number(max_attempts, "max_attempts", 0, INT64_MAX)
             check_whole_number(max_window, "max_window", 1, INT64_MAX)
+            check_number(sample, "sample")
+            if not 0 < sample <= 1:
+                raise InvalidRequest("sample is more than 0, and at most 1")
             wait = timer_seconds(ack_wait, "ack_wait")
             interval = timer_seconds(commit_interval, "commit_interval")
             if not wait or not interval:
@@ -104,20 +132,30 @@ class ClientQueues(ClientReading):
         order = Order.NONE if order is None else order
         with about(stream):
             check_type(order, Order, "order is an Order")
-            check_policies(dead_letter, backoff, on_giving_up)
+            check_policies(dead_letter, backoff, on_giving_up, retry_streams)
             delay = retry_delay(Exponential() if retry is None else retry)
+            move_from = inf
+            if retry_streams is not None:
+                move_from = retry_streams.tiers[0]
+                if order is not Order.NONE or not (group or durable):
+                    text = "retry_streams need a group or a durable, and Order.NONE"
+                    raise InvalidRequest(text)
         plan = QueuePlan(
             stream=stream,
             group=id_,
             consumer_id=consumer_id,
-            is_durable=group is not None or durable is not None,
+            stores_acks=group is not None or durable is not None,
+            is_ephemeral=ephemeral,
             start=start,
             max_in_flight=max_in_flight,
-            window=WindowSettings(wait, max_attempts, max_window, order, delay),
+            window=WindowSettings(wait, max_attempts, max_window, order, delay, move_from),
+            retry_streams=retry_streams,
             dead_letter=dead_letter,
             on_giving_up=on_giving_up,
             backoff=backoff,
+            sample=sample,
             commit_interval=interval,
+            make_visibility=self._visibility(isolation, stream),
             timeout=self._seconds(timeout),
             close_timeout=timer_seconds(self.options.close_timeout),
             interceptors=tuple(self.options.interceptors),
@@ -125,7 +163,9 @@ class ClientQueues(ClientReading):
         return Queue(plan, parts, self.last)
 
 
-def _ids(group: str | None, durable: str | None, client_id: str | None) -> tuple[str, str | None]:
+def _ids(
+    group: str | None, durable: str | None, client_id: str | None, *, ephemeral: bool
+) -> tuple[str, str | None]:
     """Return the id of the consumer group and that of its member; None for a new one."""
     for value, name in ((group, "group"), (durable, "durable"), (client_id, "client_id")):
         if value is None:
@@ -137,8 +177,10 @@ def _ids(group: str | None, durable: str | None, client_id: str | None) -> tuple
     if (durable is None) != (client_id is None) or (group and durable):
         text = "a queue has a group, or durable and client_id, or none of them"
         raise InvalidRequest(text)
+    if ephemeral and group is None:
+        raise InvalidRequest("an ephemeral queue has a group; without one it is ephemeral anyway")
     if group is not None:
-        return group, None
+        return f"ephemeral:{group}" if ephemeral else group, None
     if durable is not None:
         return f"{client_id}:{durable}", client_id
     return f"ephemeral:{secrets.token_hex(8)}", None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -38,6 +38,16 @@ if TYPE_CHECKING:
     from liftbridge_aio import transactions
     from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
     from liftbridge_aio._subscribe.subscription import Subscription
+    from liftbridge_aio.queue import (
+        DeadLetter,
+        Order,
+        Probing,
+        Queue,
+        RetryStreams,
+        ValueDelivery,
+    )
+    from liftbridge_aio.queue.plan import OnGivingUp
+    from liftbridge_aio.queue.policies import RetryDelay
     from liftbridge_aio.transactions.reading import ReadCommitted
 
 T = TypeVar("T")
@@ -98,6 +108,30 @@ class SubscribeOptions(TypedDict, total=False):
     timeout: Duration | None
 
 
+class QueueOptions(TypedDict, total=False):
+    """Arguments of `Client.queue` that are passed on as they are."""
+
+    group: str | None
+    durable: str | None
+    client_id: str | None
+    ephemeral: bool
+    start: StartAt
+    max_in_flight: int
+    ack_wait: Duration
+    max_attempts: int
+    retry: Duration | Sequence[Duration] | RetryDelay | None
+    retry_streams: RetryStreams | None
+    dead_letter: DeadLetter | None
+    on_giving_up: OnGivingUp | None
+    order: Order | None
+    backoff: Probing | None
+    max_window: int
+    isolation: Isolation | ReadCommitted
+    sample: float
+    commit_interval: Duration
+    timeout: Duration | None
+
+
 class MessageClient(Protocol):
     """The calls of the client that a typed stream uses."""
 
@@ -115,6 +149,10 @@ class MessageClient(Protocol):
 
     def subscribe(self, *arguments: Any, **options: Any) -> Any:
         """Read one partition or several."""
+        ...
+
+    def queue(self, *arguments: Any, **options: Any) -> Any:
+        """Return a member of a queue."""
         ...
 
 
@@ -315,6 +353,15 @@ class TypedStream(Generic[T, ItemT_co]):
         is requested.
         """
         return self.read(self._client.subscribe(self.stream, partition, start, stop, **options))
+
+    def queue(self, **options: Unpack[QueueOptions]) -> Queue[ValueDelivery[T]]:
+        """Return a member of a queue whose deliveries have decoded values.
+
+        Arguments and errors are those of `Client.queue`. A message whose value cannot be decoded is
+        given up, whatever `on_undecodable` is; see `ValueDelivery`.
+        """
+        queue: Queue[Any] = self._client.queue(self.stream, **options)
+        return queue.with_values(self._codec.decode)
 
     def read(self, source: SourceT) -> TypedReader[ItemT_co, SourceT]:
         """Read the values of the messages of any source, such as a consumer group.

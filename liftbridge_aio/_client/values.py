@@ -21,6 +21,7 @@ from liftbridge_aio.values import (
 )
 
 from .publishing import ClientPublishing
+from .queues import ClientQueues
 from .reading import ClientReading
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ T = TypeVar("T")
 _NEW_ONLY: Final = StartAt.new_only()
 
 
-class ClientValues(ClientPublishing, ClientReading):
+class ClientValues(ClientQueues, ClientPublishing, ClientReading):
     """Calls for typed streams, and for the activity stream."""
 
     @overload

@@ -121,12 +121,11 @@ async def _requeue(
     *,
     dry_run: bool,
 ) -> None:
-    from liftbridge_aio.queue.giving_up import (  # noqa: PLC0415 - not for help
-        GROUP_HEADER,
-        HEADERS,
+    from liftbridge_aio.queue.core.moved_message import (  # noqa: PLC0415 - not for help
         PARTITION_HEADER,
         STREAM_HEADER,
     )
+    from liftbridge_aio.queue.giving_up import GROUP_HEADER, HEADERS  # noqa: PLC0415
 
     cursor = f"__requeued:{group or ''}"
     stored = await client.fetch_cursor(cursor, stream, partition)

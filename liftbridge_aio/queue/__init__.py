@@ -6,30 +6,43 @@
                 await charge(delivery.value)
 
 - `acks_store`: Stores the acks of a queue: in a stream of its own, or in memory only.
+- `acks_writer`: Claims partitions, and stores what is settled of them, again where that has failed.
+- `batches`: Lists of deliveries, each of which may be answered as one.
 - `delivery`: `Delivery`: a message that was handed out, to be acked, nacked or rejected.
-- `dispatcher`: Hands out the messages of a queue, takes their answers, and stores what is settled.
+- `delivery_runner`: Calls a handler for each delivery of a queue, for several concurrently.
+- `dispatcher`: Hands out the messages of a queue, and takes their answers.
 - `errors`: The errors of queues, a tree below `LiftbridgeError`.
 - `giving_up`: Does what is to be done with messages that are given up: dead letters, callback, log.
-- `handler_pool`: Calls a handler for each delivery of a queue, for several concurrently.
+- `partitions`: The partitions that a member of a queue holds: claims, releases, capacities and
+  times.
 - `plan`: The validated arguments of `Client.queue`.
 - `policies`: What a queue does when handlers fail: delays between attempts, dead letters, backoff.
 - `queue`: The handle of a member of a queue: an async context manager and an async iterator.
+- `retry_tiers`: Streams in which messages wait for their next attempt, one for each length of the
+  wait.
 - `statistics`: Figures of a queue, and what its messages wait for, in words.
+- `transactions`: Transactions that publish results and ack a delivery in one: the acks record is
+  their commit.
+- `waiters`: The tasks that wait for a delivery, each in its turn.
 - `core/`: Pure parts: acks of a partition, and how many messages may be in flight on which
   connection.
 """
 
+from .batches import DeliveryBatch
 from .core.ack_window import Order
-from .delivery import Delivery, Nack, Reject
+from .delivery import Delivery, Nack, Reject, ValueDelivery
 from .errors import AlreadySettled, LeaseExpired, QueueError, QueueTaken, TooManyDeadLetters
-from .policies import DeadLetter, Exponential, Probing
+from .policies import DeadLetter, Exponential, Probing, RetryStreams
 from .queue import Queue
 from .statistics import PartitionStatistics, QueueStatistics
+from .transactions import DeliveryTransaction
 
 __all__ = [
     "AlreadySettled",
     "DeadLetter",
     "Delivery",
+    "DeliveryBatch",
+    "DeliveryTransaction",
     "Exponential",
     "LeaseExpired",
     "Nack",
@@ -41,5 +54,7 @@ __all__ = [
     "QueueStatistics",
     "QueueTaken",
     "Reject",
+    "RetryStreams",
     "TooManyDeadLetters",
+    "ValueDelivery",
 ]

@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from liftbridge_aio._admin.streams import StreamAdministration
@@ -22,6 +22,7 @@ from liftbridge_aio.model import AckPolicy, Message, OutgoingMessage, StreamPart
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.options import StreamOptions
 from liftbridge_aio.retry import Retry
+from liftbridge_aio.transactions.core.transaction import AckIntent
 
 from .core.ack_window import Snapshot
 from .core.acks_record import AcksRecord
@@ -42,8 +43,23 @@ def acks_stream(group: str, stream: str) -> str:
     return f"__acks.{quote(group, safe='').replace('.', '%2E')}.{stream}"
 
 
+class Claim(NamedTuple):
+    """What a member finds of a partition that it has claimed."""
+
+    snapshot: Snapshot
+    """What is settled."""
+    in_order: bool = True
+    """True if the former owner released the partition in order."""
+    acks: tuple[AckIntent, ...] = ()
+    """Acks of transactions that the former owner may not have written."""
+
+
 class AcksStore(Protocol):
     """Stores what is settled. It is the `CursorStore` of the group of the queue, too."""
+
+    @property
+    def unfinished(self) -> set[StreamPartition]:
+        """Partitions whose former owner may have left transactions that are not over."""
 
     async def fetch(
         self, cursor_id: str, stream: str, partition: int, timeout: float, /
@@ -58,15 +74,18 @@ class AcksStore(Protocol):
     async def prepare(self) -> None:
         """Make ready what is needed to store acks."""
 
-    async def claim(self, place: StreamPartition, first: int) -> tuple[Snapshot, bool]:
-        """Take over a partition, of which `first` is the first message if nothing is stored.
+    async def claim(self, place: StreamPartition, first: int) -> Claim:
+        """Take over a partition, of which `first` is the first message if nothing is stored."""
 
-        Returns:
-            What is settled, and True if the former owner released the partition in order.
-        """
-
-    async def save(self, place: StreamPartition, snapshot: Snapshot, *, last: bool) -> None:
-        """Store what is settled."""
+    async def save(
+        self,
+        place: StreamPartition,
+        snapshot: Snapshot,
+        acks: tuple[AckIntent, ...] = (),
+        *,
+        last: bool,
+    ) -> None:
+        """Store what is settled, and the acks that the next owner must write."""
 
     async def destroy(self) -> None:
         """Forget everything."""
@@ -76,6 +95,7 @@ class MemoryAcks:
     """Keeps acks for as long as the queue is open."""
 
     def __init__(self) -> None:
+        self.unfinished: set[StreamPartition] = set()
         self._settled: dict[StreamPartition, Snapshot] = {}
 
     async def fetch(
@@ -103,11 +123,18 @@ class MemoryAcks:
     async def prepare(self) -> None:
         """See `AcksStore`."""
 
-    async def claim(self, place: StreamPartition, first: int) -> tuple[Snapshot, bool]:
+    async def claim(self, place: StreamPartition, first: int) -> Claim:
         """See `AcksStore`."""
-        return self._settled.setdefault(place, Snapshot(first)), True
+        return Claim(self._settled.setdefault(place, Snapshot(first)))
 
-    async def save(self, place: StreamPartition, snapshot: Snapshot, *, last: bool) -> None:  # noqa: ARG002
+    async def save(
+        self,
+        place: StreamPartition,
+        snapshot: Snapshot,
+        acks: tuple[AckIntent, ...] = (),  # noqa: ARG002 - of the protocol
+        *,
+        last: bool,  # noqa: ARG002 - same
+    ) -> None:
         """See `AcksStore`."""
         self._settled[place] = snapshot
 
@@ -140,8 +167,9 @@ class AcksStream:
         timeout: float,
     ) -> None:
         self.name = acks_stream(group, stream)
+        self.unfinished: set[StreamPartition] = set()
         self._group = group
-        self._stream = stream
+        self.stream = stream
         self._network = network
         self._streams = streams
         self._publisher = publisher
@@ -158,7 +186,7 @@ class AcksStream:
         Raises:
             LiftbridgeError: it could not be created.
         """
-        found = await self._network.metadata.stream(self._stream, self._timeout)
+        found = await self._network.metadata.stream(self.stream, self._timeout)
         partitions = found.partitions
         await self._streams.create(
             self.name,
@@ -185,6 +213,8 @@ class AcksStream:
     ) -> int | None:
         """See `AcksStore`. Cancelling abandons the call."""
         record, _ = await self._tail(partition)
+        if record is not None and record.acks:
+            self.unfinished.add(StreamPartition(self.stream, partition))
         return _position(None if record is None else record.snapshot, cursor_id)
 
     async def set(
@@ -201,7 +231,7 @@ class AcksStream:
             with suppress(IncorrectOffset):  # another member was faster
                 await self._write(partition, _beginning(cursor_id, offset), end + 1, last=True)
 
-    async def claim(self, place: StreamPartition, first: int) -> tuple[Snapshot, bool]:
+    async def claim(self, place: StreamPartition, first: int) -> Claim:
         """See `AcksStore`. Cancelling may leave the partition claimed.
 
         Raises:
@@ -209,16 +239,26 @@ class AcksStream:
         """
         for _ in range(_CLAIMS):
             record, end = await self._tail(place.partition)
-            snapshot = Snapshot(first) if record is None else record.snapshot
+            found = Claim(Snapshot(first))
+            self.unfinished.discard(place)
+            if record is not None:
+                found = Claim(record.snapshot, record.last, record.acks)
             with suppress(IncorrectOffset):
                 self._ends[place] = await self._write(
-                    place.partition, snapshot, end + 1, last=False
+                    place.partition, found.snapshot, end + 1, found.acks, last=False
                 )
-                return snapshot, record is None or record.last
+                return found
         text = "other members write its acks all the time"
         raise QueueTaken(text, stream=place.stream, partition=place.partition)
 
-    async def save(self, place: StreamPartition, snapshot: Snapshot, *, last: bool) -> None:
+    async def save(
+        self,
+        place: StreamPartition,
+        snapshot: Snapshot,
+        acks: tuple[AckIntent, ...] = (),
+        *,
+        last: bool,
+    ) -> None:
         """See `AcksStore`. Cancelling may leave it stored.
 
         Raises:
@@ -230,7 +270,7 @@ class AcksStream:
                 wanted = self._ends[place] + 1
                 try:
                     self._ends[place] = await self._write(
-                        place.partition, snapshot, wanted, last=last
+                        place.partition, snapshot, wanted, acks, last=last
                     )
                 except IncorrectOffset as error:
                     record, end = await self._tail(place.partition)
@@ -259,8 +299,16 @@ class AcksStream:
             return None, -1
         return AcksRecord.decode(messages[0].value), messages[0].offset
 
-    async def _write(self, partition: int, snapshot: Snapshot, offset: int, *, last: bool) -> int:
-        record = AcksRecord(self._group, self._stream, self._owner, last, snapshot)
+    async def _write(
+        self,
+        partition: int,
+        snapshot: Snapshot,
+        offset: int,
+        acks: tuple[AckIntent, ...] = (),
+        *,
+        last: bool,
+    ) -> int:
+        record = AcksRecord(self._group, self.stream, self._owner, last, snapshot, acks)
         message = OutgoingMessage(
             self.name,
             record.encode(),

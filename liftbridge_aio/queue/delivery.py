@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.options import Duration, seconds
 
 from .core.ack_window import SETTLED, AckWindow, Attempt, AttemptState
+from .core.moved_message import Origin, origin_of
+
+if TYPE_CHECKING:
+    from .transactions import DeliveryTransaction, PartitionProducers
 
 _READY: Final = AttemptState.READY  # members are slow to look up
 _IN_FLIGHT: Final = AttemptState.IN_FLIGHT
+_UNDECODED: Final = object()
+
+T = TypeVar("T")
 
 
 class Nack(Exception):
@@ -52,19 +59,40 @@ class PartitionShare:
         drained: set, once the partition is being released, when nothing is to be waited for.
         giving_up: messages that are being given up.
         waits: False if answers are not waited for while the partition is being released.
+        resumes_at: the time of the event loop before which its reader is held in any case.
         saving: the turn of a task that stores what is settled.
+        producers: publish the transactions of its deliveries.
     """
 
-    __slots__ = ("drained", "giving_up", "is_paused", "place", "saving", "waits", "window")
+    __slots__ = (
+        "drained",
+        "giving_up",
+        "is_paused",
+        "place",
+        "producers",
+        "resumes_at",
+        "saving",
+        "waits",
+        "window",
+    )
 
-    def __init__(self, place: StreamPartition) -> None:
+    def __init__(self, place: StreamPartition, producers: PartitionProducers) -> None:
         self.place = place
+        self.producers = producers
         self.window: AckWindow[Delivery] | None = None
         self.is_paused = True
         self.drained: asyncio.Event | None = None
         self.giving_up = 0
         self.waits = True
+        self.resumes_at = 0.0
         self.saving = asyncio.Lock()
+
+    def check_drained(self) -> None:
+        """Set `drained` if the partition is being released and nothing is to be waited for."""
+        if self.drained is None or self.window is None or self.giving_up:
+            return
+        if not (self.waits and self.window.in_flight):
+            self.drained.set()
 
 
 class Answers(Protocol):
@@ -91,6 +119,9 @@ class Answers(Protocol):
 
     def extend(self, delivery: Delivery) -> None:
         """Begin the time for an answer again."""
+
+    def transaction(self, delivery: Delivery) -> DeliveryTransaction:
+        """Return a transaction that acks a delivery."""
 
     def failed(self, delivery: Delivery, error: BaseException) -> None:
         """Nack or reject a message whose handler raised an exception."""
@@ -159,6 +190,11 @@ class Delivery(Attempt):
     def partition(self) -> int:
         """The partition of the message."""
         return self.message.partition
+
+    @property
+    def origin(self) -> Origin:
+        """Where the message was published: `message` may be a copy that has waited in a stream."""
+        return origin_of(self.message)
 
     @property
     def redelivered(self) -> bool:
@@ -235,6 +271,21 @@ class Delivery(Attempt):
         """
         self._answers.extend(self)
 
+    def transaction(self) -> DeliveryTransaction:
+        """Return a transaction that publishes results and acks the delivery, in one.
+
+            async with delivery.transaction() as transaction:
+                await transaction.publish("invoices", invoice)
+
+        Committed readings show its messages if the delivery is acked, and only then, whatever
+        happens to this process. If the block raises, nothing is published, and the delivery is not
+        answered.
+
+        Raises:
+            UsageError: the queue stores no acks, as it has neither a group nor a durable.
+        """
+        return self._answers.transaction(self)
+
     async def __aenter__(self) -> Self:
         """Return it."""
         return self
@@ -254,3 +305,36 @@ class Delivery(Attempt):
             return False
         self._answers.failed(self, exc)
         return True
+
+
+class ValueDelivery(Delivery, Generic[T]):
+    """A delivery whose value is decoded, of a queue of `TypedStream.queue`.
+
+    A message whose value cannot be decoded is given up as soon as its handler, or its block, has
+    raised the error: no other attempt would help.
+    """
+
+    __slots__ = ("_decode", "_value")
+
+    def __init__(
+        self,
+        message: Message,
+        answers: Answers,
+        share: PartitionShare,
+        decode: Callable[[Message], T],
+    ) -> None:
+        super().__init__(message, answers, share)
+        self._decode = decode
+        self._value: Any = _UNDECODED
+
+    @property
+    def value(self) -> T:  # type: ignore[override]
+        """The decoded value; `message.value` is the encoded form.
+
+        Raises:
+            UndecodableMessage: it cannot be decoded.
+        """
+        if self._value is _UNDECODED:
+            self._value = self._decode(self.message)
+        value: T = self._value
+        return value

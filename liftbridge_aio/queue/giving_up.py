@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Final
 
 from liftbridge_aio.errors import LiftbridgeError
@@ -13,18 +14,22 @@ from liftbridge_aio.model import AckPolicy, OutgoingMessage
 from liftbridge_aio.retry import Retry
 
 from .core.ack_window import AttemptState
+from .core.moved_message import (
+    ATTEMPTS_HEADER,
+    DUE_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    STREAM_HEADER,
+)
 from .delivery import Delivery
+from .errors import TooManyDeadLetters
 from .plan import OnGivingUp
 from .policies import DeadLetter
+from .retry_tiers import RetryTiers
 
 logger = logging.getLogger("liftbridge_aio.queue")
 
-STREAM_HEADER: Final = "queue-stream"
-"""The stream that a dead letter comes from."""
-PARTITION_HEADER: Final = "queue-partition"
-OFFSET_HEADER: Final = "queue-offset"
 GROUP_HEADER: Final = "queue-group"
-ATTEMPTS_HEADER: Final = "queue-attempts"
 ERROR_HEADER: Final = "queue-error"
 """Why the last attempt failed."""
 HEADERS: Final = (
@@ -49,6 +54,7 @@ class GivingUp:
         dead_letter: where they go; None: nowhere.
         callback: called with each before; None: no callback.
         submit: publishes a message.
+        tiers: where messages wait that are not due soon; None: nowhere.
     """
 
     def __init__(
@@ -57,19 +63,44 @@ class GivingUp:
         dead_letter: DeadLetter | None,
         callback: OnGivingUp | None,
         submit: Callable[[OutgoingMessage], Awaitable[AckFuture]],
+        tiers: RetryTiers | None,
     ) -> None:
         self.stored = 0
         """Dead letters that were stored."""
+        self.moved = 0
+        """Messages that were moved to a stream in which they wait."""
+        self.in_sequence = 0
+        """Messages that were given up since the last ack."""
         self._group = group
         self._dead_letter = dead_letter
         self._callback = callback
         self._submit = submit
+        self._tiers = tiers
+
+    def count(self, delivery: Delivery) -> None:
+        """Count a message that is about to be given up.
+
+        Raises:
+            TooManyDeadLetters: the limit of dead letters was reached; it must not be given up.
+        """
+        if delivery.deadline < inf:
+            return  # it is moved
+        limit = self._dead_letter.limit if self._dead_letter is not None else None
+        if limit is not None and self.in_sequence >= limit:
+            text = f"{limit} messages were given up without one that was acked between them"
+            error = TooManyDeadLetters(text)
+            error.at(delivery.stream, delivery.partition, delivery.offset)
+            raise error from delivery.error
+        self.in_sequence += 1
 
     async def give_up(self, delivery: Delivery) -> None:
-        """Call the callback and store the dead letter; try again until it is stored.
+        """Call the callback and store the dead letter, or move it; try again until it is stored.
 
-        Cancelling leaves the message unsettled; its dead letter may be stored or not.
+        Cancelling leaves the message unsettled; what is to be stored may be stored or not.
         """
+        if self._tiers is not None and delivery.deadline < inf:
+            await self._move(self._tiers, delivery)
+            return
         if self._callback is not None:
             try:
                 answer = self._callback(delivery)
@@ -84,27 +115,30 @@ class GivingUp:
                 )
             return
         message = self._letter(self._dead_letter.stream, delivery)
-        delay = _FIRST_DELAY
-        while delivery.state is AttemptState.GIVING_UP:
-            try:
-                await (await self._submit(message))
-            except LiftbridgeError as error:
-                logger.warning(
-                    "the dead letter of %r was not stored, and is tried again: %s", delivery, error
-                )
-            else:
-                self.stored += 1
-                return
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, _LONGEST_DELAY)
+
+        async def store() -> None:
+            await (await self._submit(message))
+            self.stored += 1
+
+        await _repeat(store, delivery, "the dead letter")
+
+    async def _move(self, tiers: RetryTiers, delivery: Delivery) -> None:
+        time = asyncio.get_running_loop().time
+
+        async def store() -> None:
+            delay = max(delivery.deadline - time(), 0.0)
+            await tiers.move(delivery.message, delivery.attempt, delay)
+            self.moved += 1
+
+        await _repeat(store, delivery, "the next attempt")
 
     def _letter(self, stream: str, delivery: Delivery) -> OutgoingMessage:
-        message = delivery.message
+        message, origin = delivery.message, delivery.origin
         headers = {
-            **message.headers,
-            STREAM_HEADER: message.stream.encode(),
-            PARTITION_HEADER: b"%d" % message.partition,
-            OFFSET_HEADER: b"%d" % message.offset,
+            **{name: value for name, value in message.headers.items() if name != DUE_HEADER},
+            STREAM_HEADER: origin.stream.encode(),
+            PARTITION_HEADER: b"%d" % origin.partition,
+            OFFSET_HEADER: b"%d" % origin.offset,
             GROUP_HEADER: self._group.encode(),
             ATTEMPTS_HEADER: b"%d" % delivery.attempt,
             ERROR_HEADER: _text(delivery.error),
@@ -117,6 +151,20 @@ class GivingUp:
             ack_policy=AckPolicy.ALL,
             retry=Retry(),
         )
+
+
+async def _repeat(store: Callable[[], Awaitable[None]], delivery: Delivery, what: str) -> None:
+    """Store something until it is stored, or the message is another member's."""
+    delay = _FIRST_DELAY
+    while delivery.state is AttemptState.GIVING_UP:
+        try:
+            await store()
+        except LiftbridgeError as error:
+            logger.warning("%s of %r was not stored, and is tried again: %s", what, delivery, error)
+        else:
+            return
+        await asyncio.sleep(delay)
+        delay = min(delay * 2, _LONGEST_DELAY)
 
 
 def _text(error: BaseException | None) -> bytes:

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from liftbridge_aio._subscribe.core.visibility import MakeVisibility
 from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.model import StartAt
 
 from .core.ack_window import WindowSettings
-from .policies import DeadLetter, Probing
+from .policies import DeadLetter, Probing, RetryStreams
 
 if TYPE_CHECKING:
     from .delivery import Delivery
@@ -28,15 +29,22 @@ class QueuePlan:
     """The id of the consumer group that shares the partitions."""
     consumer_id: str | None
     """The id of this member; None for a new one each time."""
-    is_durable: bool
-    """True to store acks."""
+    stores_acks: bool
+    """False to keep acks in memory."""
+    is_ephemeral: bool
+    """True to forget the acks that are stored with the last member of the group."""
     start: StartAt
     max_in_flight: int
     window: WindowSettings
+    retry_streams: RetryStreams | None
     dead_letter: DeadLetter | None
     on_giving_up: OnGivingUp | None
     backoff: Probing | None
+    sample: float
+    """The part of the messages that is handed out."""
     commit_interval: float
     timeout: float
     close_timeout: float
+    make_visibility: MakeVisibility | None = None
+    """Chooses what is shown of each partition; None shows all."""
     interceptors: tuple[Interceptor, ...] = ()

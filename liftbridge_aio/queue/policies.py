@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -113,6 +114,36 @@ class Probing:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryStreams:
+    """Has messages wait in streams if they are not due soon, one for each length of the wait.
+
+    A message that is nacked with a delay of the shortest tier or more is copied to the stream of
+    the shortest tier that is long enough, and is settled in its own. So it keeps back no commit,
+    and survives a restart.
+
+    Attributes:
+        tiers: seconds, in ascending order. A longer delay is that of the last one.
+    """
+
+    tiers: tuple[float, ...] = (60.0, 600.0, 3600.0)
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            InvalidRequest: there are no tiers, or they are not in order.
+            WrongType: one of them is not a number.
+        """
+        for tier in self.tiers:
+            check_number(tier, "a tier")
+        bounds = (0.0, *self.tiers, math.inf)
+        is_ascending = all(low < high for low, high in itertools.pairwise(bounds))
+        if not self.tiers or not is_ascending:
+            text = f"tiers are seconds in ascending order, at least one, not {self.tiers!r}"
+            raise InvalidRequest(text)
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """Where messages go that are given up: a stream, which must exist.
 
@@ -146,6 +177,7 @@ def check_policies(
     dead_letter: DeadLetter | None,
     backoff: Probing | None,
     on_giving_up: Callable[..., object] | None,
+    retry_streams: RetryStreams | None,
 ) -> None:
     """Refuse policies of the wrong type.
 
@@ -154,5 +186,6 @@ def check_policies(
     """
     check_type(dead_letter, (DeadLetter, type(None)), "dead_letter is a DeadLetter")
     check_type(backoff, (Probing, type(None)), "backoff is a Probing")
+    check_type(retry_streams, (RetryStreams, type(None)), "retry_streams is a RetryStreams")
     if on_giving_up is not None:
         check_callable(on_giving_up, "on_giving_up")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import Final, Literal, Protocol, Self, TypeAlias
+from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast
+from weakref import WeakSet
 
 from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._core.arguments import (
@@ -23,18 +24,23 @@ from liftbridge_aio.groups.consumer_group import ConsumerGroup
 from liftbridge_aio.groups.core.group_plan import Assignment, GroupPlan
 from liftbridge_aio.groups.core.group_state import GroupState
 from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
-from liftbridge_aio.interceptors import AckFuture
-from liftbridge_aio.model import OutgoingMessage, StartAt, StreamPartition
-from liftbridge_aio.net.network import Network
+from liftbridge_aio.model import Ack, AckPolicy, Message, StartAt, StreamPartition
 from liftbridge_aio.net.supervisor import Child
+from liftbridge_aio.options import Duration, timer_seconds
+from liftbridge_aio.retry import Retry
+from liftbridge_aio.transactions.sender import PublishingClient, Sender
 
 from .acks_store import AcksStore, AcksStream, MemoryAcks, ReadLast
-from .delivery import Delivery
+from .batches import DeliveryBatches, DeliveryT
+from .delivery import Delivery, ValueDelivery
+from .delivery_runner import DeliveryHandler, DeliveryRunner
 from .dispatcher import Dispatcher
 from .giving_up import GivingUp
-from .handler_pool import DeliveryHandler, HandlerPool
 from .plan import QueuePlan
+from .retry_tiers import AcksStreams, RetryTiers
 from .statistics import QueueStatistics, explanations
+
+T = TypeVar("T")
 
 OnTimeout: TypeAlias = Literal["cancel", "continue"]
 
@@ -45,12 +51,8 @@ It waits 0.25 s before it looks for them.
 """
 
 
-class QueueClient(Protocol):
+class QueueClient(PublishingClient, Protocol):
     """What a queue needs of a connected client."""
-
-    @property
-    def network(self) -> Network:
-        """Reads, and owns the tasks."""
 
     @property
     def streams(self) -> StreamAdministration:
@@ -61,15 +63,15 @@ class QueueClient(Protocol):
         """Writes acks."""
 
     @property
-    def submit(self) -> Callable[[OutgoingMessage], Awaitable[AckFuture]]:
-        """Publishes dead letters."""
-
-    @property
     def budget(self) -> MemoryBudget:
         """Limits the unread bytes of this process."""
 
+    @property
+    def queues(self) -> WeakSet[Any]:
+        """The queues that the client closes with itself."""
 
-class Queue:
+
+class Queue(Generic[DeliveryT]):
     """A member of a queue, and an iterator of the deliveries of its partitions.
 
     Use it inside `async with`; leaving the block stores the acks and leaves the group. Any number
@@ -81,48 +83,55 @@ class Queue:
         self.group = plan.group
         self._plan = plan
         self._network = client.network
-        self._store: AcksStore = (
-            AcksStream(
-                plan.group,
-                plan.stream,
-                client.network,
-                client.streams,
-                client.retrying,
-                read_last,
-                plan.timeout,
-            )
-            if plan.is_durable
-            else MemoryAcks()
-        )
+        self._open = client.queues
+        self._streams = client.streams
+        self._tiers: RetryTiers | None = None
+        if plan.retry_streams is not None:
+            tiers = plan.retry_streams.tiers
+            self._tiers = RetryTiers(plan.stream, plan.group, tiers, client.submit)
+        self._store = self._acks_store(client, read_last)
         self._member = ConsumerGroup(self._group_plan(), client.network, self._store, client.budget)
         self._work = self._member._work  # noqa: SLF001 - the queue takes the place of its reader
         self._dispatcher = Dispatcher(
             plan,
             self._work.readers,
             self._store,
-            GivingUp(plan.group, plan.dead_letter, plan.on_giving_up, client.submit),
+            Sender(client, AckPolicy.ALL, Retry()),
+            GivingUp(plan.group, plan.dead_letter, plan.on_giving_up, client.submit, self._tiers),
             client.network.reporter,
             self._spawn,
             self._read_from,
         )
-        self._pool: HandlerPool | None = None
+        self._runner: DeliveryRunner | None = None
         self._children: set[Child] = set()
         self._closer: Child | None = None
         self._close_error: LiftbridgeError | None = None
         self._entered = False
 
+    def _acks_store(self, client: QueueClient, read_last: ReadLast) -> AcksStore:
+        plan = self._plan
+        if not plan.stores_acks:
+            return MemoryAcks()
+        parts = client.network, client.streams, client.retrying, read_last, plan.timeout
+        own = AcksStream(plan.group, plan.stream, *parts)
+        if self._tiers is None:
+            return own
+        tiers = self._tiers.streams.values()
+        return AcksStreams([own, *(AcksStream(plan.group, each, *parts) for each in tiers)])
+
     def _group_plan(self) -> GroupPlan:
         plan = self._plan
         return GroupPlan(
             group=plan.group,
-            streams=(plan.stream,),
+            streams=(plan.stream, *(self._tiers.streams.values() if self._tiers else ())),
             consumer_id=plan.consumer_id,
             start=plan.start,
             commit_interval=None,
-            on_assigned=None,
+            on_assigned=self._assigned,
             on_revoked=self._revoked,
             on_taken=self._taken,
             resume=False,
+            make_visibility=plan.make_visibility,
             timeout=plan.timeout,
             close_timeout=plan.close_timeout,
         )
@@ -158,7 +167,7 @@ class Queue:
 
         Empty if everything that was read is settled.
         """
-        return list(explanations(self._dispatcher.windows(), get_running_loop().time()))
+        return list(explanations(self._dispatcher.partitions.windows(), get_running_loop().time()))
 
     # Lifecycle
 
@@ -174,11 +183,18 @@ class Queue:
         if self._entered or self._closer is not None:
             text = "a queue is entered only once; create a new one"
             raise UsageError(text)
+        if self._plan.is_ephemeral:
+            await self._forget_if_over()  # a last member may have been killed
+        if self._tiers is not None:
+            timeout = self._plan.timeout
+            await self._tiers.create(self.stream, self._streams, self._network, timeout)
         await self._store.prepare()
         self._work.readers.merge.share(self._dispatcher)
         await self._member.__aenter__()
         self._entered = True
-        self._spawn(self._dispatcher.run_commits, "commits")
+        self._open.add(self)
+        acks = self._dispatcher.partitions.acks
+        self._spawn(lambda: acks.run(self._plan.commit_interval), "commits")
         return self
 
     async def __aexit__(
@@ -211,13 +227,14 @@ class Queue:
             LiftbridgeError: the group was not left in order.
         """
         self._entered = False
-        if self._pool is not None:
-            self._pool.stop()
+        self._open.discard(self)
+        if self._runner is not None:
+            self._runner.stop()
         self._dispatcher.stop()
         if self._closer is None:
             with suppress(ClientClosed):
                 self._closer = self._supervised(self._close, "close")
-        if self._pool is not None and self._pool.is_handlers_task:
+        if self._runner is not None and self._runner.is_handlers_task:
             return
         if self._closer is None:
             await self._close()  # the client was closed: no task is left to wait for
@@ -229,6 +246,9 @@ class Queue:
     async def _close(self) -> None:
         try:
             await self._member.aclose()
+            if self._plan.is_ephemeral:
+                with suppress(ClientClosed):  # the next first member forgets it
+                    await self._forget_if_over()
         except LiftbridgeError as error:
             self._close_error = error
         finally:
@@ -245,10 +265,16 @@ class Queue:
             LiftbridgeError: the group was not left in order, or the acks could not be deleted.
         """
         await self.aclose()
-        metadata = self._network.metadata
-        found = await metadata.fetch([self.stream], [self.group], self._plan.timeout)
+        await self._forget_if_over()
+
+    async def _forget_if_over(self) -> None:
+        """Forget what is stored of the group if it has no members."""
+        timeout = self._plan.timeout
+        found = await self._network.metadata.fetch([self.stream], [self.group], timeout)
         if self.group not in found.groups:
             await self._store.destroy()
+            if self._tiers is not None:
+                await self._tiers.delete(self._streams, timeout)
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False):
@@ -260,7 +286,7 @@ class Queue:
         """Return itself."""
         return self
 
-    async def __anext__(self) -> Delivery:
+    async def __anext__(self) -> DeliveryT:
         """Return the next delivery of any partition; wait for one if there is none.
 
         Cancelling loses no message.
@@ -273,20 +299,57 @@ class Queue:
         """
         delivery = self._dispatcher.next_ready()
         if delivery is not None:
-            return delivery
+            return cast("DeliveryT", delivery)
         if self.state is GroupState.NEW and self._closer is None:
             text = "a queue is read inside `async with`: entering it joins the group"
             raise UsageError(text)
         delivery = await self._dispatcher.next()
         if delivery is not None:
-            return delivery
+            return cast("DeliveryT", delivery)
         if not self._dispatcher.is_stopped:
             self._work.raise_error()
         raise StopAsyncIteration
 
+    def batches(
+        self,
+        max: int = 100,  # noqa: A002 - says it best where it is called
+        wait: Duration = 0.0,
+    ) -> DeliveryBatches[DeliveryT]:
+        """Iterate over lists of deliveries, never empty, each of which may be answered as one.
+
+            async for batch in queue.batches(max=100, wait=0.5):
+                async with batch:
+                    await store([delivery.value for delivery in batch])
+
+        A list is returned as soon as it has `max` deliveries, or `wait` seconds after its first
+        one, or as soon as no more may be in flight. `ack_wait` begins for each when it is taken.
+
+        Args:
+            max: deliveries in a list, at most.
+            wait: seconds to wait for more than one; 0 takes what is there.
+
+        Raises:
+            InvalidRequest: an argument makes no sense.
+        """
+        check_whole_number(max, "max", 1, INT64_MAX)
+        return DeliveryBatches(self, self._dispatcher, max, timer_seconds(wait, "wait"))
+
+    def with_values(self, decode: Callable[[Message], T]) -> Queue[ValueDelivery[T]]:
+        """Return this queue, whose deliveries have decoded values; before it is entered.
+
+        `TypedStream.queue` calls it.
+
+        Args:
+            decode: decodes the value of a message.
+        """
+        self._dispatcher.partitions.make_delivery = lambda message, answers, share: ValueDelivery(
+            message, answers, share, decode
+        )
+        return cast("Queue[ValueDelivery[T]]", self)
+
     async def run(
         self,
-        handler: DeliveryHandler,
+        handler: DeliveryHandler[DeliveryT],
         *,
         concurrency: int = 1,
         on_timeout: OnTimeout = "cancel",
@@ -328,23 +391,59 @@ class Queue:
             text = f"on_timeout is 'cancel' or 'continue', not {on_timeout!r}"
             raise InvalidRequest(text)
         check_flags(stop_on_sigterm=stop_on_sigterm)
-        if self.state is GroupState.NEW or self._pool is not None:
+        if self.state is GroupState.NEW or self._runner is not None:
             text = "a queue is run inside `async with`, by one task"
             raise UsageError(text)
-        pool = self._pool = HandlerPool(
+        runner = self._runner = DeliveryRunner(
+            self.group,
             self._dispatcher,
-            handler,
+            cast("DeliveryHandler[Delivery]", handler),
             self._plan.interceptors,
             concurrency=concurrency,
             cancels=on_timeout == "cancel",
         )
         try:
-            with stopped_by_sigterm(pool.stop) if stop_on_sigterm else nullcontext():
-                await pool.run()
+            with stopped_by_sigterm(runner.stop) if stop_on_sigterm else nullcontext():
+                await runner.run()
         finally:
-            self._pool = None
+            self._runner = None
         if not self._dispatcher.is_stopped:
             self._work.raise_error()
+
+    async def publish_later(
+        self,
+        value: bytes,
+        delay: Duration,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        partition: int | None = None,
+    ) -> Ack | None:
+        """Publish a message for this group only, which is handed out after a delay.
+
+        It waits in the retry stream of the shortest tier that is long enough. Cancelling may leave
+        it stored.
+
+        Args:
+            value: the message.
+            delay: seconds, as a lower bound; at most the longest tier.
+            key: as for `Client.publish`.
+            headers: as for `Client.publish`.
+            partition: as for `Client.publish`.
+
+        Raises:
+            UsageError: the queue has no `retry_streams`.
+            InvalidRequest: the delay is longer than the longest tier.
+            LiftbridgeError: as for `Client.publish`.
+        """
+        plan, tiers = self._plan, self._tiers
+        if tiers is None or plan.retry_streams is None:
+            text = "messages wait in retry streams: give the queue retry_streams=RetryStreams(...)"
+            raise UsageError(text, stream=self.stream)
+        wait, longest = timer_seconds(delay, "delay"), plan.retry_streams.tiers[-1]
+        if wait > longest:
+            text = f"a delay of {wait:g} s is longer than the longest tier, {longest:g} s"
+            raise InvalidRequest(text, stream=self.stream)
+        return await tiers.publish(value, key, headers, partition, 0, wait)
 
     def limit(self, max_in_flight: int) -> None:
         """Change the number of deliveries that may be in flight; 0 pauses the queue.
@@ -353,21 +452,26 @@ class Queue:
             InvalidRequest: it is out of range.
         """
         check_whole_number(max_in_flight, "max_in_flight", 0, INT64_MAX)
-        self._dispatcher.limit(max_in_flight)
+        self._dispatcher.partitions.limit(max_in_flight)
 
     # Partitions
+
+    def _assigned(self, partitions: Assignment) -> None:
+        """Claim partitions of which transactions are not over, before there is anything to read."""
+        for place in self._store.unfinished & partitions:
+            self._dispatcher.partitions.claim(place, 0)
 
     async def _revoked(self, partitions: Assignment) -> None:
         """Store the acks of partitions that this member gives up."""
         is_closing = self._closer is not None
         timeout = self._plan.close_timeout / 2 if is_closing else self._plan.close_timeout
         # Only handlers answer while the queue is being closed.
-        waits = not is_closing or self._pool is not None
-        await self._dispatcher.release(partitions, timeout, waits=waits)
+        waits = not is_closing or self._runner is not None
+        await self._dispatcher.partitions.release(partitions, timeout, waits=waits)
 
     def _taken(self, place: StreamPartition) -> None:
         """Store the acks of a partition that another member reads already."""
-        self._spawn(lambda: self._dispatcher.release([place], _HAND_OVER), "hand-over")
+        self._spawn(lambda: self._dispatcher.partitions.release([place], _HAND_OVER), "hand-over")
 
     def _read_from(self, place: StreamPartition, offset: int) -> None:
         self._work.member.fetch_now()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import NamedTuple
 
 from liftbridge_aio.model import StreamPartition
@@ -39,11 +40,23 @@ class QueueStatistics(NamedTuple):
     given_up: int
     dead_letters: int
     """Messages that were given up and stored as dead letters."""
+    moved: int
+    """Messages that were moved to retry streams."""
     late: int
     """Answers that came too late."""
     backoff_level: int
     """Failures that later successes have not made up for; 0: full speed."""
     partitions: tuple[PartitionStatistics, ...]
+
+
+def partition_statistics(
+    windows: Mapping[StreamPartition, AckWindow[Delivery]],
+) -> tuple[PartitionStatistics, ...]:
+    """Return the figures of each partition."""
+    return tuple(
+        PartitionStatistics(*place, window.in_flight, window.unsettled, window.span, window.base)
+        for place, window in sorted(windows.items())
+    )
 
 
 def explanations(
@@ -74,7 +87,8 @@ def _state(delivery: Delivery, now: float) -> str:
         case AttemptState.DELAYED:
             return f"attempt {delivery.attempt + 1} is due in {left:.1f} s"
         case AttemptState.GIVING_UP:
-            return f"it is being given up after attempt {delivery.attempt}"
+            done = "moved" if delivery.deadline < inf else "given up"
+            return f"it is being {done} after attempt {delivery.attempt}"
         case _:
             return f"attempt {delivery.attempt + 1} is {delivery.state.value}"
 

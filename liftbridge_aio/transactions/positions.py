@@ -170,7 +170,7 @@ class SubscriptionPositions:
                 del readers[place]
 
 
-def positions_of(subscription: Readable, checkpoints: Checkpoints | None) -> SubscriptionPositions:
+def positions_of(subscription: Readable, checkpoints: object) -> SubscriptionPositions:
     """Return the positions of a subscription.
 
     Raises:

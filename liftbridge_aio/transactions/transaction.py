@@ -4,21 +4,45 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self, cast
+from typing import Protocol, Self, cast
 
 from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio.errors import LiftbridgeError, PublishOutcomeUnknown, UsageError
 from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.model import Ack, Partitioner
+from liftbridge_aio.net.supervisor import Child
 
-from .checkpoints import Checkpoints
-from .core.transaction import PHASES, AckIntent, Phase, Place, Step
+from .core.transaction import PHASES, AckIntent, Phase, Place, ProducerIdentity, Step
 from .core.uuid import Flags
 from .errors import CommitInDoubt, ProducerFenced, TransactionAborted
 from .positions import Readable, positions_of
 from .sender import IdentityPool, Sender, forget
+
+
+class CommitStore(Protocol):
+    """Where the commits of transactions are stored; `Checkpoints` is one."""
+
+    rollback: Child | None
+    """Writes the rollbacks of the transaction that was aborted last."""
+
+    def knows(self, identity: ProducerIdentity, place: Place) -> bool:
+        """Return True if what is published there would be rolled back after a crash."""
+
+    async def register(self, identity: ProducerIdentity, place: Place) -> None:
+        """Store that a producer is about to publish to a partition."""
+
+    async def commit(
+        self,
+        identity: ProducerIdentity,
+        intents: Iterable[AckIntent],
+        positions: Mapping[Place, Checkpoint],
+    ) -> None:
+        """Store a transaction: this is what commits it."""
+
+    async def settle(self) -> None:
+        """Store a transaction that may be stored or not."""
 
 
 class _Span:
@@ -48,7 +72,7 @@ class Transaction:
         self,
         sender: Sender,
         identities: IdentityPool,
-        checkpoints: Checkpoints | None = None,
+        checkpoints: CommitStore | None = None,
         subscriptions: Sequence[Readable] = (),
     ) -> None:
         """Use `Producer.transaction`."""

@@ -17,12 +17,14 @@ from liftbridge_aio import (
     ClientOptions,
     Interceptor,
     InvalidRequest,
+    Isolation,
     Message,
     StartAt,
     StreamPartition,
     UsageError,
     WrongType,
 )
+from liftbridge_aio.compression import Gzip
 from liftbridge_aio.queue import (
     AlreadySettled,
     DeadLetter,
@@ -35,10 +37,14 @@ from liftbridge_aio.queue import (
     Queue,
     QueueTaken,
     Reject,
+    RetryStreams,
     TooManyDeadLetters,
+    ValueDelivery,
 )
-from liftbridge_aio.queue.acks_store import AcksStream
+from liftbridge_aio.queue.acks_store import AcksStream, Claim
 from liftbridge_aio.queue.core.ack_window import Snapshot
+from liftbridge_aio.serializers import JSON
+from liftbridge_aio.transactions import Phase, ProducerFenced, TransactionAborted
 from support.groups.group_watcher import EARLIEST, GroupWatcher, it_is, publish
 from support.marks import ON_ONE_PATH
 from support.raw import BOUND, eventually
@@ -58,7 +64,7 @@ async def stream(client: Client, stream_name: str) -> str:
 
 
 @asynccontextmanager
-async def queue_of(client: Client, stream: str, **other: Any) -> AsyncIterator[Queue]:
+async def queue_of(client: Client, stream: str, **other: Any) -> AsyncIterator[Queue[Delivery]]:
     """A member of the queue of a test, which is quick."""
     settings = {"group": "billing", "start": EARLIEST, "retry": SOON, "commit_interval": 0.2}
     if "durable" in other or "group" in other:
@@ -67,12 +73,12 @@ async def queue_of(client: Client, stream: str, **other: Any) -> AsyncIterator[Q
         yield queue
 
 
-async def take(queue: Queue, count: int) -> list[Delivery]:
+async def take(queue: Queue[Delivery], count: int) -> list[Delivery]:
     async with asyncio.timeout(BOUND):
         return [await anext(queue) for _ in range(count)]
 
 
-async def take_and_ack(queue: Queue, count: int) -> list[int]:
+async def take_and_ack(queue: Queue[Delivery], count: int) -> list[int]:
     """The offsets of so many deliveries, each acked before the next one."""
     offsets = []
     for _ in range(count):
@@ -82,7 +88,7 @@ async def take_and_ack(queue: Queue, count: int) -> list[int]:
     return offsets
 
 
-async def nothing_comes(queue: Queue, seconds: float = 0.3) -> None:
+async def nothing_comes(queue: Queue[Delivery], seconds: float = 0.3) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(seconds):
             await anext(queue)
@@ -122,7 +128,7 @@ async def test_acks_in_sync_survive_a_member_that_vanishes(
     assert again == [(0, 1), (3, 2), (4, 1), (5, 1)]
 
 
-async def one_by_one(queue: Queue, count: int) -> list[Delivery]:
+async def one_by_one(queue: Queue[Delivery], count: int) -> list[Delivery]:
     """So many deliveries, each acked before the next one."""
     deliveries = []
     for _ in range(count):
@@ -406,6 +412,165 @@ async def test_a_partition_in_order_waits_for_each_message(client: Client, strea
     assert offsets == [0, 1, 2, 3, 4, 5]
 
 
+# Retry streams
+
+
+async def test_a_message_that_is_not_due_soon_waits_in_a_stream(
+    client: Client, stream: str
+) -> None:
+    dead = f"{stream}.dead"
+    await client.create_stream(dead)
+    settings: dict[str, Any] = {
+        "retry_streams": RetryStreams((0.5, 1.0)),
+        "retry": 0.7,
+        "max_attempts": 3,
+        "dead_letter": DeadLetter(dead),
+    }
+    loop = asyncio.get_running_loop()
+    async with queue_of(client, stream, **settings) as queue:
+        deliveries = await take(queue, 6)
+        moved_at = loop.time()
+        async with deliveries[1]:
+            raise ValueError("no")
+        for each in deliveries:
+            if not each.settled:
+                await each.ack()
+        await eventually(it_is(lambda: queue.statistics().moved == 1))
+        assert [each.base for each in queue.statistics().partitions] == [6]
+        await queue.publish_later(b"later", 0.5, b"key")
+    async with queue_of(client, stream, **settings) as queue:
+        times: dict[bytes, float] = {}
+        for delivery in [(await take(queue, 1))[0] for _ in range(2)]:
+            times[delivery.value] = loop.time()
+            if delivery.value == b"later":
+                assert (delivery.key, delivery.attempt) == (b"key", 1)
+                await delivery.ack()
+            else:
+                again = delivery
+        assert times[again.value] - moved_at >= 1.0
+        assert (again.attempt, again.value) == (2, deliveries[1].value)
+        assert again.origin == (stream, 0, 1)
+        await again.nack(0.1)  # shorter than any tier, so in memory
+        [delivery] = await take(queue, 1)
+        assert delivery.attempt == 3
+        await delivery.nack(0.5, error=ValueError("still no"))
+        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        assert (queue.statistics().moved, queue.statistics().given_up) == (0, 1)
+    [letter] = await client.last(dead, 2)
+    assert (letter.value, letter.headers["queue-offset"]) == (deliveries[1].value, b"1")
+    assert letter.headers["queue-stream"] == stream.encode()
+    assert "queue-due" not in letter.headers
+    async with queue_of(client, stream, **settings) as queue:
+        await nothing_comes(queue)
+        await queue.unsubscribe()
+    names = sorted((await client.fetch_metadata()).streams)
+    assert [name for name in names if stream in name] == [stream, dead]
+    await client.delete_stream(dead)
+
+
+# Transactions
+
+
+async def test_messages_of_transactions_are_handed_out_where_their_acks_stand(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    producer = client.producer()
+    async with producer.transaction() as first:
+        await first.publish(stream_name, b"a1")
+        await first.flush()
+        await client.publish(stream_name, b"b")
+        async with producer.transaction() as never:
+            await never.publish(stream_name, b"never")
+            await never.flush()
+            never.abort()
+        await first.publish(stream_name, b"a2")
+        await first.publish(stream_name, b"a3")
+    await client.publish(stream_name, b"c")
+    committed: dict[str, Any] = {"isolation": Isolation.READ_COMMITTED}
+    async with queue_of(client, stream_name, **committed) as queue:
+        deliveries = await take(queue, 5)
+        assert [each.value for each in deliveries] == [b"b", b"a1", b"a2", b"a3", b"c"]
+        for number in (0, 2, 4):
+            await deliveries[number].ack()
+    async with queue_of(client, stream_name, **committed) as queue:
+        [a1, a3] = await take(queue, 2)
+        assert [a1.value, a3.value] == [b"a1", b"a3"]
+        await a1.nack(error=ValueError("no"))
+        assert [(each.value, each.attempt) for each in await take(queue, 1)] == [(b"a1", 2)]
+        await a3.ack()
+    async with queue_of(client, stream_name, **committed) as queue:
+        assert [each.value for each in await one_by_one(queue, 1)] == [b"a1"]
+        await nothing_comes(queue)
+
+
+async def test_results_are_visible_if_and_only_if_the_delivery_is_acked(
+    client: Client, stream: str
+) -> None:
+    results = f"{stream}.results"
+    await client.create_stream(results, partitions=2)
+
+    async def handle(delivery: Delivery) -> None:
+        number = delivery.message.offset
+        async with delivery.transaction() as transaction:
+            for partition in range(number):  # the first delivery publishes nothing
+                await transaction.publish(results, b"%d" % number, partition=partition % 2)
+            if number == 3 and delivery.attempt == 1:
+                raise Nack(delay=SOON)
+        assert transaction.phase is Phase.COMMITTED
+        with pytest.raises(AlreadySettled):
+            await delivery.ack()
+
+    async with queue_of(client, stream, commit_interval=60) as queue:
+        run = asyncio.create_task(queue.run(handle, concurrency=3))
+        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        await queue.aclose()
+        await run
+        assert (queue.statistics().nacked, queue.statistics().redelivered) == (1, 1)
+    shown = [
+        message.value
+        for partition in range(2)
+        async for message in client.read(
+            results, partition=partition, isolation=Isolation.READ_COMMITTED
+        )
+    ]
+    assert sorted(shown) == sorted(b"%d" % number for number in range(6) for _ in range(number))
+    async with queue_of(client, stream) as queue:
+        await nothing_comes(queue)
+    await client.delete_stream(results)
+
+
+async def test_a_transaction_of_a_delivery_that_is_lost_publishes_nothing(
+    client: Client, stream: str
+) -> None:
+    results = f"{stream}.results"
+    await client.create_stream(results)
+    parts = client._living
+    thief = AcksStream(
+        *("billing", stream, parts.network, parts.streams, parts.retrying, client.last, 10.0)
+    )
+    async with queue_of(client, stream) as queue:
+        late, taken = await take(queue, 2)
+        transaction = late.transaction()
+        await transaction.publish(results, b"late")
+        await late.nack(60)
+        with pytest.raises(TransactionAborted, match="nacked before"):
+            await transaction.commit()
+        transaction = taken.transaction()
+        await transaction.publish(results, b"taken")
+        found = await thief.claim(StreamPartition(stream, 0), 0)
+        assert [(ack.stream, ack.entry.final) for ack in found.acks][-1] == (results, True)
+        with pytest.raises(ProducerFenced):
+            await transaction.commit()
+    async with client.queue(stream, start=EARLIEST) as queue:
+        [delivery] = await take(queue, 1)
+        with pytest.raises(UsageError, match="not stored"):
+            delivery.transaction()
+    read = client.read(results, isolation=Isolation.READ_COMMITTED)
+    assert [message.value async for message in read] == []
+    await client.delete_stream(results)
+
+
 # Members
 
 
@@ -456,6 +621,18 @@ async def test_a_second_holder_of_a_durable_subscription_is_refused(
         assert await take_and_ack(queue, 1) == [0]
 
 
+async def test_a_queue_begins_where_it_is_told(client: Client, stream: str) -> None:
+    third = (await client.last(stream, 4))[0]
+    for start, first in (
+        (StartAt.earliest(), 0),
+        (StartAt.latest(), 5),
+        (StartAt.offset(4), 4),
+        (StartAt.time(third.time), third.offset),
+    ):
+        async with queue_of(client, stream, group=f"from {first}", start=start) as queue:
+            assert (await take_and_ack(queue, 1)) == [first]
+
+
 async def test_only_the_last_member_that_unsubscribes_forgets_the_acks(
     client: Client, stream: str
 ) -> None:
@@ -469,7 +646,7 @@ async def test_only_the_last_member_that_unsubscribes_forgets_the_acks(
         assert await take_and_ack(queue, 6) == [0, 1, 2, 3, 4, 5]
 
 
-async def take_and_ack_of(*queues: Queue) -> int:
+async def take_and_ack_of(*queues: Queue[Delivery]) -> int:
     """The number of distinct offsets that several members have acked within a while."""
     offsets: set[int] = set()
 
@@ -493,6 +670,21 @@ async def test_the_first_start_is_that_of_the_group(client: Client, stream: str)
         assert await take_and_ack(queue, 1) == [6]
 
 
+async def test_an_ephemeral_group_is_over_with_its_last_member(client: Client, stream: str) -> None:
+    ephemeral: dict[str, Any] = {"group": "billing", "ephemeral": True, "timeout": BOUND}
+    async with queue_of(client, stream, group="billing", retry=60) as durable:
+        assert await take_and_ack(durable, 6) == [0, 1, 2, 3, 4, 5]
+        async with queue_of(client, stream, **ephemeral) as first:
+            assert await take_and_ack(first, 3) == [0, 1, 2]
+            async with queue_of(client, stream, **ephemeral) as second:
+                await first.aclose()
+                assert await take_and_ack(second, 3) == [3, 4, 5]
+        async with queue_of(client, stream, **{**ephemeral, "start": StartAt.offset(4)}) as anew:
+            assert await take_and_ack(anew, 2) == [4, 5]
+    async with queue_of(client, stream) as durable:
+        await nothing_comes(durable)
+
+
 async def test_without_group_and_durable_nothing_is_remembered(client: Client, stream: str) -> None:
     for _ in range(2):
         async with client.queue(stream, start=EARLIEST) as queue:
@@ -507,9 +699,9 @@ async def test_a_member_that_was_taken_for_dead_stores_nothing(client: Client, s
     )
     place = StreamPartition(stream, 0)
     await zombie.prepare()
-    assert await zombie.claim(place, 0) == (Snapshot(0), True)
+    assert await zombie.claim(place, 0) == Claim(Snapshot(0))
     await zombie.save(place, Snapshot(4, {2: 1}), last=False)
-    assert await heir.claim(place, 7) == (Snapshot(4, {2: 1}), False)
+    assert await heir.claim(place, 7) == Claim(Snapshot(4, {2: 1}), in_order=False)
     with pytest.raises(QueueTaken):
         await zombie.save(place, Snapshot(6), last=False)
     await heir.save(place, Snapshot(5), last=True)
@@ -532,7 +724,91 @@ async def test_a_queue_whose_acks_were_taken_delivers_again(client: Client, stre
         assert [each.message.offset for each in await one_by_one(queue, 6)] == [0, 1, 2, 3, 4, 5]
 
 
+# Values, batches and samples
+
+
+async def test_values_are_decoded_and_those_that_cannot_be_are_given_up(
+    client: Client, stream_name: str
+) -> None:
+    dead = f"{stream_name}.dead"
+    await client.create_stream(stream_name)
+    await client.create_stream(dead)
+    orders = client.values(stream_name, JSON, compression=Gzip(min_bytes=0))
+    await orders.publish({"number": 1})
+    await client.publish(stream_name, b"no JSON")
+    await orders.publish({"number": 2})
+    seen: list[tuple[object, int]] = []
+
+    def handle(delivery: ValueDelivery[Any]) -> None:
+        seen.append((delivery.value["number"], delivery.attempt))
+
+    async with orders.queue(group="g", start=EARLIEST, dead_letter=DeadLetter(dead)) as queue:
+        run = asyncio.create_task(queue.run(handle))
+        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        await eventually(it_is(lambda: queue.statistics().acked == 2))
+        await queue.aclose()
+        await run
+    assert seen == [(1, 1), (2, 1)]
+    [letter] = await client.last(dead, 2)
+    assert letter.value == b"no JSON"
+    assert letter.headers["queue-attempts"] == b"1"
+    assert letter.headers["queue-error"].startswith(b"UndecodableMessage")
+    await client.delete_stream(dead)
+
+
+async def test_deliveries_come_in_lists_that_are_answered_as_one(
+    client: Client, stream: str
+) -> None:
+    def offsets(batch: list[Delivery]) -> list[int]:
+        return [each.message.offset for each in batch]
+
+    settings: dict[str, Any] = {"max_in_flight": 4, "retry": 60}
+    async with queue_of(client, stream, **settings) as queue, asyncio.timeout(BOUND):
+        batches = queue.batches(max=3, wait=60)
+        first = await anext(batches)
+        assert offsets(first) == [0, 1, 2]
+        async with await anext(batches) as full:  # at once, as no more may be in flight
+            assert offsets(full) == [3]
+        async with first:
+            await first[0].ack()
+            raise ValueError("no")
+        assert offsets(await anext(queue.batches(max=2))) == [4, 5]
+        assert queue.statistics().acked == queue.statistics().nacked == 2
+    async with queue_of(client, stream) as queue:
+        again = await one_by_one(queue, 4)
+        assert [(each.message.offset, each.attempt) for each in again] == [
+            (1, 2), (2, 2), (4, 1), (5, 1),
+        ]  # fmt: skip
+
+
+async def test_a_sample_is_handed_out_and_the_rest_is_settled(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    await client.publish_many(stream_name, [b""] * 400)
+    async with queue_of(client, stream_name, sample=0.25) as queue:
+        run = asyncio.create_task(queue.run(lambda _: None))
+        await eventually(it_is(lambda: [p.base for p in queue.statistics().partitions] == [400]))
+        await queue.aclose()
+        await run
+        assert 40 < queue.statistics().acked < 180
+    async with queue_of(client, stream_name) as queue:
+        await nothing_comes(queue)
+
+
 # The client
+
+
+async def test_a_client_that_is_closed_stores_the_acks_of_its_queues(
+    server: Server, client: Client, stream: str
+) -> None:
+    async with Client(server.address) as other, queue_of(other, stream, commit_interval=60) as one:
+        assert await take_and_ack(one, 4) == [0, 1, 2, 3]
+        await other.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(one)
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 2) == [4, 5]
 
 
 async def test_interceptors_wrap_the_handler(server: Server, stream: str) -> None:
@@ -615,12 +891,15 @@ async def test_a_queue_is_used_inside_its_block(client: Client, stream: str) -> 
         ({"group": "a:b"}, "no ':'"),
         ({"durable": "a:b", "client_id": "c"}, "no ':'"),
         ({"durable": "a"}, "durable and client_id"),
+        ({"ephemeral": True}, "has a group"),
         ({"group": "g", "durable": "a", "client_id": "c"}, "durable and client_id"),
         ({"max_in_flight": 0}, "max_in_flight"),
         ({"ack_wait": 0}, "longer than 0"),
         ({"max_attempts": -1}, "max_attempts"),
         ({"retry": []}, "at least one delay"),
         ({"retry": -1}, "retry"),
+        ({"sample": 0}, "sample"),
+        ({"retry_streams": RetryStreams()}, "need a group"),
     ],
 )
 async def test_arguments_that_make_no_sense(
@@ -630,7 +909,9 @@ async def test_arguments_that_make_no_sense(
         client.queue(**{"stream": "s", **arguments})
 
 
-@pytest.mark.parametrize("name", ["dead_letter", "order", "backoff", "on_giving_up", "start"])
+@pytest.mark.parametrize(
+    "name", ["dead_letter", "order", "backoff", "on_giving_up", "start", "retry_streams"]
+)
 async def test_arguments_of_the_wrong_type(client: Client, name: str) -> None:
     with pytest.raises(WrongType):
         client.queue("s", **{name: "text"})  # type: ignore[arg-type]
@@ -640,6 +921,9 @@ def test_policies_are_checked() -> None:
     for wrong in (lambda: Exponential(-1), lambda: Exponential(5, max=1), lambda: Probing(0)):
         with pytest.raises(InvalidRequest):
             wrong()
+    for unordered in ((), (0, 1), (2, 1), (1, 1)):
+        with pytest.raises(InvalidRequest):
+            RetryStreams(unordered)
     with pytest.raises(InvalidRequest):
         DeadLetter("")
     assert [Exponential(1, 3, 10, None)(attempt) for attempt in (1, 2, 3, 4)] == [1, 3, 9, 10]

@@ -105,10 +105,10 @@ async def test_a_service_takes_orders_and_sends_them(
         if framework == "fastapi":
             async with http.get("/") as page:
                 assert 'new EventSource("/orders")' in await page.text()
-            sold = None
-            while sold != {"bread": 1}:
-                async with http.get("/sold") as answer:
-                    sold = await answer.json()
+        sold = None
+        while sold != {"bread": 1}:
+            async with http.get("/sold") as answer:
+                sold = await answer.json()
         service.tell_to_end()
         assert await service.code() == ENDS_WITH[framework]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from typing import Final
+
+import pytest
 
 from liftbridge_aio import Client, StartAt
 from liftbridge_aio.queue import Delivery, Queue, errors
@@ -52,3 +55,24 @@ def test_its_table_of_errors_is_complete() -> None:
         for name, kind in vars(errors).items()
         if inspect.isclass(kind) and kind.__module__ == errors.__name__
     ]
+
+
+def defined_tests() -> set[str]:
+    """The names of all tests of queues."""
+    files = [
+        ROOT / "tests" / "contract" / "test_client_queue.py",
+        ROOT / "tests" / "faults" / "test_queue.py",
+        *(ROOT / "tests" / "unit" / "queue").rglob("test_*.py"),
+    ]
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    trees = [ast.parse(file.read_text()) for file in files]
+    return {node.name for tree in trees for node in tree.body if isinstance(node, functions)}
+
+
+@pytest.mark.parametrize(("page", "count"), [("from-nats-streaming", 20), ("from-nsq", 25)])
+def test_its_tables_of_behaviours_name_tests_that_exist(page: str, count: int) -> None:
+    rows = table(ROOT / "docs" / f"{page}.md", "Behaviour")
+    named = [name for row in rows for name in names(row[1])]
+    assert len(rows) >= count
+    assert all(names(row[1]) for row in rows)
+    assert set(named) - defined_tests() == set()

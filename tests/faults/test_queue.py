@@ -17,9 +17,11 @@ from typing import Any, Final
 
 import pytest
 
-from liftbridge_aio import Client, ClientOptions, Message, Retry
+from liftbridge_aio import Client, ClientOptions, Isolation, Message, Retry, StreamPartition
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.queue import DeadLetter, Delivery, Order, Queue
+from liftbridge_aio.queue.acks_store import AcksStream
+from liftbridge_aio.transactions import CommitInDoubt
 from support.faults import QUICK
 from support.groups.group_watcher import EARLIEST, it_is
 from support.raw import BOUND, eventually
@@ -47,7 +49,7 @@ async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def member(client: Client, stream: str = "s", **other: Any) -> AsyncIterator[Queue]:
+async def member(client: Client, stream: str = "s", **other: Any) -> AsyncIterator[Queue[Delivery]]:
     settings = {"group": "g", "start": EARLIEST, "retry": 0.05, "commit_interval": 0.2}
     async with client.queue(stream, **{**settings, **other}) as queue:
         yield queue
@@ -62,8 +64,8 @@ class Worker:
 
     @classmethod
     @asynccontextmanager
-    async def started(cls, broker: EmbeddedBroker) -> AsyncIterator[Worker]:
-        arguments = (broker.address, "s", "g", "dead", "2")
+    async def started(cls, broker: EmbeddedBroker, *more: str) -> AsyncIterator[Worker]:
+        arguments = (broker.address, "s", "g", "dead", *(more or ("2",)))
         process = await asyncio.create_subprocess_exec(
             sys.executable, WORKER, *arguments, stdout=PIPE
         )
@@ -125,6 +127,93 @@ async def test_a_message_that_kills_its_process_becomes_a_dead_letter(
                     repeated.append(delivery.value)
                     await delivery.ack()
     assert b"kill" not in repeated
+
+
+async def committed(client: Client, stream: str, partitions: int = 1) -> list[bytes]:
+    return [
+        message.value
+        for partition in range(partitions)
+        async for message in client.read(
+            stream, partition=partition, isolation=Isolation.READ_COMMITTED
+        )
+    ]
+
+
+@pytest.mark.timeout(90)
+async def test_members_that_are_killed_publish_each_result_once(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    await client.create_stream("results", partitions=2)
+    values = [b"%d" % number for number in range(60)]
+    for number, value in enumerate(values):
+        await client.publish("s", value, partition=number % 2)
+
+    async def is_done() -> bool:
+        return sorted(await committed(client, "results", 2)) == sorted([*values, *values])
+
+    for kill_after in (3, 11):
+        async with Worker.started(broker, "0", "results") as worker:
+            await eventually(it_is(lambda: len(worker.handled) >= kill_after))  # noqa: B023
+            worker.send(signal.SIGKILL)
+    async with Worker.started(broker, "0", "results"):
+        await eventually(is_done)
+
+
+async def test_the_next_member_makes_visible_what_was_committed(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    await client.create_stream("results")
+    await client.publish("s", b"")
+
+    def is_ack(request: Any) -> bool:
+        return request.stream == "results" and not request.value.startswith(b"result")
+
+    refusal = broker.faults.fail("PublishAsync", code="PERMISSION_DENIED", when=is_ack, times=None)
+    async with member(client) as queue, asyncio.timeout(BOUND):
+        delivery = await anext(queue)
+        transaction = delivery.transaction()
+        await transaction.publish("results", b"result")
+        with pytest.raises(CommitInDoubt):
+            await transaction.commit()
+    assert await committed(client, "results") == []
+    refusal.cancel()
+
+    async def is_visible() -> bool:
+        return await committed(client, "results") == [b"result"]
+
+    async with member(client) as queue:
+        await eventually(is_visible)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await anext(queue)
+        await client.publish("s", b"")
+        async with asyncio.timeout(BOUND):
+            await anext(queue)
+
+
+async def test_an_ephemeral_group_whose_last_member_is_killed_begins_anew(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    for _ in range(4):
+        await client.publish("s", b"", partition=0)
+    ephemeral: dict[str, Any] = {"ephemeral": True, "timeout": BOUND}
+
+    async def is_over() -> bool:
+        return not (await client.fetch_metadata(groups=["ephemeral:g"])).groups
+
+    async with Client(broker.address) as doomed, member(doomed, **ephemeral) as queue:
+        async with asyncio.timeout(BOUND):
+            for _ in range(4):
+                await (await anext(queue)).ack(sync=True)
+        await doomed._living.network.supervisor.stop(BOUND)  # as if the process had ended
+        await eventually(is_over)
+        async with member(client, **ephemeral) as anew, asyncio.timeout(BOUND):
+            offsets = []
+            for _ in range(4):
+                delivery = await anext(anew)
+                offsets.append(delivery.message.offset)
+                await delivery.ack()
+            assert offsets == [0, 1, 2, 3]
 
 
 @pytest.mark.timeout(60)
@@ -263,6 +352,48 @@ async def test_acks_are_stored_later_while_the_server_refuses_them(
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await anext(queue)
+
+
+async def test_attempts_that_cannot_be_stored_are_no_failures(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    await client.create_stream("one")
+    await client.publish("one", b"")
+    parts = client._living
+    dead = AcksStream(*("g", "one", parts.network, parts.streams, parts.retrying, client.last, 9.0))
+    await dead.prepare()
+    await dead.claim(StreamPartition("one", 0), 0)  # and ends without a word
+
+    def is_ack(request: Any) -> bool:
+        return bool(request.stream == dead.name)
+
+    refusal = broker.faults.fail(
+        "PublishAsync", code="PERMISSION_DENIED", when=is_ack, skip=1, times=3
+    )
+    async with member(client, "one", max_attempts=1, dead_letter=DeadLetter("dead")) as queue:
+        async with asyncio.timeout(BOUND):
+            delivery = await anext(queue)
+            assert refusal.applied == 3
+            assert delivery.attempt == 1
+            await delivery.ack(sync=True)
+        assert queue.statistics().given_up == queue.statistics().nacked == 0
+
+
+async def test_a_client_that_is_closed_while_a_handler_runs_stores_its_ack(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    for _ in range(3):
+        await client.publish("s", b"")
+    release = asyncio.Event()
+    async with Client(broker.address) as other, member(other, commit_interval=60) as queue:
+        run = asyncio.create_task(queue.run(lambda _: release.wait(), concurrency=2))
+        await eventually(it_is(lambda: queue.statistics().delivered == 2))
+        closing = asyncio.create_task(other.aclose())
+        await asyncio.sleep(0)
+        release.set()
+        await asyncio.wait([closing, run])
+    async with member(client) as queue, asyncio.timeout(BOUND):
+        assert (await anext(queue)).message.offset == 2
 
 
 @pytest.mark.timeout(90)

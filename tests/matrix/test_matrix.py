@@ -9,6 +9,7 @@ import pytest
 from matrix import (  # noqa: F401 - they make the columns
     outside,
     publishing,
+    queues,
     reading,
     spark_queries,
     transactions,

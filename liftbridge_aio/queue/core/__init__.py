@@ -3,6 +3,10 @@
 - `ack_window`: The unsettled messages of one partition: what to hand out, when again, and what is
   committed.
 - `acks_record`: The record in which the acks of a partition are stored, and its text.
+- `committed_window`: The unsettled messages of a partition that is read committed, in the order of
+  their acks.
+- `moved_message`: Messages that wait in a stream for their next attempt: what their headers say.
 - `ready_flow`: Divides a limit of messages in flight among connections, and backs off when handlers
   fail.
+- `suspects`: Lets messages that may have ended a process be in flight alone, over all partitions.
 """

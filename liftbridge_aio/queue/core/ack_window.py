@@ -93,8 +93,8 @@ class Attempt:
         message: the message.
         attempt: 1 for the first one; 0 before it is handed out.
         state: changed by the window only.
-        deadline: until when it must be answered while it is in flight, or when a delayed one is
-            due.
+        deadline: until when it must be answered while it is in flight, or when a delayed one, or
+            one that is moved, is due.
         error: why the attempt before this one failed, or why the message is given up.
     """
 
@@ -126,6 +126,9 @@ class WindowSettings:
         max_window: offsets between the first unsettled message and the next one to be read.
         order: which messages wait for others.
         retry: the delay before the next attempt, by the number of the failed one and its error.
+        move_from: a message that is to wait for this long, or longer, is given up here: it is moved
+            to where it can wait.
+        attempts_of: returns the attempts of a message that was moved; None: there are none.
     """
 
     ack_wait: float = 30.0
@@ -133,24 +136,34 @@ class WindowSettings:
     max_window: int = 100_000
     order: Order = Order.NONE
     retry: Callable[[int, BaseException | None], float] = lambda _attempt, _error: 0.0
+    move_from: float = inf
+    attempts_of: Callable[[Message], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What is settled of a partition: all below `next_offset`, but for what is in `unsettled`.
 
+    If it is read committed, a message of a transaction stands at the offset of the ack that commits
+    it, its position, and several may stand there.
+
     Attributes:
-        next_offset: the first offset of which nothing is known.
-        unsettled: offsets below that which are not settled, and their attempts so far.
+        next_offset: the first position of which not everything is known.
+        unsettled: offsets of messages that are not settled, and their attempts so far.
+        positions: the positions of those where they are not the same.
+        settled: offsets of messages at `next_offset` that are settled.
     """
 
     next_offset: int
     unsettled: Mapping[int, int] = field(default_factory=dict)
+    positions: Mapping[int, int] = field(default_factory=dict)
+    settled: frozenset[int] = frozenset()
 
     @property
     def base(self) -> int:
-        """The first offset that is not settled."""
-        return min(self.unsettled, default=self.next_offset)
+        """The first position that is not settled."""
+        places = (self.positions.get(offset, offset) for offset in self.unsettled)
+        return min(places, default=self.next_offset)
 
 
 class AckWindow(Generic[AttemptT]):
@@ -184,6 +197,7 @@ class AckWindow(Generic[AttemptT]):
         self.changes = 0
         """Changes since the last `snapshot`."""
         self._settings = settings
+        self._attempts_of = settings.attempts_of
         self._make = make
         self._unsettled: OrderedDict[int, AttemptT] = OrderedDict()
         """By offset, in the order of the log."""
@@ -283,9 +297,14 @@ class AckWindow(Generic[AttemptT]):
             attempts = found
         elif self._next is not None and offset < self._next:
             return None  # read before
-        attempt = self._make(message)
         self._next = offset + 1
-        self._unsettled[offset] = attempt
+        return self._begin(message, attempts, now)
+
+    def _begin(self, message: Message, attempts: int, now: float) -> AttemptT | None:
+        if self._attempts_of is not None:
+            attempts = max(attempts, self._attempts_of(message))
+        attempt = self._make(message)
+        self._unsettled[message.offset] = attempt
         attempt.attempt = attempts
         if self._keyed and self._is_blocked(attempt):
             attempt.state = AttemptState.BLOCKED
@@ -384,6 +403,17 @@ class AckWindow(Generic[AttemptT]):
         attempt.deadline = now + self._settings.ack_wait
         self._in_flight.move_to_end(attempt.offset)
 
+    def take_back(self, attempt: AttemptT, now: float, delay: float) -> None:
+        """Undo that a suspect was handed out, of which nobody knows; it is due after a delay."""
+        if attempt.state is not _IN_FLIGHT:
+            return  # dropped meanwhile
+        attempt.state = AttemptState.DROPPED
+        del self._in_flight[attempt.offset]
+        following = self._successor(attempt, attempt.error)
+        following.attempt -= 1
+        self.suspects += 1
+        self._delay(following, now + delay)
+
     def give_up(self, attempt: AttemptT) -> None:
         """Settle a message that was given up, once that is done."""
         if attempt.state is not AttemptState.GIVING_UP:
@@ -430,12 +460,17 @@ class AckWindow(Generic[AttemptT]):
             return
         if delay is None:
             delay = settings.retry(attempt.attempt, error)
-        if delay > 0:
-            following.state = AttemptState.DELAYED
+        if delay >= settings.move_from:
             following.deadline = now + delay
-            heappush(self._delayed, (following.deadline, attempt.offset, following))
+            self._begin_to_give_up(following)
+        elif delay > 0:
+            self._delay(following, now + delay)
         else:
             self._ready.append(following)
+
+    def _delay(self, attempt: AttemptT, until: float) -> None:
+        attempt.state, attempt.deadline = AttemptState.DELAYED, until
+        heappush(self._delayed, (until, attempt.offset, attempt))
 
     def _successor(self, attempt: AttemptT, error: BaseException | None) -> AttemptT:
         """Return a new attempt of the same message, which takes its place in the log's order."""
@@ -495,14 +530,22 @@ class AckWindow(Generic[AttemptT]):
         if self._next is None:
             return None
         unsettled = {
-            offset: attempts for offset, attempts in self._known.items() if offset >= self._next
+            offset: attempts
+            for offset, attempts in self._known.items()
+            if self._position_of(offset) >= self._next
         }
         for offset, attempt in self._unsettled.items():
             counts = attempt.state is not AttemptState.IN_FLIGHT or (
                 attempt is self.suspect and not last
             )
             unsettled[offset] = attempt.attempt if counts else attempt.attempt - 1
-        return Snapshot(max(self._next, self._known_below), unsettled)
+        return self._snapshot(max(self._next, self._known_below), unsettled)
+
+    def _position_of(self, offset: int) -> int:
+        return offset
+
+    def _snapshot(self, following: int, unsettled: dict[int, int]) -> Snapshot:
+        return Snapshot(following, unsettled)
 
     def stop(self) -> None:
         """Hand out nothing more; attempts in flight can still be answered."""

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 
 from liftbridge_aio.errors import MalformedData
+from liftbridge_aio.transactions.core.transaction import AckIntent
+from liftbridge_aio.transactions.core.visibility import AckEntry
 
 from .ack_window import Snapshot
 
@@ -22,6 +24,7 @@ class AcksRecord:
         owner: names the member that wrote it.
         last: the member wrote it when it released the partition, so nothing was in flight.
         snapshot: what is settled.
+        acks: acks of transactions that the next owner of the partition writes.
     """
 
     group: str
@@ -29,6 +32,7 @@ class AcksRecord:
     owner: str
     last: bool
     snapshot: Snapshot
+    acks: tuple[AckIntent, ...] = ()
 
     def encode(self) -> bytes:
         """Return its text."""
@@ -41,6 +45,12 @@ class AcksRecord:
             "last": self.last,
             "next": snapshot.next_offset,
             "unsettled": list(snapshot.unsettled.items()),
+            "positions": list(snapshot.positions.items()),
+            "settled": sorted(snapshot.settled),
+            "acks": [
+                [stream, partition, entry.producer.hex(), *entry[1:]]
+                for stream, partition, entry in self.acks
+            ],
         }
         return json.dumps(content, separators=(",", ":")).encode()
 
@@ -56,13 +66,22 @@ class AcksRecord:
             if content["format"] != _FORMAT:
                 text = f"the acks of a queue have format {content['format']}, not {_FORMAT}"
                 raise MalformedData(text)
-            unsettled = {int(offset): int(attempts) for offset, attempts in content["unsettled"]}
+            snapshot = Snapshot(
+                int(content["next"]),
+                {int(offset): int(attempts) for offset, attempts in content["unsettled"]},
+                {int(offset): int(position) for offset, position in content["positions"]},
+                frozenset(map(int, content["settled"])),
+            )
             return cls(
                 str(content["group"]),
                 str(content["stream"]),
                 str(content["owner"]),
                 bool(content["last"]),
-                Snapshot(int(content["next"]), unsettled),
+                snapshot,
+                tuple(
+                    AckIntent(stream, partition, AckEntry(bytes.fromhex(producer), *rest))
+                    for stream, partition, producer, *rest in content["acks"]
+                ),
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, MalformedData):

@@ -17,9 +17,8 @@ from liftbridge_aio._subscribe.core.position import Position
 from liftbridge_aio._subscribe.decoder import Decoder
 from liftbridge_aio._subscribe.partition_reader import PartitionReader
 from liftbridge_aio._subscribe.receive_buffer import ReceiveBuffer
-from liftbridge_aio.groups import handler_runner
 from liftbridge_aio.groups.group_readers import GroupReaders
-from liftbridge_aio.groups.handler_runner import _TURN, HandlerRunner
+from liftbridge_aio.groups.handler_runner import HandlerRunner
 from liftbridge_aio.model import EndReason
 from liftbridge_aio.wire import proto
 from support.examples import examples
@@ -90,7 +89,7 @@ class Handling(RuleBasedStateMachine):
 
     @initialize(concurrency=st.integers(1, 3), turn=st.sampled_from([0.0, 600.0]))
     def begin(self, concurrency: int, turn: float) -> None:
-        handler_runner._TURN = turn  # type: ignore[misc]
+        HandlerRunner.TURN = turn
         self.runner = asyncio.Runner()
         self.concurrency = concurrency
         self.partitions = {place: Partition() for place in PLACES}
@@ -325,7 +324,7 @@ class Handling(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "runner"):
             return
-        handler_runner._TURN = _TURN  # type: ignore[misc]
+        del HandlerRunner.TURN
         with self.runner:
             if self.run is not None:
                 self.pump(self.stop)

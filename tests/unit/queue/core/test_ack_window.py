@@ -218,6 +218,15 @@ def test_attempts_that_were_used_up_before_are_given_up_at_once() -> None:
     assert [attempt.offset for attempt in window.core.given_up] == [4]
 
 
+def test_a_suspect_that_nobody_got_has_had_no_attempt() -> None:
+    window = Window(suspects=1, max_attempts=1)
+    window.core.take_back(window.handed(0), window.now, 0.5)
+    assert (window.core.suspects, window.core.next_at()) == (1, 0.5)
+    assert window.core.snapshot() == Snapshot(1, {0: 0})
+    window.wait(0.5)
+    assert window.again() == (0, 1)
+
+
 def test_suspects_are_handed_out_one_at_a_time() -> None:
     window = Window(suspects=2)
     first = window.handed(0)

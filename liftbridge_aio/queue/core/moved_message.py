@@ -1,0 +1,56 @@
+"""Messages that wait in a stream for their next attempt: what their headers say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from liftbridge_aio.model import Message
+
+STREAM_HEADER: Final = "queue-stream"
+"""The stream that a dead letter, or a message that was moved, comes from."""
+PARTITION_HEADER: Final = "queue-partition"
+OFFSET_HEADER: Final = "queue-offset"
+ATTEMPTS_HEADER: Final = "queue-attempts"
+DUE_HEADER: Final = "queue-due"
+"""When the next attempt is due, in milliseconds since 1970."""
+
+
+class Origin(NamedTuple):
+    """Where a message was published."""
+
+    stream: str
+    partition: int
+    offset: int
+
+
+def origin_of(message: Message) -> Origin:
+    """Return where a message was published, also if it was moved since."""
+    headers = message.headers
+    if DUE_HEADER not in headers or STREAM_HEADER not in headers:
+        return Origin(message.stream, message.partition, message.offset)
+    return Origin(
+        headers[STREAM_HEADER].decode(errors="replace"),
+        _number(message, PARTITION_HEADER),
+        _number(message, OFFSET_HEADER),
+    )
+
+
+def attempts_of(message: Message) -> int:
+    """Return how often a message was tried before it was moved."""
+    return _number(message, ATTEMPTS_HEADER)
+
+
+def due_at(message: Message) -> float:
+    """Return when a message is due, in seconds since 1970."""
+    return _number(message, DUE_HEADER) / 1000
+
+
+def tier_for(delay: float, tiers: Sequence[float]) -> float:
+    """Return the shortest tier that is at least as long as a delay; the longest if none is."""
+    return next((tier for tier in tiers if tier >= delay), tiers[-1])
+
+
+def _number(message: Message, name: str) -> int:
+    value = message.headers.get(name, b"0")
+    return int(value) if value.isdigit() else 0

@@ -1,0 +1,373 @@
+"""The partitions that a member of a queue holds: claims, releases, capacities and times."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from math import inf
+from typing import TypeAlias
+
+from liftbridge_aio._core.arguments import INT64_MAX
+from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.groups.group_readers import GroupReaders
+from liftbridge_aio.model import Message, StreamPartition
+from liftbridge_aio.net.reporter import Reporter
+from liftbridge_aio.transactions.sender import Sender
+
+from .acks_store import AcksStore
+from .acks_writer import AcksWriter
+from .core.ack_window import AckWindow, AttemptState
+from .core.committed_window import CommittedWindow
+from .core.moved_message import attempts_of
+from .core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow
+from .core.suspects import Suspects
+from .delivery import Answers, Delivery, PartitionShare
+from .errors import TooManyDeadLetters
+from .giving_up import GivingUp
+from .plan import QueuePlan
+from .transactions import PartitionProducers
+
+logger = logging.getLogger("liftbridge_aio.queue")
+
+Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
+"""Runs a named task in the background."""
+MakeDelivery: TypeAlias = Callable[[Message, Answers, PartitionShare], Delivery]
+ReadFrom: TypeAlias = Callable[[StreamPartition, int], None]
+"""Reads a partition from another offset, if it is still this member's."""
+
+
+class Partitions:
+    """Holds the windows of the partitions of a member, their capacities and the timer.
+
+    Args:
+        plan: the arguments of the queue.
+        readers: the readers of the member.
+        store: stores acks.
+        sender: sends what transactions publish, and their acks.
+        giving_up: does what is to be done with messages that are given up.
+        reporter: reports failures to the hook.
+        spawn: runs a task in the background.
+        read_from: reads a partition from another offset.
+        answers: takes the answers of deliveries.
+        ready: called when there may be something to hand out again.
+        stop: called with the error that stops the queue.
+    """
+
+    def __init__(
+        self,
+        plan: QueuePlan,
+        readers: GroupReaders,
+        store: AcksStore,
+        sender: Sender,
+        giving_up: GivingUp,
+        reporter: Reporter,
+        spawn: Spawn,
+        read_from: ReadFrom,
+        *,
+        answers: Answers,
+        ready: Callable[[], None],
+        stop: Callable[[BaseException], None],
+    ) -> None:
+        self.shares: dict[StreamPartition, PartitionShare] = {}
+        self.acks = AcksWriter(plan.group, store, sender, reporter, self.shares, self._lost)
+        self.suspects: Suspects[Delivery] = Suspects(lambda: self.windows().values())
+        self.make_delivery: MakeDelivery = Delivery
+        self.expired = self.given_up = 0
+        self._plan = plan
+        self._readers = readers
+        self._giving_up = giving_up
+        self._spawn = spawn
+        self._read_from = read_from
+        self._answers = answers
+        self._ready = ready
+        self._stop = stop
+        self._loop = asyncio.get_running_loop()
+        self._time = self._loop.time
+        self.flow: ReadyFlow[StreamPartition] = ReadyFlow(
+            _flow_settings(plan), random.choice, self._time()
+        )
+        self._max_in_flight = plan.max_in_flight
+        self._backs_off = plan.backoff is not None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+
+    def windows(self) -> dict[StreamPartition, AckWindow[Delivery]]:
+        """Return the windows of the claimed partitions."""
+        return {
+            place: share.window for place, share in self.shares.items() if share.window is not None
+        }
+
+    # Claims and releases
+
+    def claim(self, place: StreamPartition, first: int) -> None:
+        """Hold a partition until it is known what is settled of it.
+
+        Args:
+            place: the partition.
+            first: the position of its first message that was read.
+        """
+        share = self.shares[place] = PartitionShare(place, PartitionProducers())
+        asked_for = self._readers.position(place)
+        begin = first if asked_for is None else asked_for
+        self.pause(share)
+        name = f"claim:{place.stream}:{place.partition}"
+        self._spawn(lambda: self._claimed(share, first, begin), name)
+
+    async def _claimed(self, share: PartitionShare, first: int, begin: int) -> None:
+        place, plan = share.place, self._plan
+        snapshot, in_order, _ = await self.acks.claim(share, first)
+        if self.shares.get(place) is not share:
+            return  # released meanwhile
+        if begin > snapshot.base:
+            # The reader began behind messages that are not settled.
+            self._lost(share, snapshot.base)
+            return
+        make_window = AckWindow if plan.make_visibility is None else CommittedWindow
+        settings = plan.window
+        if place.stream != plan.stream:
+            settings = replace(settings, attempts_of=attempts_of)
+        share.window = make_window(
+            settings,
+            lambda message: self.make_delivery(message, self._answers, share),
+            snapshot,
+            0 if in_order else plan.max_in_flight,
+        )
+        self._set_levels(self.flow.connected(place, INT64_MAX, self._time()))
+        self._resume(share)
+
+    def _lost(self, share: PartitionShare, base: int) -> None:
+        """Forget a partition, and read it again from what is not settled."""
+        self._forget(share)
+        self._read_from(share.place, base)
+
+    async def release(
+        self, places: Iterable[StreamPartition], drain_timeout: float, *, waits: bool = True
+    ) -> None:
+        """Hand out nothing more of partitions, and store what is settled of them.
+
+        Cancelling releases them without that.
+
+        Args:
+            places: the partitions.
+            drain_timeout: seconds to wait for answers, and for messages that are being given up.
+            waits: False does not wait for answers.
+        """
+        shares = [share for place in places if (share := self.shares.get(place)) is not None]
+        for share in shares:
+            if share.window is not None:
+                share.window.stop()
+                share.drained, share.waits = asyncio.Event(), waits
+                share.check_drained()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(drain_timeout):
+                    for share in shares:
+                        if share.drained is not None:
+                            await share.drained.wait()
+            for share in shares:
+                with suppress(LiftbridgeError):  # reported
+                    await self.acks.save(share, last=True)
+        finally:
+            for share in shares:
+                self._forget(share)
+
+    def _forget(self, share: PartitionShare) -> None:
+        if self.shares.get(share.place) is share:
+            del self.shares[share.place]
+            self._set_levels(self.flow.closed(share.place, self._time()))
+            if share.is_paused:
+                self._resume(share)
+        if share.window is not None:
+            share.window.drop()
+            self.suspects.pass_over(share.window)
+        self._end_turn()
+
+    def close(self) -> None:
+        """Stop the timer and forget all partitions."""
+        for share in tuple(self.shares.values()):
+            self._forget(share)
+        self._arm(inf)
+
+    def pause(self, share: PartitionShare) -> None:
+        """Read no more of a partition for now; `go_on` reads on."""
+        if self.shares.get(share.place) is share:
+            share.is_paused = True
+            self._readers.pause([share.place])
+
+    def _resume(self, share: PartitionShare) -> None:
+        share.is_paused = False
+        self._readers.resume([share.place])
+
+    def pause_until(self, share: PartitionShare, seconds: float) -> None:
+        """Read no more of a partition for some time."""
+        self.pause(share)
+        share.resumes_at = self._time() + seconds
+        self._arm_before(share.resumes_at)
+
+    # Handing out
+
+    def handed_out(self, share: PartitionShare, delivery: Delivery) -> None:
+        """Watch the time of a delivery."""
+        if self._backs_off:
+            self.flow.delivered(share.place, self._time())
+        if delivery.deadline < self._timer_at:
+            self._arm(delivery.deadline)
+
+    def hold_back(self, suspect: Delivery) -> None:
+        """Begin the turn of a suspect; its time for an answer begins with `give_out`."""
+        suspect.deadline = inf
+        self.suspects.handed_out(suspect)
+
+    def give_out(self, suspect: Delivery, window: AckWindow[Delivery]) -> None:
+        """Begin the time for an answer of a suspect."""
+        window.extend(suspect, self._time())
+        self._arm_before(suspect.deadline)
+
+    def take_back(self, suspect: Delivery, window: AckWindow[Delivery], delay: float) -> None:
+        """Hand out a suspect later, because its attempt could not be stored."""
+        window.take_back(suspect, self._time(), delay)
+        self._arm_before(window.next_at())
+        self.go_on(suspect.share, window)
+
+    # Going on
+
+    def answered(
+        self, share: PartitionShare, window: AckWindow[Delivery], outcome: Outcome
+    ) -> None:
+        """Go on after a message of a partition was answered."""
+        if self._backs_off:
+            levels = self.flow.answered(share.place, outcome, self._time())
+            if levels or self.flow.is_backing_off:
+                self._set_levels(levels)
+        if outcome is not Outcome.FINISHED:
+            self._arm_before(window.next_at())
+            self.go_on(share, window)
+        elif (
+            share.is_paused
+            or window.has_ready
+            or share.drained is not None
+            or self.suspects.is_awaited
+        ):
+            self.go_on(share, window)
+
+    def go_on(self, share: PartitionShare, window: AckWindow[Delivery]) -> None:
+        """Do what is possible now: give up, hand out again, read on."""
+        if window.given_up:
+            self._give_up(share, window)
+        self._end_turn()
+        if share.drained is not None:
+            share.check_drained()
+            return
+        if window.has_ready:
+            self._ready()
+        elif share.is_paused and window.wants_more and self._time() >= share.resumes_at:
+            self._resume(share)
+
+    def _end_turn(self) -> None:
+        """Let all partitions go on that have waited for a suspect."""
+        if self.suspects.end_turn():
+            for share in tuple(self.shares.values()):
+                if share.window is not None:
+                    self.go_on(share, share.window)
+
+    def _give_up(self, share: PartitionShare, window: AckWindow[Delivery]) -> None:
+        while window.given_up:
+            delivery = window.given_up.popleft()
+            try:
+                self._giving_up.count(delivery)
+            except TooManyDeadLetters as error:
+                self._stop(error)
+                return
+            share.giving_up += 1
+            self._spawn(lambda delivery=delivery: self._given(share, window, delivery), "give-up")  # type: ignore[misc]
+
+    async def _given(
+        self, share: PartitionShare, window: AckWindow[Delivery], delivery: Delivery
+    ) -> None:
+        try:
+            await self._giving_up.give_up(delivery)
+        finally:
+            share.giving_up -= 1
+        if delivery.state is AttemptState.GIVING_UP:
+            window.give_up(delivery)
+            if delivery.deadline == inf:
+                self.given_up += 1
+            self.acks.hurry()
+        self.go_on(share, window)
+
+    # Capacities
+
+    def limit(self, max_in_flight: int) -> None:
+        """Set the number of messages that may be in flight; 0 pauses."""
+        self._max_in_flight = max_in_flight
+        self._set_levels(self.flow.limit(max_in_flight, self._time()))
+
+    def _set_levels(self, levels: Iterable[Level[StreamPartition]]) -> None:
+        for place, level in levels:
+            share = self.shares.get(place)
+            if share is not None and share.window is not None and share.drained is None:
+                share.window.capacity = level
+                if not level:
+                    self.suspects.pass_over(share.window)
+                self.go_on(share, share.window)
+        self._arm_before(self._flow_at())
+
+    def _flow_at(self) -> float:
+        """Return when the flow has something to do; never while every partition has its share."""
+        needed = self.flow.backoff_level or len(self.shares) > self._max_in_flight
+        return self.flow.next_at() if needed else inf
+
+    # Time
+
+    def _arm(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = at
+        if at < inf:
+            self._timer = self._loop.call_at(at, self._tick)
+
+    def _arm_before(self, at: float) -> None:
+        if at < self._timer_at:
+            self._arm(at)
+
+    def _tick(self) -> None:
+        now = self._time()
+        self._timer, self._timer_at = None, inf
+        for share in tuple(self.shares.values()):
+            if share.window is not None:
+                for delivery in share.window.tick(now):
+                    self._expire(share, share.window, delivery)
+                self.go_on(share, share.window)
+                self._arm_before(share.window.next_at())
+                if share.resumes_at > now:
+                    self._arm_before(share.resumes_at)
+        if self._flow_at() <= now:
+            self._set_levels(self.flow.tick(now))
+        self._arm_before(self._flow_at())
+
+    def _expire(
+        self, share: PartitionShare, window: AckWindow[Delivery], delivery: Delivery
+    ) -> None:
+        self.expired += 1
+        logger.warning("%r was not answered in time", delivery)
+        self.answered(share, window, Outcome.REQUEUED)
+        if delivery.worker is not None:
+            delivery.worker.cancel()
+
+
+def _flow_settings(plan: QueuePlan) -> FlowSettings:
+    backoff = plan.backoff
+    if backoff is None:
+        return FlowSettings(plan.max_in_flight, max_backoff=0.0, probe_first=False)
+    initial = backoff.initial
+    return FlowSettings(
+        plan.max_in_flight,
+        max_backoff=backoff.max,
+        backoff=lambda level: initial * 2.0**level,
+        probe_first=False,
+    )

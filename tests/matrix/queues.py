@@ -1,0 +1,101 @@
+"""Queues: members that ack what they are handed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from liftbridge_aio import ConnectionFailed, Message, NotGroupMember, RequestTimeout
+from liftbridge_aio.queue import Delivery, Queue
+from matrix.cells import Cell
+from matrix.operations import operation
+from matrix.outside import Member, to_read
+from matrix.reading import EARLIEST
+
+TABLE: Final = "Queues"
+
+
+class QueueMember(Member):
+    """A member of a queue."""
+
+    def __init__(self, queue: Queue[Delivery]) -> None:
+        super().__init__(queue._member)
+        self.queue = queue
+
+    async def next(self) -> Message:
+        """Take the next delivery, and ack it."""
+        delivery = await anext(self.queue)
+        async with delivery:
+            return delivery.message
+
+
+class HandlingQueueMember(QueueMember):
+    """A member of a queue that is handed messages by `run`."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run a handler meanwhile."""
+        self.handed = asyncio.Queue[Message]()
+
+        async def handle(delivery: Delivery) -> None:
+            await self.handed.put(delivery.message)
+
+        self.run = asyncio.create_task(self.queue.run(handle, concurrency=2))
+        try:
+            yield
+        finally:
+            self.run.cancel()
+            await asyncio.wait([self.run])
+
+    async def next(self) -> Message:
+        taking = asyncio.create_task(self.handed.get())
+        try:
+            await asyncio.wait([taking, self.run], return_when=asyncio.FIRST_COMPLETED)
+            if not taking.done():
+                await self.run
+                raise AssertionError("the run has ended")
+            return taking.result()
+        finally:
+            taking.cancel()
+
+
+@asynccontextmanager
+async def entered(cell: Cell, group: str) -> AsyncIterator[Queue[Delivery]]:
+    queue = cell.user.queue(cell.stream, group=f"{cell.stream}-{group}", start=EARLIEST)
+    await queue.__aenter__()
+    try:
+        yield queue
+    finally:
+        with suppress(NotGroupMember, ConnectionFailed, RequestTimeout):
+            await queue.aclose()
+
+
+@operation(TABLE, "a queue begins")
+async def begin_queue(cell: Cell) -> str:
+    async with entered(cell, "new") as queue:
+        return await QueueMember(queue).share(cell, dict.fromkeys(cell.place.logs, 0))
+
+
+@operation(TABLE, "a queue in the middle", midway=True)
+async def go_on_in_queue(cell: Cell) -> str:
+    async with entered(cell, "old") as queue:
+        one = QueueMember(queue)
+        cell.begun.set()
+        ends = dict(cell.place.ends)
+        await one.take_all(to_read(cell, dict.fromkeys(ends, 0)))
+        await cell.until_arisen()
+        return await one.share(cell, ends)
+
+
+@operation(TABLE, "queue run in the middle", midway=True)
+async def run_queue(cell: Cell) -> str:
+    async with entered(cell, "run") as queue:
+        one = HandlingQueueMember(queue)
+        async with one.running():
+            cell.begun.set()
+            ends = dict(cell.place.ends)
+            await one.take_all(to_read(cell, dict.fromkeys(ends, 0)))
+            await cell.until_arisen()
+            return await one.share(cell, ends)
