@@ -28,7 +28,8 @@ class QueueMember(Member):
         """Take the next delivery, and ack it."""
         delivery = await anext(self.queue)
         async with delivery:
-            return delivery.message
+            message = delivery.message
+        return message
 
 
 class HandlingQueueMember(QueueMember):
