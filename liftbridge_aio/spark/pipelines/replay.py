@@ -106,8 +106,9 @@ class ReplayPlan:
     @property
     def position(self) -> Path:
         """The folder with the position."""
-        name = "each" if self.to is None else f"to-{quote(self.to, safe='')}"
-        return self.checkpoint or self.table / _REPLAYS / name
+        names = ",".join(sorted(self.streams)) or "all"
+        name = names if self.to is None else f"{names} to {self.to}"
+        return self.checkpoint or self.table / _REPLAYS / quote(name, safe=" ,")
 
     def sink_options(self, replay: str, part: str) -> dict[str, str]:
         """Return the options of the sink for a part."""
@@ -172,6 +173,9 @@ class Replay:
         if self._plan.rate is not None:
             limit = partial(throttled, rate=self._plan.rate / self._tasks)
             rows = rows.mapInArrow(limit, rows.schema)
+        if not self._file.exists():  # the id must be the same when the part is written again
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            replace_json(self._file, self._state)
         options = self._plan.sink_options(self._state["id"], str(part.number))
         rows.write.format("liftbridge").mode("append").options(**options).save()
         self._state |= {"done": part.number, "rows": self.rows_before + part.rows}
@@ -189,8 +193,6 @@ class Replay:
             size = plan.max_messages
             new = {"version": _VERSION, "id": str(uuid.uuid4()), "done": -1, "rows": 0}
             state = {**new, "offsets": size, **asked}
-            plan.position.mkdir(parents=True, exist_ok=True)
-            replace_json(self._file, state)
         for name, value in {"version": _VERSION, **asked}.items():
             if state.get(name) != value:
                 text = f"{self._file} has {name} {state.get(name)!r}, and this replay {value!r}"
