@@ -61,7 +61,7 @@ class Scenario:
         self._followed: list[Message] = []
         self._grouped: list[Message] = []
         self._children: dict[str, Child] = {}
-        self._archived_before = 0
+        self._batches_before = 0
 
     async def run(self) -> Found:
         """Run, and return what was found; everything that was started is ended."""
@@ -127,7 +127,7 @@ class Scenario:
         first, last = (self._count * (wave + each) // len(KILLS) for each in (0, 1))
         numbers = range(first, last)
         if victim == "driver":  # it is to have something that it could do twice
-            await self._until(lambda: self._batches() > self._archived_before, "Spark works")
+            await self._until(lambda: self._batches() > self._batches_before, "Spark works")
         async with client.producer() as producer, asyncio.TaskGroup() as group:
             group.create_task(self._kill(client, victim, first + len(numbers) // 4))
             for begin in range(first, last, _IN_A_CALL):
@@ -144,7 +144,7 @@ class Scenario:
         else:
             self._children[victim].kill()
         if victim == "driver":
-            self._archived_before = self._batches()
+            self._batches_before = self._batches()
         self._found.kills[victim] = self._found.kills.get(victim, 0) + 1
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
@@ -212,7 +212,10 @@ class Scenario:
         return sum(total(each.value)[1] for each in self._followed)
 
     def _batches(self) -> int:
-        return len(list((self._archive / "_checkpoint" / "commits").glob("[0-9]*")))
+        """Return the number of batches that Spark has ended, of both queries."""
+        return len(list(self._folder.glob("archive/_checkpoint/commits/[0-9]*"))) + len(
+            list(self._folder.glob("totals/commits/[0-9]*"))
+        )
 
     def _files(self) -> list[str]:
         return [str(file) for file in self._archive.glob("stream=*/date=*/batch=*/*.parquet")]
