@@ -32,7 +32,7 @@ from scenario.service import PATIENT, publish_orders, served
 KILLS: Final = ("leader", "worker", "driver") * 2
 """What is killed in each wave of orders."""
 
-_BOUND: Final = 180.0
+_BOUND: Final = 400.0
 """Seconds after which what is waited for has failed."""
 _IN_A_CALL: Final = 500
 _COMMITTED: Final = Isolation.READ_COMMITTED

@@ -17,7 +17,7 @@ VICTIMS = ("leader", "worker", "driver")
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_everything_adds_up_though_everything_is_killed(tmp_path: Path) -> None:
     found = asyncio.run(Scenario(Embedded(tmp_path), tmp_path, ORDERS, print).run())
     assert found.held, found.table()
