@@ -166,6 +166,8 @@ class Replay:
         from pyspark.sql import functions as f  # noqa: PLC0415 - optional
 
         rows = self._rows.where(f.expr(self._unit) == part.number)
+        if self._plan.streams:
+            rows = rows.where(f.col("stream").isin(*self._plan.streams))
         keys = [name for name in ("stream", "partition") if name in rows.columns]
         order = [name for name in ("stream", *ORDER) if name in rows.columns]
         rows = rows.repartition(self._tasks, *keys).sortWithinPartitions(*order)
@@ -203,7 +205,7 @@ class Replay:
         """Return the rows, and the SQL for the number of the part of a row."""
         plan = self._plan
         if plan.is_archive:
-            return self._chosen(read_archive(spark, plan.table)), "batch"
+            return read_archive(spark, plan.table), "batch"
         rows = spark.read.format(plan.format).load(str(plan.table))
         missing = [name for name in _NEEDED if name not in rows.columns]
         if missing:
@@ -215,12 +217,7 @@ class Replay:
             text = f"{plan.table} has no column stream or topic"
             raise InvalidColumns(text)
         kept = [name for name in (*_WRITTEN, "offset") if name in rows.columns]
-        return self._chosen(rows.select(*kept)), f"offset div {self._state['offsets']}"
-
-    def _chosen(self, rows: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as f  # noqa: PLC0415 - optional
-
-        return rows.where(f.col("stream").isin(*self._plan.streams)) if self._plan.streams else rows
+        return rows.select(*kept), f"offset div {self._state['offsets']}"
 
     def _parts(self) -> list[Part]:
         from pyspark.sql import functions as f  # noqa: PLC0415 - optional
@@ -232,7 +229,9 @@ class Replay:
         if unknown := sorted(set(plan.streams) - found):
             text = f"{plan.table} has no messages of {', '.join(unknown)}"
             raise _refused(text, f"it has those of {', '.join(sorted(found)) or 'no stream'}")
-        if plan.to is not None and len(found) > 1:
+        if plan.streams:
+            counted = [row for row in counted if row["stream"] in plan.streams]
+        elif plan.to is not None and len(found) > 1:
             text = f"{plan.table} has {len(found)} streams, which cannot keep their order in one"
             raise _refused(text, f"name one of {', '.join(sorted(found))}")
         tasks = len({tuple(row[name] for name in keys) for row in counted})
