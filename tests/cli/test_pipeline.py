@@ -206,6 +206,29 @@ def test_what_an_archive_cannot_do_is_said_before_spark_starts(run: Run, tmp_pat
     assert not (tmp_path / "archive").exists()
 
 
+def test_a_file_or_replay_that_is_wrong_is_refused_before_spark_starts(
+    run: Run, tmp_path: Path
+) -> None:
+    def refused(*words: str, code: int) -> str:
+        ended = run("pipeline", *words, code=code)
+        assert "starting Spark" not in ended.err
+        return ended.err
+
+    file = tmp_path / "p.toml"
+    file.write_text('checkpoint = "c"\n[sources.sales]\nstream = ["sales"]\n')
+    for command in ("check", "run"):
+        wrong = refused(command, str(file), code=2)
+        assert f"{file}, line 3: there is no key stream; did you mean streams?" in wrong
+        assert "cannot be read" in refused(command, str(tmp_path / "none"), code=2)
+    assert "is no archive" in refused("replay", "--from", str(tmp_path), code=1)
+    assert "does not exist" in refused("replay", "--from", str(tmp_path / "none"), code=1)
+    places = ("--from", str(tmp_path), "--checkpoint", str(tmp_path / "p"))
+    assert "did you mean ackPolicy?" in refused(
+        "replay", *places, "--option", "ackPolcy=all", code=2
+    )
+    assert "cannot keep their order" in refused("replay", "a", "b", "--to", "c", *places, code=1)
+
+
 def test_an_archive_talks_to_the_servers_as_flags_and_environment_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

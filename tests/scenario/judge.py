@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+KILLS: Final = ("leader", "worker", "driver") * 2
+"""What is killed in each wave of orders."""
 
 
 class Line(NamedTuple):
@@ -22,6 +25,8 @@ class Found:
 
     count: int
     """Orders that were published."""
+    planned: tuple[str, ...] = KILLS
+    """What is to be killed."""
     orders: Counter[str] = field(default_factory=Counter)
     invoices: Counter[str] = field(default_factory=Counter)
     plain_invoices: Counter[str] = field(default_factory=Counter)
@@ -35,16 +40,16 @@ class Found:
     cursor_steps_back: int = 0
     tasks_left: int = 0
     descriptors_left: int = 0
-    kills: dict[str, int] = field(default_factory=dict)
+    kills: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
     @property
     def lines(self) -> list[Line]:
         """The lines of the table, in the order of the data's way."""
         count = f"{self.count:,}"
-        kills = ", ".join(f"{name} {self.kills.get(name, 0)}" for name in _VICTIMS)
+        planned = Counter(self.planned)
         return [
-            Line("kill -9", "twice each", kills, all(self.kills.get(v) == 2 for v in _VICTIMS)),
+            Line("kill -9", _listed(planned), _listed(self.kills), self.kills == planned),
             self._each_once("orders", self.orders),
             self._each_once("invoices", self.invoices),
             self._each_once("archived invoices", self.archived),
@@ -80,7 +85,8 @@ class Found:
         return Line(what, f"{self.count:,} once each", _counted(ids), held)
 
 
-_VICTIMS = ("leader", "worker", "driver")
+def _listed(kills: Counter[str]) -> str:
+    return ", ".join(f"{name} {kills[name]}" for name in KILLS[:3])
 
 
 def _counted(ids: Counter[str]) -> str:

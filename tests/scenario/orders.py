@@ -19,8 +19,8 @@ _SHOPS: Final = ("Accra", "Bergen", "Cusco", "Dakar")
 _OPENING: Final = datetime(2026, 3, 2, 9, tzinfo=UTC)
 _LENGTH: Final = timedelta(hours=1)
 WINDOW: Final = "5 minutes"
-LATENESS: Final = "20 minutes"
-"""Two waves of six; no order is later than one wave."""
+LATENESS: Final = "30 minutes"
+"""More than two waves; no order is later than one."""
 
 
 def order(number: int, count: int) -> bytes:

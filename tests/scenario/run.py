@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 
 from liftbridge_aio import ALL_PARTITIONS, Client, Isolation, Message, StartAt
 from liftbridge_aio.errors import LiftbridgeError
-from scenario.judge import Found
+from scenario.judge import KILLS, Found
 from scenario.orders import (
     INVOICES,
     LAST,
@@ -29,10 +29,7 @@ from scenario.orders import (
 from scenario.processes import Child, Servers
 from scenario.service import PATIENT, publish_orders, served
 
-KILLS: Final = ("leader", "worker", "driver") * 2
-"""What is killed in each wave of orders."""
-
-_BOUND: Final = 180.0
+_BOUND: Final = 400.0
 """Seconds after which what is waited for has failed."""
 _IN_A_CALL: Final = 500
 _COMMITTED: Final = Isolation.READ_COMMITTED
@@ -46,22 +43,29 @@ class Scenario:
         folder: for everything that is written.
         count: orders, without the last one.
         log: called with a line about each step.
+        kills: what is killed in each wave of orders.
     """
 
     def __init__(
-        self, servers: Servers, folder: Path, count: int, log: Callable[[str], None]
+        self,
+        servers: Servers,
+        folder: Path,
+        count: int,
+        log: Callable[[str], None],
+        kills: tuple[str, ...] = KILLS,
     ) -> None:
         self._servers = servers
         self._folder = folder
         self._count = count
         self._log = log
         self._archive = folder / "archive"
-        self._found = Found(count)
+        self._found = Found(count, kills)
+        self._kills = kills
         self._invoices = 0
         self._followed: list[Message] = []
         self._grouped: list[Message] = []
         self._children: dict[str, Child] = {}
-        self._archived_before = 0
+        self._batches_before = 0
 
     async def run(self) -> Found:
         """Run, and return what was found; everything that was started is ended."""
@@ -103,7 +107,7 @@ class Scenario:
             )
             endless += map(group.create_task, works)
             async with served(self._servers.addresses, self._count) as post:
-                for wave, victim in enumerate(KILLS):
+                for wave, victim in enumerate(self._kills):
                     await self._wave(client, post, wave, victim)
             async with client.producer() as producer:
                 await producer.publish(ORDERS, last_order(), partition=0)
@@ -124,10 +128,10 @@ class Scenario:
         victim: str,
     ) -> None:
         """Publish a wave of orders, half of them through the service, and kill in its midst."""
-        first, last = (self._count * (wave + each) // len(KILLS) for each in (0, 1))
+        first, last = (self._count * (wave + each) // len(self._kills) for each in (0, 1))
         numbers = range(first, last)
         if victim == "driver":  # it is to have something that it could do twice
-            await self._until(lambda: self._batches() > self._archived_before, "Spark works")
+            await self._until(lambda: self._batches() > self._batches_before, "Spark works")
         async with client.producer() as producer, asyncio.TaskGroup() as group:
             group.create_task(self._kill(client, victim, first + len(numbers) // 4))
             for begin in range(first, last, _IN_A_CALL):
@@ -144,8 +148,8 @@ class Scenario:
         else:
             self._children[victim].kill()
         if victim == "driver":
-            self._archived_before = self._batches()
-        self._found.kills[victim] = self._found.kills.get(victim, 0) + 1
+            self._batches_before = self._batches()
+        self._found.kills[victim] += 1
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + _BOUND
@@ -212,7 +216,10 @@ class Scenario:
         return sum(total(each.value)[1] for each in self._followed)
 
     def _batches(self) -> int:
-        return len(list((self._archive / "_checkpoint" / "commits").glob("[0-9]*")))
+        """Return the number of batches that Spark has ended, of both queries."""
+        return len(list(self._folder.glob("archive/_checkpoint/commits/[0-9]*"))) + len(
+            list(self._folder.glob("totals/commits/[0-9]*"))
+        )
 
     def _files(self) -> list[str]:
         return [str(file) for file in self._archive.glob("stream=*/date=*/batch=*/*.parquet")]

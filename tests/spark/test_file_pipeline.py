@@ -48,8 +48,15 @@ from = "large"
 console = true
 '''
 PYTHON = """\
+from pyspark.sql.functions import udf
+
+@udf("boolean")
+def is_large(cents):  # runs in workers, which cannot import this file
+    return cents > 50
+
 def large(views):
-    return views["sales"].where("cents > 50").selectExpr("shop", "cents", "message.partition")
+    sales = views["sales"]
+    return sales.where(is_large("cents")).selectExpr("shop", "cents", "message.partition")
 
 def nothing(views):
     return None

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark.conftest import KIND
-from support.spark.halting_query import ROWS, check_all_rows, halting, start_query, values, wait_for
+from support.spark.halting_query import (
+    ROWS,
+    check_all_rows,
+    halting,
+    row_number,
+    start_query,
+    values,
+    wait_for,
+)
 from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
@@ -63,3 +71,30 @@ def test_a_query_that_loses_an_executor_loses_no_row_and_counts_repeats(
     report = check_all_rows(log, target)
     assert report.repeats > 0
     assert [batch.attempts for batch in report.batches] == [2]
+
+
+def test_a_batch_whose_executor_is_lost_is_committed_once(
+    small_batches: SparkSession, log: LogClient, stream_name: str, tmp_path: Path
+) -> None:
+    source = log.create(f"{stream_name}-in")
+    log.publish(source, map(str.encode, values()))
+    target = log.create(f"{stream_name}-out")
+    query = start_query(
+        small_batches,
+        tmp_path,
+        log.address,
+        target,
+        halt="lose",
+        source=source,
+        delivery="exactly_once",
+    )
+    try:
+        wait_for(lambda: bool(log.read(target)))
+        (tmp_path / "go").touch()
+        query.awaitTermination()
+    finally:
+        query.stop()
+    check_lost(tmp_path)
+    committed = sorted(row_number(message.value) for message in log.committed(target))
+    assert committed == list(range(ROWS))
+    assert len(log.read(target)) > ROWS + 1  # those of the lost attempt, and one ack

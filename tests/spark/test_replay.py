@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,10 @@ def test_an_archive_is_published_again_as_it_was(
         ReplayPlan(servers=log.address, table=folder, streams=(stream_name,), to=to, exactly_once=e)
         for to, e in ((exact, True), (naive, False))
     ]
+    with pytest.raises(
+        ReplayRefused, match=f"no messages of nothing: it has those of {stream_name}"
+    ):
+        Replay(spark, replace(plans[0], streams=("nothing",)))
     for plan in plans:
         replay_all(spark, plan, 1)
         state = plan.position / "replay.json"
@@ -279,7 +284,7 @@ def test_an_archive_and_its_replay_are_killed_once_each(
             ("archive", "orders", "--to", str(folder), *limits),
             (folder / CHECKPOINT / "commits" / "1").exists,
         )
-        state = folder / "_replays" / "to-again" / "replay.json"
+        state = folder / "_replays" / "orders to again" / "replay.json"
         run_killed(
             own_broker.address,
             ("replay", "orders", "--from", str(folder), "--to", "again", "--rate", "40"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,7 +138,6 @@ def _module(name: str, folder: Path) -> Any:
         text = f"{path} is no module of Python"
         raise ImportError(text)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 

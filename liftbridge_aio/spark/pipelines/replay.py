@@ -106,8 +106,9 @@ class ReplayPlan:
     @property
     def position(self) -> Path:
         """The folder with the position."""
-        name = "each" if self.to is None else f"to-{quote(self.to, safe='')}"
-        return self.checkpoint or self.table / _REPLAYS / name
+        names = ",".join(sorted(self.streams)) or "all"
+        name = names if self.to is None else f"{names} to {self.to}"
+        return self.checkpoint or self.table / _REPLAYS / quote(name, safe=" ,")
 
     def sink_options(self, replay: str, part: str) -> dict[str, str]:
         """Return the options of the sink for a part."""
@@ -165,6 +166,8 @@ class Replay:
         from pyspark.sql import functions as f  # noqa: PLC0415 - optional
 
         rows = self._rows.where(f.expr(self._unit) == part.number)
+        if self._plan.streams:
+            rows = rows.where(f.col("stream").isin(*self._plan.streams))
         keys = [name for name in ("stream", "partition") if name in rows.columns]
         order = [name for name in ("stream", *ORDER) if name in rows.columns]
         rows = rows.repartition(self._tasks, *keys).sortWithinPartitions(*order)
@@ -172,6 +175,9 @@ class Replay:
         if self._plan.rate is not None:
             limit = partial(throttled, rate=self._plan.rate / self._tasks)
             rows = rows.mapInArrow(limit, rows.schema)
+        if not self._file.exists():  # the id must be the same when the part is written again
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            replace_json(self._file, self._state)
         options = self._plan.sink_options(self._state["id"], str(part.number))
         rows.write.format("liftbridge").mode("append").options(**options).save()
         self._state |= {"done": part.number, "rows": self.rows_before + part.rows}
@@ -189,8 +195,6 @@ class Replay:
             size = plan.max_messages
             new = {"version": _VERSION, "id": str(uuid.uuid4()), "done": -1, "rows": 0}
             state = {**new, "offsets": size, **asked}
-            plan.position.mkdir(parents=True, exist_ok=True)
-            replace_json(self._file, state)
         for name, value in {"version": _VERSION, **asked}.items():
             if state.get(name) != value:
                 text = f"{self._file} has {name} {state.get(name)!r}, and this replay {value!r}"
@@ -201,7 +205,7 @@ class Replay:
         """Return the rows, and the SQL for the number of the part of a row."""
         plan = self._plan
         if plan.is_archive:
-            return self._chosen(read_archive(spark, plan.table)), "batch"
+            return read_archive(spark, plan.table), "batch"
         rows = spark.read.format(plan.format).load(str(plan.table))
         missing = [name for name in _NEEDED if name not in rows.columns]
         if missing:
@@ -213,12 +217,7 @@ class Replay:
             text = f"{plan.table} has no column stream or topic"
             raise InvalidColumns(text)
         kept = [name for name in (*_WRITTEN, "offset") if name in rows.columns]
-        return self._chosen(rows.select(*kept)), f"offset div {self._state['offsets']}"
-
-    def _chosen(self, rows: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as f  # noqa: PLC0415 - optional
-
-        return rows.where(f.col("stream").isin(*self._plan.streams)) if self._plan.streams else rows
+        return rows.select(*kept), f"offset div {self._state['offsets']}"
 
     def _parts(self) -> list[Part]:
         from pyspark.sql import functions as f  # noqa: PLC0415 - optional
@@ -230,7 +229,9 @@ class Replay:
         if unknown := sorted(set(plan.streams) - found):
             text = f"{plan.table} has no messages of {', '.join(unknown)}"
             raise _refused(text, f"it has those of {', '.join(sorted(found)) or 'no stream'}")
-        if plan.to is not None and len(found) > 1:
+        if plan.streams:
+            counted = [row for row in counted if row["stream"] in plan.streams]
+        elif plan.to is not None and len(found) > 1:
             text = f"{plan.table} has {len(found)} streams, which cannot keep their order in one"
             raise _refused(text, f"name one of {', '.join(sorted(found))}")
         tasks = len({tuple(row[name] for name in keys) for row in counted})
