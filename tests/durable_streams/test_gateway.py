@@ -116,15 +116,28 @@ async def test_of_gateways_that_race_each_append_is_stored_once(
                 await asyncio.sleep(0.05)
 
 
-async def test_a_close_wakes_long_polls(embedded_server: EmbeddedServer, stream_name: str) -> None:
-    async with gateway(embedded_server.address, stream_name, long_poll_timeout=60.0) as (http, _):
+async def test_a_close_wakes_long_polls_which_share_a_subscription(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name, long_poll_timeout=60.0) as (
+        http,
+        client,
+    ):
         tail = (await put(http, "a")).headers["Stream-Next-Offset"]
-        waiting = asyncio.create_task(http.get(f"{PATH}?offset={tail}&live=long-poll"))
-        assert (await post(http, "", **{"Stream-Closed": "TRUE"})).status_code == 204
-        async with asyncio.timeout(5):
-            ended = await waiting
-        assert (ended.status_code, ended.headers["Stream-Closed"]) == (204, "true")
-        assert "Stream-Cursor" not in ended.headers
+        async with asyncio.TaskGroup() as group:
+            waiting = [
+                group.create_task(http.get(f"{PATH}?offset={tail}&live=long-poll"))
+                for _ in range(20)
+            ]
+            assert (await http.get(f"{PATH}?offset=now")).status_code == 200
+            [log] = await logs(client, stream_name)
+            read = [each.stream for each in client.statistics().subscriptions]
+            assert sorted(read) == [stream_name, log]
+            assert (await post(http, "", **{"Stream-Closed": "TRUE"})).status_code == 204
+        for each in waiting:
+            ended = each.result()
+            assert (ended.status_code, ended.headers["Stream-Closed"]) == (204, "true")
+            assert "Stream-Cursor" not in ended.headers
 
 
 async def test_the_entity_tag_changes_with_the_close(
