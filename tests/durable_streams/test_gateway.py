@@ -189,6 +189,27 @@ async def test_offsets_of_a_deleted_stream_are_none_of_its_successor(
         assert (await http.get(PATH)).text == "new, and longer"
 
 
+async def test_any_utf_8_is_a_path_and_nothing_else(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        created = await http.put("/v1/stream/caf%C3%A9/%F0%9F%98%80", headers=TEXT)
+        assert created.headers["Location"] == "http://gateway/v1/stream/caf%C3%A9/%F0%9F%98%80"
+        assert (await http.get(created.headers["Location"])).status_code == 200
+        for path in ("%FF", "%FE"):
+            assert (await http.put(f"/v1/stream/{path}", headers=TEXT)).status_code == 400
+        assert (await http.put("/v1/stream/%EF%BF%BD", headers=TEXT)).status_code == 201
+
+
+async def test_bodies_that_are_compressed_are_refused(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        await put(http)
+        assert (await post(http, "a", **{"Content-Encoding": "gzip"})).status_code == 415
+        assert (await post(http, "a", **{"Content-Encoding": "identity"})).status_code == 204
+
+
 async def test_deleted_streams_leave_nothing_in_liftbridge(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:
@@ -336,7 +357,8 @@ async def test_streams_of_liftbridge_can_be_read(server: Server, stream_name: st
         assert (await http.head(path)).headers["Content-Type"] == "application/json"
         assert (await http.post(path, content="[1]")).status_code == 405
         assert (await http.get(f"/v1/liftbridge/{stream_name}/2")).status_code == 404
-        assert (await http.get("/v1/liftbridge/__cursors/0")).status_code == 404
+        for hidden in ("__cursors", f"registry-{stream_name}"):
+            assert (await http.get(f"/v1/liftbridge/{hidden}/0")).status_code == 404
         listed = (await http.get("/v1/streams")).json()
         assert {"name": stream_name, "partitions": 2} in listed["liftbridge"]
         assert not [each for each in listed["liftbridge"] if "registry" in each["name"]]

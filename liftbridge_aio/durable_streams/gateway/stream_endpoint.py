@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
+from urllib.parse import quote, unquote_to_bytes
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -75,6 +76,8 @@ class StreamEndpoint:
                 raise RequestRefused(
                     405, "the method is not allowed", {"Allow": ", ".join(self._handlers)}
                 )
+            if "\ufffd" in request.url.path:
+                _check_path(scope)
             response = await handle(request)
         except RequestRefused as refused:
             response = refusal(refused)
@@ -90,6 +93,7 @@ class StreamEndpoint:
 
     async def _put(self, request: Request) -> Response:
         path = request.url.path
+        _refuse_encoding(request)
         wanted = parse_creation(request.headers)
         body = await body_of(request, self._options.max_body_bytes)
         created = await self._streams.creation.create(path, wanted, body)
@@ -97,11 +101,12 @@ class StreamEndpoint:
         headers = {
             **await self._state_headers(entry),
             "Content-Type": entry.content_type,
-            "Location": str(request.url.replace(query="")),
+            "Location": str(request.url.replace(path=quote(path), query="")),
         }
         return Response(status_code=201 if created.new else 200, headers=headers)
 
     async def _post(self, request: Request) -> Response:
+        _refuse_encoding(request)
         append = parse_append(request.headers)
         entry = await self._streams.registry.find(request.url.path, touch=True)
         body = await body_of(request, self._options.max_body_bytes)
@@ -222,3 +227,25 @@ class StreamEndpoint:
 
     def _offset_header(self, entry: Entry, tail: int) -> dict[str, str]:
         return {STREAM_NEXT_OFFSET: entry.positions.offset(entry.positions.start + tail)}
+
+
+def _check_path(scope: Scope) -> None:
+    """Refuse a path that is not UTF-8: servers decode all such paths to the same ones.
+
+    Raises:
+        RequestRefused: it is not.
+    """
+    try:
+        unquote_to_bytes(scope.get("raw_path") or b"").decode()
+    except UnicodeDecodeError:
+        raise RequestRefused(400, "the path is not UTF-8") from None
+
+
+def _refuse_encoding(request: Request) -> None:
+    """Refuse a body that is compressed: readers would not be told.
+
+    Raises:
+        RequestRefused: it is.
+    """
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise RequestRefused(415, "bodies have no Content-Encoding")
