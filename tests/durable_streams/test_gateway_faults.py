@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import aiohttp
@@ -128,10 +129,22 @@ async def test_a_body_that_is_not_complete_is_not_stored(
         for what, body in INCOMPLETE.items():
             answer = await send_raw(gateway, head + body)
             assert b" 20" not in answer.partition(b"\r\n")[0], what
-        async with http.post(url, data="whole", headers=TEXT) as appended:
-            assert appended.status == 204
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(b"GET /v1/stream/orders HTTP/1.1\r\nHost: gateway\r\nX: ")
+        async with asyncio.timeout(30):
+            with suppress(OSError):
+                while not reader.at_eof():  # headers without an end
+                    writer.write(b"x" * 10_000)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+        writer.close()
+        # A large body and the next request in one write are within the limits.
+        large = b"x" * 200_000
+        length = b"Content-Length: 200000\r\n\r\n"
+        answers = await send_raw(gateway, (head + length + large) * 2)
+        assert answers.count(b"HTTP/1.1 204") == 2
         async with http.get(url) as found:
-            assert await found.text() == "whole"
+            assert await found.read() == large * 2
 
 
 async def test_readers_that_take_nothing_hold_up_no_others(
