@@ -76,7 +76,7 @@ class StreamEndpoint:
                 raise RequestRefused(
                     405, "the method is not allowed", {"Allow": ", ".join(self._handlers)}
                 )
-            if "\ufffd" in request.url.path:
+            if "\ufffd" in _path(request):
                 _check_path(scope)
             response = await handle(request)
         except RequestRefused as refused:
@@ -92,7 +92,7 @@ class StreamEndpoint:
         await response(scope, receive, send)
 
     async def _put(self, request: Request) -> Response:
-        path = request.url.path
+        path = _path(request)
         _refuse_encoding(request)
         wanted = parse_creation(request.headers)
         body = await body_of(request, self._options.max_body_bytes)
@@ -108,7 +108,7 @@ class StreamEndpoint:
     async def _post(self, request: Request) -> Response:
         _refuse_encoding(request)
         append = parse_append(request.headers)
-        entry = await self._streams.registry.find(request.url.path, touch=True)
+        entry = await self._streams.registry.find(_path(request), touch=True)
         body = await body_of(request, self._options.max_body_bytes)
         content_type = request.headers.get("content-type")
         if body and content_type is None:
@@ -153,15 +153,15 @@ class StreamEndpoint:
         return Response(headers={**headers, **NO_STORE})
 
     async def _delete(self, request: Request) -> Response:
-        await self._streams.delete(request.url.path)
+        await self._streams.delete(_path(request))
         return Response(status_code=204)
 
     async def _find(self, request: Request, *, touch: bool) -> Entry:
-        return await self._streams.registry.find(request.url.path, touch=touch)
+        return await self._streams.registry.find(_path(request), touch=touch)
 
     def _check(self, request: Request) -> None:
         """Refuse to read on from a stream that is gone."""
-        self._streams.registry.active(request.url.path)
+        self._streams.registry.active(_path(request))
 
     async def _get(self, request: Request) -> Response:
         read = parse_read(request.query_params.multi_items())
@@ -227,6 +227,12 @@ class StreamEndpoint:
 
     def _offset_header(self, entry: Entry, tail: int) -> dict[str, str]:
         return {STREAM_NEXT_OFFSET: entry.positions.offset(entry.positions.start + tail)}
+
+
+def _path(request: Request) -> str:
+    """Return the path, without making a URL of it first."""
+    path: str = request.scope["path"]
+    return path
 
 
 def _check_path(scope: Scope) -> None:
