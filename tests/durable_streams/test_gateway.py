@@ -164,6 +164,42 @@ async def test_events_hold_text_as_it_was_appended(
             await http.delete(PATH)
 
 
+async def test_events_end_in_time_and_readers_that_take_none_are_cut_off(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    options = GatewayOptions(registry=stream_name, write_timeout=0.2, sse_duration=0.5)
+    async with Client(embedded_server.address) as client, Gateway(client, options) as app:
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://gateway"
+        ) as http:
+            await put(http, "a")
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": PATH,
+            "query_string": b"offset=-1&live=sse",
+            "headers": [],
+        }
+        never = asyncio.Event()
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            await never.wait()
+            raise AssertionError
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def take_nothing(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                await never.wait()
+
+        async with asyncio.timeout(20):
+            await app(scope, receive, send)
+            await app(scope, receive, take_nothing)
+        assert [each.get("more_body") for each in sent] == [None, True, False]
+
+
 async def test_if_match_appends_only_at_that_end(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:
