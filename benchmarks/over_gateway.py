@@ -266,6 +266,8 @@ async def _fan_out(server: _Server, number: int, readers: int) -> tuple[float, f
             transports.append(transport)
             protocols.append(protocol)
         await events["began"].wait()
+        await connection.close()  # it may be too old by now
+        connection = await _Connection.open(server)
         before, used = sum(each.received for each in protocols), cpu_seconds(server.pids) or 0.0
         began = time.perf_counter()
         for _ in range(_EVENTS):

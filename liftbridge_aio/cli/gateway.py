@@ -70,6 +70,9 @@ async def gateway(
             Gateway,
             GatewayOptions,
         )
+        from liftbridge_aio.durable_streams.gateway.http_protocol import (  # noqa: PLC0415
+            LimitedHttpProtocol,
+        )
 
         options = GatewayOptions(
             registry=registry,
@@ -83,6 +86,8 @@ async def gateway(
             async with Gateway(client, options) as app:
                 config = uvicorn.Config(
                     app,
+                    http=LimitedHttpProtocol,
+                    ws="none",
                     lifespan="off",
                     log_level="warning",
                     access_log=False,

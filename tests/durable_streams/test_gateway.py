@@ -116,15 +116,28 @@ async def test_of_gateways_that_race_each_append_is_stored_once(
                 await asyncio.sleep(0.05)
 
 
-async def test_a_close_wakes_long_polls(embedded_server: EmbeddedServer, stream_name: str) -> None:
-    async with gateway(embedded_server.address, stream_name, long_poll_timeout=60.0) as (http, _):
+async def test_a_close_wakes_long_polls_which_share_a_subscription(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name, long_poll_timeout=60.0) as (
+        http,
+        client,
+    ):
         tail = (await put(http, "a")).headers["Stream-Next-Offset"]
-        waiting = asyncio.create_task(http.get(f"{PATH}?offset={tail}&live=long-poll"))
-        assert (await post(http, "", **{"Stream-Closed": "TRUE"})).status_code == 204
-        async with asyncio.timeout(5):
-            ended = await waiting
-        assert (ended.status_code, ended.headers["Stream-Closed"]) == (204, "true")
-        assert "Stream-Cursor" not in ended.headers
+        async with asyncio.TaskGroup() as group:
+            waiting = [
+                group.create_task(http.get(f"{PATH}?offset={tail}&live=long-poll"))
+                for _ in range(20)
+            ]
+            assert (await http.get(f"{PATH}?offset=now")).status_code == 200
+            [log] = await logs(client, stream_name)
+            read = [each.stream for each in client.statistics().subscriptions]
+            assert sorted(read) == [stream_name, log]
+            assert (await post(http, "", **{"Stream-Closed": "TRUE"})).status_code == 204
+        for each in waiting:
+            ended = each.result()
+            assert (ended.status_code, ended.headers["Stream-Closed"]) == (204, "true")
+            assert "Stream-Cursor" not in ended.headers
 
 
 async def test_the_entity_tag_changes_with_the_close(
@@ -151,6 +164,42 @@ async def test_events_hold_text_as_it_was_appended(
             await http.delete(PATH)
 
 
+async def test_events_end_in_time_and_readers_that_take_none_are_cut_off(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    options = GatewayOptions(registry=stream_name, write_timeout=0.2, sse_duration=0.5)
+    async with Client(embedded_server.address) as client, Gateway(client, options) as app:
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://gateway"
+        ) as http:
+            await put(http, "a")
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": PATH,
+            "query_string": b"offset=-1&live=sse",
+            "headers": [],
+        }
+        never = asyncio.Event()
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            await never.wait()
+            raise AssertionError
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def take_nothing(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                await never.wait()
+
+        async with asyncio.timeout(20):
+            await app(scope, receive, send)
+            await app(scope, receive, take_nothing)
+        assert [each.get("more_body") for each in sent] == [None, True, False]
+
+
 async def test_if_match_appends_only_at_that_end(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:
@@ -174,6 +223,27 @@ async def test_offsets_of_a_deleted_stream_are_none_of_its_successor(
         assert new > old
         assert (await http.get(f"{PATH}?offset={old}")).status_code == 410
         assert (await http.get(PATH)).text == "new, and longer"
+
+
+async def test_any_utf_8_is_a_path_and_nothing_else(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        created = await http.put("/v1/stream/caf%C3%A9/%F0%9F%98%80", headers=TEXT)
+        assert created.headers["Location"] == "http://gateway/v1/stream/caf%C3%A9/%F0%9F%98%80"
+        assert (await http.get(created.headers["Location"])).status_code == 200
+        for path in ("%FF", "%FE"):
+            assert (await http.put(f"/v1/stream/{path}", headers=TEXT)).status_code == 400
+        assert (await http.put("/v1/stream/%EF%BF%BD", headers=TEXT)).status_code == 201
+
+
+async def test_bodies_that_are_compressed_are_refused(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        await put(http)
+        assert (await post(http, "a", **{"Content-Encoding": "gzip"})).status_code == 415
+        assert (await post(http, "a", **{"Content-Encoding": "identity"})).status_code == 204
 
 
 async def test_deleted_streams_leave_nothing_in_liftbridge(
@@ -323,7 +393,8 @@ async def test_streams_of_liftbridge_can_be_read(server: Server, stream_name: st
         assert (await http.head(path)).headers["Content-Type"] == "application/json"
         assert (await http.post(path, content="[1]")).status_code == 405
         assert (await http.get(f"/v1/liftbridge/{stream_name}/2")).status_code == 404
-        assert (await http.get("/v1/liftbridge/__cursors/0")).status_code == 404
+        for hidden in ("__cursors", f"registry-{stream_name}"):
+            assert (await http.get(f"/v1/liftbridge/{hidden}/0")).status_code == 404
         listed = (await http.get("/v1/streams")).json()
         assert {"name": stream_name, "partitions": 2} in listed["liftbridge"]
         assert not [each for each in listed["liftbridge"] if "registry" in each["name"]]

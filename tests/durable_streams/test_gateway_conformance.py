@@ -15,7 +15,7 @@ from support.servers.node import Server
 from support.servers.npm_packages import find_node
 
 TESTS: Final = 338
-BOUND: Final = 240.0
+BOUND: Final = 480.0
 
 
 @pytest.mark.timeout(BOUND + 30)

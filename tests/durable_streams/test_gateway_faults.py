@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import aiohttp
-import pytest
 
 from conftest import StartRealServer
 from durable_streams.conftest import RunGateway
@@ -107,17 +107,18 @@ async def send_raw(gateway: GatewayProcess, data: bytes) -> bytes:
     return got
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param(b"Content-Length: 100\r\n\r\ntoo short", id="shorter than it says"),
-        pytest.param(b"Transfer-Encoding: chunked\r\n\r\n9\r\nincompl", id="cut in a chunk"),
-        pytest.param(b"Transfer-Encoding: chunked\r\n\r\nzz\r\nwhat\r\n0\r\n\r\n", id="no size"),
-        pytest.param(b"Content-Length: -1\r\n\r\nnegative", id="negative"),
-    ],
-)
+INCOMPLETE: Final = {
+    "shorter than it says": b"Content-Length: 100\r\n\r\ntoo short",
+    "cut in a chunk": b"Transfer-Encoding: chunked\r\n\r\n9\r\nincompl",
+    "no size": b"Transfer-Encoding: chunked\r\n\r\nzz\r\nwhat\r\n0\r\n\r\n",
+    "negative": b"Content-Length: -1\r\n\r\nnegative",
+    "not a number": b"Content-Length: many\r\n\r\nmany",
+    "two lengths": b"Content-Length: 3\r\nContent-Length: 5\r\n\r\nthree",
+}
+
+
 async def test_a_body_that_is_not_complete_is_not_stored(
-    run_gateway: RunGateway, embedded_server: EmbeddedServer, body: bytes
+    run_gateway: RunGateway, embedded_server: EmbeddedServer
 ) -> None:
     gateway = await run_gateway(embedded_server.address)
     url = f"{gateway.url}/v1/stream/orders"
@@ -125,12 +126,25 @@ async def test_a_body_that_is_not_complete_is_not_stored(
         async with http.put(url, headers=TEXT) as created:
             assert created.status == 201
         head = b"POST /v1/stream/orders HTTP/1.1\r\nHost: gateway\r\nContent-Type: text/plain\r\n"
-        answer = await send_raw(gateway, head + body)
-        assert b" 20" not in answer.partition(b"\r\n")[0]
-        async with http.post(url, data="whole", headers=TEXT) as appended:
-            assert appended.status == 204
+        for what, body in INCOMPLETE.items():
+            answer = await send_raw(gateway, head + body)
+            assert b" 20" not in answer.partition(b"\r\n")[0], what
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(b"GET /v1/stream/orders HTTP/1.1\r\nHost: gateway\r\nX: ")
+        async with asyncio.timeout(30):
+            with suppress(OSError):
+                while not reader.at_eof():  # headers without an end
+                    writer.write(b"x" * 10_000)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+        writer.close()
+        # A large body and the next request in one write are within the limits.
+        large = b"x" * 200_000
+        length = b"Content-Length: 200000\r\n\r\n"
+        answers = await send_raw(gateway, (head + length + large) * 2)
+        assert answers.count(b"HTTP/1.1 204") == 2
         async with http.get(url) as found:
-            assert await found.text() == "whole"
+            assert await found.read() == large * 2
 
 
 async def test_readers_that_take_nothing_hold_up_no_others(

@@ -42,7 +42,7 @@ class NativeEndpoint(StreamEndpoint):
         if committed is None:
             raise RequestRefused(400, f"isolation is {' or '.join(_ISOLATIONS)}")
         stream = None
-        if name not in RESERVED_STREAMS:
+        if _is_shown(name, self._streams):
             stream = (await self._streams.client.fetch_metadata([name])).streams.get(name)
         if stream is None or partition not in stream.partitions:
             raise RequestRefused(404, f"Liftbridge has no partition {partition} of {name}")
@@ -68,9 +68,14 @@ async def native_names(streams: Streams) -> list[tuple[str, int]]:
         LiftbridgeError: no server answered.
     """
     metadata = await streams.client.fetch_metadata()
-    registry = streams.options.registry
     return [
         (name, len(stream.partitions))
         for name, stream in sorted(metadata.streams.items())
-        if name not in RESERVED_STREAMS and name != registry and not name.startswith(f"{registry}.")
+        if _is_shown(name, streams)
     ]
+
+
+def _is_shown(name: str, streams: Streams) -> bool:
+    """Return False for Liftbridge's internal streams, and for the gateway's logs and registry."""
+    own = streams.options.registry
+    return name not in RESERVED_STREAMS and name != own and not name.startswith(f"{own}.")

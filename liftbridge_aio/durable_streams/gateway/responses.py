@@ -6,7 +6,6 @@ import random
 import time
 from typing import Final
 
-from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -108,21 +107,24 @@ class CommonHeaders:
     def __init__(self, app: ASGIApp, options: GatewayOptions) -> None:
         self._app = app
         self._authorize = options.authorize
-        self._common = {
+        common = {
             "X-Content-Type-Options": "nosniff",
             "Cross-Origin-Resource-Policy": "cross-origin",
         }
         self._preflight = {"Allow": METHODS}
         if options.cors_origin is not None:
-            self._common["Access-Control-Allow-Origin"] = options.cors_origin
-            self._common["Access-Control-Expose-Headers"] = ", ".join(_EXPOSED)
+            common["Access-Control-Allow-Origin"] = options.cors_origin
+            common["Access-Control-Expose-Headers"] = ", ".join(_EXPOSED)
             self._preflight |= {
                 "Access-Control-Allow-Methods": METHODS,
                 "Access-Control-Allow-Headers": ", ".join(_ALLOWED),
                 "Access-Control-Max-Age": "86400",
             }
         else:
-            self._common["Cross-Origin-Resource-Policy"] = "same-origin"
+            common["Cross-Origin-Resource-Policy"] = "same-origin"
+        self._common = [
+            (name.lower().encode(), value.encode("latin-1")) for name, value in common.items()
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -130,11 +132,14 @@ class CommonHeaders:
             await self._app(scope, receive, send)
             return
 
+        common = self._common
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self._common.items():
-                    headers.setdefault(name, value)
+                headers = list(message["headers"])
+                given = {name for name, _ in headers}
+                headers += [each for each in common if each[0] not in given]
+                message["headers"] = headers
             await send(message)
 
         app = self._app

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
+from urllib.parse import quote, unquote_to_bytes
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -75,6 +76,8 @@ class StreamEndpoint:
                 raise RequestRefused(
                     405, "the method is not allowed", {"Allow": ", ".join(self._handlers)}
                 )
+            if "\ufffd" in _path(request):
+                _check_path(scope)
             response = await handle(request)
         except RequestRefused as refused:
             response = refusal(refused)
@@ -89,7 +92,8 @@ class StreamEndpoint:
         await response(scope, receive, send)
 
     async def _put(self, request: Request) -> Response:
-        path = request.url.path
+        path = _path(request)
+        _refuse_encoding(request)
         wanted = parse_creation(request.headers)
         body = await body_of(request, self._options.max_body_bytes)
         created = await self._streams.creation.create(path, wanted, body)
@@ -97,13 +101,14 @@ class StreamEndpoint:
         headers = {
             **await self._state_headers(entry),
             "Content-Type": entry.content_type,
-            "Location": str(request.url.replace(query="")),
+            "Location": str(request.url.replace(path=quote(path), query="")),
         }
         return Response(status_code=201 if created.new else 200, headers=headers)
 
     async def _post(self, request: Request) -> Response:
+        _refuse_encoding(request)
         append = parse_append(request.headers)
-        entry = await self._streams.registry.find(request.url.path, touch=True)
+        entry = await self._streams.registry.find(_path(request), touch=True)
         body = await body_of(request, self._options.max_body_bytes)
         content_type = request.headers.get("content-type")
         if body and content_type is None:
@@ -148,15 +153,15 @@ class StreamEndpoint:
         return Response(headers={**headers, **NO_STORE})
 
     async def _delete(self, request: Request) -> Response:
-        await self._streams.delete(request.url.path)
+        await self._streams.delete(_path(request))
         return Response(status_code=204)
 
     async def _find(self, request: Request, *, touch: bool) -> Entry:
-        return await self._streams.registry.find(request.url.path, touch=touch)
+        return await self._streams.registry.find(_path(request), touch=touch)
 
     def _check(self, request: Request) -> None:
         """Refuse to read on from a stream that is gone."""
-        self._streams.registry.active(request.url.path)
+        self._streams.registry.active(_path(request))
 
     async def _get(self, request: Request) -> Response:
         read = parse_read(request.query_params.multi_items())
@@ -222,3 +227,31 @@ class StreamEndpoint:
 
     def _offset_header(self, entry: Entry, tail: int) -> dict[str, str]:
         return {STREAM_NEXT_OFFSET: entry.positions.offset(entry.positions.start + tail)}
+
+
+def _path(request: Request) -> str:
+    """Return the path, without making a URL of it first."""
+    path: str = request.scope["path"]
+    return path
+
+
+def _check_path(scope: Scope) -> None:
+    """Refuse a path that is not UTF-8: servers decode all such paths to the same ones.
+
+    Raises:
+        RequestRefused: it is not.
+    """
+    try:
+        unquote_to_bytes(scope.get("raw_path") or b"").decode()
+    except UnicodeDecodeError:
+        raise RequestRefused(400, "the path is not UTF-8") from None
+
+
+def _refuse_encoding(request: Request) -> None:
+    """Refuse a body that is compressed: readers would not be told.
+
+    Raises:
+        RequestRefused: it is.
+    """
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise RequestRefused(415, "bodies have no Content-Encoding")

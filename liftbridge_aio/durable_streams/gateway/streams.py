@@ -127,7 +127,6 @@ class Streams:
                 logger.warning("streams could not be cleaned up, which is tried again: %s", error)
 
     async def _sweep(self) -> None:
-        await self._snapshots.save(self.logs)
         self.logs.close_idle(self._snapshots.lacks)
         now = time.time()
         for path, entry in self.registry.registry.touched(now):
@@ -137,6 +136,7 @@ class Streams:
         for path, entry in self.registry.registry.unneeded(now):
             await self._delete_log(entry.log)
             await self._change_same(path, entry, None)
+        await self._snapshots.save(self.logs)
 
     async def _change_same(
         self, path: str, entry: Entry, to: Entry | None, *, expired: bool = False
