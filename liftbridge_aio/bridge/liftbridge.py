@@ -23,7 +23,7 @@ from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, PublishOutco
 from liftbridge_aio.model import ACK_HEADER
 
 from .core.addresses import Address, System
-from .core.known_ids import Window, unbroken
+from .core.known_ids import KnownIds, unbroken
 from .ends import (
     ID_HEADER,
     MARKER_HEADER,
@@ -185,7 +185,7 @@ class LiftbridgeTarget:
         [self._stream] = address.names
         self._source = str(source).encode()
         self._client = new_client(address)
-        self._window = Window(_WINDOW)
+        self._window = KnownIds(_WINDOW)
         self._partitions = 1
 
     async def open(self) -> int:

@@ -33,8 +33,9 @@ CHECKED: Final = StreamOptions(optimistic_concurrency_control=True)
 
 @pytest.fixture
 def own_streaming(streaming_binary: Path, tmp_path: Path) -> Iterator[StreamingServer]:
-    """A server in memory that takes one channel."""
-    server = StreamingServer(streaming_binary, tmp_path, "MEMORY", ("-mc", "1"))
+    """A server in memory that takes one channel, of at most ten messages."""
+    limits = ("-mc", "1", "-mm", "10")
+    server = StreamingServer(streaming_binary, tmp_path, "MEMORY", limits)
     server.start()
     yield server
     server.stop()
@@ -127,6 +128,22 @@ async def test_a_target_that_is_taken_away_ends_the_bridge(ends: Ends) -> None:
     with pytest.raises(NotFound):
         await run_on(lambda: ends.lift.delete_stream(ends.name))
     assert (await Bridge(ends.stan_url, ends.lift_url, once=True).run()).copied == 15
+
+
+async def test_what_a_channel_has_removed_is_passed_over(
+    ends: Ends, own_streaming: StreamingServer
+) -> None:
+    address = own_streaming.url.removeprefix("nats://")
+    url = f"stan://{address}/{CLUSTER}/{ends.name}"
+    async with client_of(own_streaming.url, "a") as client:
+        await publish_many(client, ends.name, 5)
+        assert (await Bridge(url, ends.lift_url, once=True).run()).copied == 5
+        await publish_many(client, ends.name, 30)
+    for expected in (10, 0):
+        progress = await Bridge(url, ends.lift_url, once=True).run()
+        assert (progress.copied, progress.retries) == (expected, 0)
+    values = [*range(5), *range(20, 30)]
+    assert await ends.in_stream() == [b"%d" % n for n in values]
 
 
 async def test_a_channel_that_begins_anew_ends_the_bridge(

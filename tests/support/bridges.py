@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sized
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TypeVar
@@ -162,7 +162,8 @@ class Forks:
 
     async def __aexit__(self, *_: object) -> None:
         if self._child:
-            os.kill(self._child, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended, and nobody has asked
+                os.kill(self._child, signal.SIGKILL)
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class Window:
+class KnownIds:
     """The ids of the last messages that were copied, of which there are at most `size`."""
 
     def __init__(self, size: int) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio.bridge.core.known_ids import Window, unbroken
+from liftbridge_aio.bridge.core.known_ids import KnownIds, unbroken
 
 
 def test_a_window_forgets_the_oldest() -> None:
-    window = Window(2)
+    window = KnownIds(2)
     for identity in (b"a", b"b", b"b", b"c"):
         window.add(identity)
     assert [each in window for each in (b"a", b"b", b"c")] == [False, True, True]
