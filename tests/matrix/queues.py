@@ -27,8 +27,8 @@ class QueueMember(Member):
     async def next(self) -> Message:
         """Take the next delivery, and ack it."""
         delivery = await anext(self.queue)
-        async with delivery:
-            return delivery.message
+        await delivery.ack()
+        return delivery.message
 
 
 class HandlingQueueMember(QueueMember):
