@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._publish.retry import RetryingPublisher
-from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, NotFound
+from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, NotFound, StreamReset
 from liftbridge_aio.groups.fenced_cursors import beginning_cursor
 from liftbridge_aio.model import AckPolicy, Message, OutgoingMessage, StreamPartition
 from liftbridge_aio.net.network import Network
@@ -184,6 +184,7 @@ class AcksStream:
         """Create the stream, unless it exists. Cancelling may leave it created.
 
         Raises:
+            StreamReset: it has fewer partitions than the stream of the messages.
             LiftbridgeError: it could not be created.
         """
         found = await self._network.metadata.stream(self.stream, self._timeout)
@@ -203,6 +204,13 @@ class AcksStream:
             exist_ok=True,
             timeout=self._timeout,
         )
+        stored = len((await self._network.metadata.stream(self.name, self._timeout)).partitions)
+        if stored < len(partitions):
+            text = (
+                f"the group {self._group!r} has acks of {stored} partitions, and the stream has"
+                f" {len(partitions)}: it was created again; unsubscribe() forgets the acks"
+            )
+            raise StreamReset(text, stream=self.stream)
 
     async def fetch(
         self,

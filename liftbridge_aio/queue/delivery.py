@@ -55,6 +55,7 @@ class PartitionShare:
     Attributes:
         place: the partition.
         window: its unsettled messages; None until the partition is claimed.
+        is_tier: True if it is one of a retry stream.
         is_paused: True while its reader is held, because no more messages may be in flight.
         drained: set, once the partition is being released, when nothing is to be waited for.
         giving_up: messages that are being given up.
@@ -68,6 +69,7 @@ class PartitionShare:
         "drained",
         "giving_up",
         "is_paused",
+        "is_tier",
         "place",
         "producers",
         "resumes_at",
@@ -80,6 +82,7 @@ class PartitionShare:
         self.place = place
         self.producers = producers
         self.window: AckWindow[Delivery] | None = None
+        self.is_tier = False
         self.is_paused = True
         self.drained: asyncio.Event | None = None
         self.giving_up = 0

@@ -65,8 +65,8 @@ class Dispatcher:
         read_from: ReadFrom,
     ) -> None:
         self._group = plan.group
-        self._stream = plan.stream
         self._sample = plan.sample
+        self._backs_off = plan.backoff is not None
         self._stores_acks = plan.stores_acks
         self._sender = sender
         self._readers = readers
@@ -89,7 +89,7 @@ class Dispatcher:
             stop=self.stop,
         )
         self._shares = self.partitions.shares
-        self._must_wait = self.partitions.suspects.must_wait
+        self._suspects = self.partitions.suspects
         self._current: PartitionShare | None = None
         """The partition of the messages in `merge.ready`."""
         self._is_committed = plan.make_visibility is not None
@@ -156,10 +156,13 @@ class Dispatcher:
         now: float,
     ) -> Delivery | None:
         """Return the next delivery of new messages; None if there is none now."""
-        while window.wants_more and not self._must_wait(window):
+        suspects = self._suspects
+        while window.wants_more and not (
+            (window.suspects or suspects.is_active) and suspects.must_wait(window)
+        ):
             if not ready:
                 return None
-            if self._stream != share.place.stream and self._is_early(share, ready[0]):
+            if share.is_tier and self._is_early(share, ready[0]):
                 return None
             is_suspect = window.suspects > 0
             if self._decoder is None:
@@ -221,7 +224,7 @@ class Dispatcher:
                 return delivery
         for share in self._shares.values():
             window = share.window
-            while window is not None and window.has_ready and not self._must_wait(window):
+            while window is not None and window.has_ready and not self._suspects.must_wait(window):
                 is_suspect = window.suspects > 0
                 found = window.take_again(now)
                 if window.given_up:
@@ -242,11 +245,17 @@ class Dispatcher:
         if is_suspect:
             self.partitions.hold_back(delivery)
         self._delivered += 1
-        if self.waiters:
-            self.waiters.wake()  # another task, for what may follow
+        waiters = self.waiters  # another task, for what may follow
+        if waiters.waiting:
+            waiters.wake()
+        elif waiters.bell is not None:
+            waiters.bell.ring()
         if delivery.attempt > 1:
             self._redelivered += 1
-        self.partitions.handed_out(share, delivery)
+        if self._backs_off:
+            self.partitions.flow.delivered(share.place, self._time())
+        if delivery.deadline < self.partitions.timer_at:
+            self.partitions.arm(delivery.deadline)
         if not is_suspect or share.window is None:
             return True
         window = share.window
@@ -325,7 +334,14 @@ class Dispatcher:
         window.ack(delivery)
         self._acked += 1
         self._giving_up.in_sequence = 0
-        self.partitions.answered(share, window, Outcome.FINISHED)
+        if (
+            share.is_paused
+            or window.ready
+            or self._backs_off
+            or share.drained is not None
+            or self._suspects.is_awaited
+        ):
+            self.partitions.answered(share, window, Outcome.FINISHED)
 
     def nack(
         self,

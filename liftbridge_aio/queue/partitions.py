@@ -93,7 +93,7 @@ class Partitions:
         self._max_in_flight = plan.max_in_flight
         self._backs_off = plan.backoff is not None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = inf
+        self.timer_at = inf
 
     def windows(self) -> dict[StreamPartition, AckWindow[Delivery]]:
         """Return the windows of the claimed partitions."""
@@ -129,6 +129,7 @@ class Partitions:
         make_window = AckWindow if plan.make_visibility is None else CommittedWindow
         settings = plan.window
         if place.stream != plan.stream:
+            share.is_tier = True
             settings = replace(settings, attempts_of=attempts_of)
         share.window = make_window(
             settings,
@@ -190,7 +191,7 @@ class Partitions:
         """Stop the timer and forget all partitions."""
         for share in tuple(self.shares.values()):
             self._forget(share)
-        self._arm(inf)
+        self.arm(inf)
 
     def pause(self, share: PartitionShare) -> None:
         """Read no more of a partition for now; `go_on` reads on."""
@@ -209,13 +210,6 @@ class Partitions:
         self._arm_before(share.resumes_at)
 
     # Handing out
-
-    def handed_out(self, share: PartitionShare, delivery: Delivery) -> None:
-        """Watch the time of a delivery."""
-        if self._backs_off:
-            self.flow.delivered(share.place, self._time())
-        if delivery.deadline < self._timer_at:
-            self._arm(delivery.deadline)
 
     def hold_back(self, suspect: Delivery) -> None:
         """Begin the turn of a suspect; its time for an answer begins with `give_out`."""
@@ -245,14 +239,7 @@ class Partitions:
                 self._set_levels(levels)
         if outcome is not Outcome.FINISHED:
             self._arm_before(window.next_at())
-            self.go_on(share, window)
-        elif (
-            share.is_paused
-            or window.has_ready
-            or share.drained is not None
-            or self.suspects.is_awaited
-        ):
-            self.go_on(share, window)
+        self.go_on(share, window)
 
     def go_on(self, share: PartitionShare, window: AckWindow[Delivery]) -> None:
         """Do what is possible now: give up, hand out again, read on."""
@@ -323,21 +310,22 @@ class Partitions:
 
     # Time
 
-    def _arm(self, at: float) -> None:
+    def arm(self, at: float) -> None:
+        """Set the time of the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._timer_at = at
+        self.timer_at = at
         if at < inf:
             self._timer = self._loop.call_at(at, self._tick)
 
     def _arm_before(self, at: float) -> None:
-        if at < self._timer_at:
-            self._arm(at)
+        if at < self.timer_at:
+            self.arm(at)
 
     def _tick(self) -> None:
         now = self._time()
-        self._timer, self._timer_at = None, inf
+        self._timer, self.timer_at = None, inf
         for share in tuple(self.shares.values()):
             if share.window is not None:
                 for delivery in share.window.tick(now):

@@ -176,6 +176,7 @@ class Queue(Generic[DeliveryT]):
 
         Raises:
             StreamNotFound: the stream does not exist.
+            StreamReset: it was created again with more partitions; `unsubscribe` begins anew.
             AlreadyMember: another holder of the durable subscription is alive.
             RequestTimeout: the group was not joined in time.
             LiftbridgeError: it could not join.
@@ -183,6 +184,8 @@ class Queue(Generic[DeliveryT]):
         if self._entered or self._closer is not None:
             text = "a queue is entered only once; create a new one"
             raise UsageError(text)
+        # A stream that was created again may have other partitions than are known.
+        await self._network.metadata.fetch([self.stream], timeout=self._plan.timeout)
         if self._plan.is_ephemeral:
             await self._forget_if_over()  # a last member may have been killed
         if self._tiers is not None:

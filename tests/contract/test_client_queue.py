@@ -21,6 +21,7 @@ from liftbridge_aio import (
     Message,
     StartAt,
     StreamPartition,
+    StreamReset,
     UsageError,
     WrongType,
 )
@@ -668,6 +669,22 @@ async def test_the_first_start_is_that_of_the_group(client: Client, stream: str)
         await nothing_comes(queue)
         await publish(client, stream, 0)
         assert await take_and_ack(queue, 1) == [6]
+
+
+async def test_a_stream_that_was_created_again_with_more_partitions(
+    client: Client, stream: str
+) -> None:
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 1) == [0]
+    await client.delete_stream(stream)
+    await client.create_stream(stream, partitions=2)
+    await publish(client, stream, 1)
+    queue = client.queue(stream, group="billing", start=EARLIEST)
+    with pytest.raises(StreamReset, match="created again"):
+        await queue.__aenter__()
+    await queue.unsubscribe()
+    async with queue_of(client, stream) as queue:
+        assert [(each.partition, each.value) for each in await one_by_one(queue, 1)] == [(1, b"0")]
 
 
 async def test_an_ephemeral_group_is_over_with_its_last_member(client: Client, stream: str) -> None:

@@ -117,12 +117,16 @@ class HandlingMember(Member):
     async def running(self) -> AsyncIterator[None]:
         """Run a handler meanwhile."""
         self.handed = asyncio.Queue[Message]()
-        self.run = asyncio.create_task(self.group.run(self.handed.put, concurrency=2))
+        self.run = asyncio.create_task(self.hand_on())
         try:
             yield
         finally:
             self.run.cancel()
             await asyncio.wait([self.run])
+
+    async def hand_on(self) -> None:
+        """Hand on each message that the handler is called with."""
+        await self.group.run(self.handed.put, concurrency=2)
 
     async def next(self) -> Message:
         taking = asyncio.create_task(self.handed.get())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -11,7 +10,7 @@ from liftbridge_aio import ConnectionFailed, Message, NotGroupMember, RequestTim
 from liftbridge_aio.queue import Delivery, Queue
 from matrix.cells import Cell
 from matrix.operations import operation
-from matrix.outside import Member, to_read
+from matrix.outside import HandlingMember, Member, to_read
 from matrix.reading import EARLIEST
 
 TABLE: Final = "Queues"
@@ -27,39 +26,19 @@ class QueueMember(Member):
     async def next(self) -> Message:
         """Take the next delivery, and ack it."""
         delivery = await anext(self.queue)
-        async with delivery:
-            message = delivery.message
-        return message
+        await delivery.ack()
+        return delivery.message
 
 
-class HandlingQueueMember(QueueMember):
+class HandlingQueueMember(HandlingMember):
     """A member of a queue that is handed messages by `run`."""
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Run a handler meanwhile."""
-        self.handed = asyncio.Queue[Message]()
+    def __init__(self, queue: Queue[Delivery]) -> None:
+        super().__init__(queue._member)
+        self.queue = queue
 
-        async def handle(delivery: Delivery) -> None:
-            await self.handed.put(delivery.message)
-
-        self.run = asyncio.create_task(self.queue.run(handle, concurrency=2))
-        try:
-            yield
-        finally:
-            self.run.cancel()
-            await asyncio.wait([self.run])
-
-    async def next(self) -> Message:
-        taking = asyncio.create_task(self.handed.get())
-        try:
-            await asyncio.wait([taking, self.run], return_when=asyncio.FIRST_COMPLETED)
-            if not taking.done():
-                await self.run
-                raise AssertionError("the run has ended")
-            return taking.result()
-        finally:
-            taking.cancel()
+    async def hand_on(self) -> None:
+        await self.queue.run(lambda delivery: self.handed.put(delivery.message), concurrency=2)
 
 
 @asynccontextmanager

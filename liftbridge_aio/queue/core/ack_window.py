@@ -193,6 +193,8 @@ class AckWindow(Generic[AttemptT]):
         self.suspects = suspects
         self.suspect: AttemptT | None = None
         """The last one of the suspects that was handed out."""
+        self.ready: deque[AttemptT] = deque()
+        """Attempts to be handed out again."""
         self.given_up: deque[AttemptT] = deque()
         self.changes = 0
         """Changes since the last `snapshot`."""
@@ -203,11 +205,11 @@ class AckWindow(Generic[AttemptT]):
         """By offset, in the order of the log."""
         self._in_flight: OrderedDict[int, AttemptT] = OrderedDict()
         """By offset, in the order of deadlines."""
-        self._ready: deque[AttemptT] = deque()
         self._delayed: list[tuple[float, int, AttemptT]] = []
         self._line: dict[bytes, deque[AttemptT] | None] = {}
         """The keys of unsettled messages, and what waits for these."""
         self._keyed = settings.order is not Order.NONE
+        self._one_at_a_time = settings.order is Order.PARTITION
         self._known = dict(snapshot.unsettled) if snapshot is not None else {}
         self._known_below = snapshot.next_offset if snapshot is not None else 0
         self._next: int | None = None if snapshot is None else snapshot.base
@@ -254,15 +256,15 @@ class AckWindow(Generic[AttemptT]):
     @property
     def has_ready(self) -> bool:
         """True if `take_again` returns something."""
-        return bool(self._ready) and self._free > 0
+        return bool(self.ready) and self._free > 0
 
     @property
     def wants_more(self) -> bool:
         """True if `take` may be called."""
-        if self._ready or self._free <= 0:
+        if self.ready or len(self._in_flight) >= self.capacity:
             return False
-        if self._settings.order is Order.PARTITION:
-            return not self._unsettled
+        if (self.suspects and self._in_flight) or (self._one_at_a_time and self._unsettled):
+            return False
         return self._next is None or self._next < self._far or self._is_short()
 
     def _is_short(self) -> bool:
@@ -319,8 +321,8 @@ class AckWindow(Generic[AttemptT]):
 
     def take_again(self, now: float) -> AttemptT | None:
         """Return what is to be handed out again, or was blocked; None if there is nothing."""
-        while self._ready and self._free > 0:
-            attempt = self._hand_out(self._ready.popleft(), now)
+        while self.ready and self._free > 0:
+            attempt = self._hand_out(self.ready.popleft(), now)
             if attempt is not None:
                 return attempt
         return None
@@ -440,7 +442,7 @@ class AckWindow(Generic[AttemptT]):
         while self._delayed and self._delayed[0][0] <= now:
             attempt = heappop(self._delayed)[2]
             attempt.state = AttemptState.READY
-            self._ready.append(attempt)
+            self.ready.append(attempt)
         return expired
 
     def _fail(
@@ -466,7 +468,7 @@ class AckWindow(Generic[AttemptT]):
         elif delay > 0:
             self._delay(following, now + delay)
         else:
-            self._ready.append(following)
+            self.ready.append(following)
 
     def _delay(self, attempt: AttemptT, until: float) -> None:
         attempt.state, attempt.deadline = AttemptState.DELAYED, until
@@ -514,7 +516,7 @@ class AckWindow(Generic[AttemptT]):
             return
         following = waiting.popleft()
         following.state = AttemptState.READY
-        self._ready.append(following)
+        self.ready.append(following)
 
     # The end
 
@@ -554,7 +556,7 @@ class AckWindow(Generic[AttemptT]):
         for attempt in self._unsettled.values():
             if attempt not in held and attempt.state is not AttemptState.GIVING_UP:
                 attempt.state = AttemptState.DROPPED
-        self._ready.clear()
+        self.ready.clear()
         self._delayed.clear()
         self._line.clear()
 

@@ -21,6 +21,8 @@ class Suspects(Generic[AttemptT]):
 
     def __init__(self, windows: Callable[[], Iterable[AckWindow[AttemptT]]]) -> None:
         self._windows = windows
+        self.is_active = False
+        """True if there is a turn to wait for."""
         self.is_awaited = False
         """True if a partition waits for the end of a turn; see `end_turn`."""
         self._last: AttemptT | None = None
@@ -39,6 +41,7 @@ class Suspects(Generic[AttemptT]):
             self.is_awaited = True
         elif window.suspects and any(each.in_flight for each in self._windows()):
             self._next, self.is_awaited = window, True
+            self.is_active = True
         else:
             return False
         return True
@@ -46,11 +49,13 @@ class Suspects(Generic[AttemptT]):
     def handed_out(self, suspect: AttemptT) -> None:
         """Begin the turn of a suspect."""
         self._last, self._next = suspect, None
+        self.is_active = True
 
     def pass_over(self, window: AckWindow[AttemptT]) -> None:
         """End the turn of a partition that hands out nothing, or is released."""
         if self._next is window:
             self._next = None
+            self.is_active = self._last is not None
 
     def end_turn(self) -> bool:
         """Return True, once, if partitions that waited may go on, as no suspect is in flight.
@@ -59,6 +64,7 @@ class Suspects(Generic[AttemptT]):
         """
         if self._last is not None and self._last.state is not AttemptState.IN_FLIGHT:
             self._last = None
+            self.is_active = self._next is not None
         if self._last is not None or not self.is_awaited:
             return False
         self.is_awaited = False
