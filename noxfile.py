@@ -33,19 +33,23 @@ SPARK_TESTS: Final = {
 }
 """The tests that `spark_matrix` runs, by the kind of Spark."""
 UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
-LONG: Final = (
-    *("tests/benchmarks", "tests/cancellation", "tests/chaos", "tests/cluster", "tests/hostile"),
-    *("tests/matrix", "tests/scenario", "tests/durable_streams/test_gateway_conformance.py"),
+HEAVY: Final = (
     *("tests/bridge/test_kill_9.py", "tests/bridge/test_moving.py", "tests/bridge/test_outages.py"),
-    *("tests/faults/test_transaction_crashes.py", "tests/cli/test_pipeline.py"),
+    *("tests/benchmarks", "tests/cli/test_pipeline.py", "tests/scenario"),
     *sorted(
         {f"tests/spark/{each.name}" for each in ROOT.glob("tests/spark/test_*.py")}
         - {ON_EVERY_SPARK}
     ),
 )
-"""The tests that only `tests_long` runs: clusters under faults, hostile servers, every state there
-is, the published tests of a Durable Streams server, bridges under faults, benchmarks, and Spark but
-for its first."""
+"""The tests of `tests_long` that start many processes: bridges under faults, benchmarks, and Spark
+but for its first."""
+LONG: Final = (
+    *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/hostile", "tests/matrix"),
+    "tests/durable_streams/test_gateway_conformance.py",
+    "tests/faults/test_transaction_crashes.py",
+)
+"""The others that only `tests_long` runs: clusters under faults, hostile servers, every state there
+is, the published tests of a Durable Streams server."""
 ON_OLDEST: Final = (
     *("tests/contract", "tests/faults", "tests/unit/groups"),
     *("-k", "not v1.9.0 and not plain"),
@@ -127,7 +131,7 @@ def tests(session: nox.Session) -> None:
         return
     # Tests wait for servers more than they compute, so there may be more of them than processors.
     # One process has the one Spark session; in the others run tests that start their own.
-    long = [f"--ignore={each}" for each in LONG]
+    long = [f"--ignore={each}" for each in (*LONG, *HEAVY)]
     covered = ("-n", "4", "--dist", "worksteal", "--cov", "--cov-report=", *UNIT, *CONTRACT, *long)
     elsewhere = [*long, *(f"--ignore={each}" for each in (BROWSER, "tests/unit", *CONTRACT))]
     _run_each(
@@ -147,6 +151,7 @@ def tests_long(session: nox.Session) -> None:
     _run_each(
         session,
         ("pytest", "-n", "4", "--dist", "loadgroup", *LONG),
+        ("pytest", "-n", "2", "--dist", "loadgroup", *HEAVY),
         ("pytest", "-n", "2", "-m", "hypothesis", "tests/unit"),
     )
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from liftbridge_aio._subscribe.core.visibility import MakeVisibility
 from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.model import StartAt
 
 from .core.ack_window import WindowSettings
+from .delivery import Delivery
 from .policies import DeadLetter, Probing, RetryStreams
 
-if TYPE_CHECKING:
-    from .delivery import Delivery
-
-OnGivingUp: TypeAlias = "Callable[[Delivery], Awaitable[object] | object]"
+OnGivingUp: TypeAlias = Callable[[Delivery], Awaitable[object] | object]
 """Called with a message that is given up: a coroutine function, or a plain function."""
 
 

@@ -183,8 +183,8 @@ async def test_a_server_that_says_nothing_is_not_waited_for_longer_than_told() -
         address = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
         began = time.monotonic()
         with pytest.raises(RequestTimeout):
-            await Client(address).connect(timeout=0.3)
-        assert 0.25 < time.monotonic() - began < 8
+            await Client(address).connect(timeout=1.5)
+        assert 1.4 < time.monotonic() - began < 9
 
 
 async def test_wait_ready_waits_for_a_server_that_starts_later(
