@@ -35,16 +35,16 @@ SPARK_TESTS: Final = {
 UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
 HEAVY: Final = (
     *("tests/bridge/test_kill_9.py", "tests/bridge/test_moving.py", "tests/bridge/test_outages.py"),
-    *("tests/benchmarks", "tests/cli/test_pipeline.py", "tests/scenario"),
+    *("tests/benchmarks", "tests/chaos", "tests/cli/test_pipeline.py", "tests/scenario"),
     *sorted(
         {f"tests/spark/{each.name}" for each in ROOT.glob("tests/spark/test_*.py")}
         - {ON_EVERY_SPARK}
     ),
 )
-"""The tests of `tests_long` that start many processes: bridges under faults, benchmarks, and Spark
-but for its first."""
+"""The tests of `tests_long` that start many processes: chaos, bridges under faults, benchmarks,
+and Spark but for its first."""
 LONG: Final = (
-    *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/hostile", "tests/matrix"),
+    *("tests/cancellation", "tests/cluster", "tests/hostile", "tests/matrix"),
     "tests/durable_streams/test_gateway_conformance.py",
     "tests/faults/test_transaction_crashes.py",
 )

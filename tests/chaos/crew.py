@@ -73,6 +73,8 @@ class Crew:
         load: Load,
         raw_position: Callable[[str, Place], Awaitable[int | None]],
         guard: Callable[[], Coroutine[Any, Any, None]],
+        *,
+        http: bool,
     ) -> None:
         """Make a crew that is not at work yet.
 
@@ -81,6 +83,7 @@ class Crew:
             load: what is noted.
             raw_position: asks the nodes for a cursor, past the client.
             guard: what else goes on while the load does.
+            http: whether there is load over HTTP.
         """
         self.clients: list[Client] = []
         self.readers: list[Reader] = []
@@ -95,6 +98,7 @@ class Crew:
         self._load = load
         self._raw_position = raw_position
         self._guard = guard
+        self._has_http = http
 
     @property
     def places(self) -> list[tuple[str, int]]:
@@ -129,9 +133,11 @@ class Crew:
             await _create_streams(clients[0])
             await whole()
             self.clients = clients[:3]
-            self.http = HttpLoad(load, seeds, self._stage.cluster.folder)
-            await stack.enter_async_context(self.http.running())
-            work = [*self._work(clients, flipping), *self.http.work()]
+            work = self._work(clients, flipping)
+            if self._has_http:
+                self.http = HttpLoad(load, seeds, self._stage.cluster.folder)
+                await stack.enter_async_context(self.http.running())
+                work = [*work, *self.http.work()]
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             running = [tasks.create_task(each) for each in work]
             for task in running:
@@ -146,7 +152,8 @@ class Crew:
                     member.stop()
                 if self.transactions is not None:
                     self.transactions.stop()
-                self.http.stop()
+                if self.http is not None:
+                    self.http.stop()
                 await asyncio.wait(running, timeout=SETTLE_WITHIN)
                 for task in running:
                     if not task.done():

@@ -34,6 +34,8 @@ async def chaos(
     tell: Tell = print,
     recovery_bound: float = RECOVERY_BOUND,
     floor: Floor = ANY,
+    *,
+    http: bool = True,
 ) -> Verdict:
     """Play the plan of a seed for so many seconds, the start of the cluster among them, and judge.
 
@@ -45,6 +47,7 @@ async def chaos(
         tell: takes a line for each fault.
         recovery_bound: how many seconds clients get to work again after the witness's ack.
         floor: how many faults there must have been.
+        http: whether there is load over HTTP too, which takes two gateways.
 
     Raises:
         ServerUnavailable: The servers cannot be built here.
@@ -57,7 +60,7 @@ async def chaos(
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
         async with running_stage(Path(folder), seed) as stage:
             await stage.leaders()
-            run = Run(stage, tell)
+            run = Run(stage, tell, http=http)
             with listening(run.load):
                 before = holdings()
                 tell(f"seed {seed}: cluster and witness stand; held: {before}")

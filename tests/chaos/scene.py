@@ -37,11 +37,11 @@ Tell = Callable[[str], None]
 class Run:
     """One run, as faults see it (`inflict.Scene`) and as it is told afterwards."""
 
-    def __init__(self, stage: Stage, tell: Tell) -> None:
+    def __init__(self, stage: Stage, tell: Tell, *, http: bool) -> None:
         self.stage = stage
         self.options = OPTIONS
         self.load = Load()
-        self.crew = Crew(stage, self.load, self.raw_position, self._keep_nodes_up)
+        self.crew = Crew(stage, self.load, self.raw_position, self._keep_nodes_up, http=http)
         self.faults: list[FaultRecord] = []
         self.servers: list[str] = []
         self.crashes: list[str] = []

@@ -22,7 +22,7 @@ async def test_nothing_acked_by_all_is_lost_and_clients_recover_every_time(
     server_binary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     del server_binary  # that it can be built is all that is asked
-    verdict = await chaos(SEED, SECONDS, recovery_bound=LOADED, floor=FLOOR)
+    verdict = await chaos(SEED, SECONDS, recovery_bound=LOADED, floor=FLOOR, http=False)
     with capsys.disabled():
         print(f"\n{text(verdict)}")  # noqa: T201 - the table is what people look for in the log
     assert verdict.ok, text(verdict)

@@ -30,7 +30,7 @@ class Servers:
 
 
 def run_of(servers: Any) -> Run:
-    return Run(servers, lambda _: None)
+    return Run(servers, lambda _: None, http=False)
 
 
 async def test_what_a_silent_node_leads_is_not_waited_for_and_all_else_is() -> None:
