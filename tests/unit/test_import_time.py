@@ -21,7 +21,7 @@ HEAVY = {
     "pydantic",
     "rich",
 }
-MOST = 0.250  # seconds of processor time over an empty interpreter; 0.08 where nothing else runs
+MOST = 0.250  # seconds of processor time over an empty interpreter, on a shared processor too
 
 TIMED = f"""
 import time
