@@ -9,8 +9,8 @@
     await subscription.run(charge)  # stan.Client(...).subscribe("orders", durable="billing")
     await consumer.run(charge)      # nsq.Consumer("orders", "billing", ...)
 
-`liftbridge_aio.queue` has the exceptions `Nack` and `Reject`. What each system makes of answers is
-a table in `docs/queues.md`.
+A handler may raise `Nack` and `Reject`. What each system makes of answers is a table in
+`docs/queues.md`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,34 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
-from .interceptors import Interceptor, chained, checked_interceptors
+from .interceptors import Interceptor, chained, checked_interceptors, processing
 from .model import Message
-from .options import Duration
+from .options import Duration, seconds
+
+
+class Nack(Exception):
+    """Raise it in a handler to have the message delivered again.
+
+    Args:
+        reason: why; shown in the log and in the dead letter.
+        delay: seconds before the next attempt; None: as `retry` of the queue says.
+        backoff: count it as a failure, after which the queue slows down.
+    """
+
+    def __init__(
+        self, reason: str = "", *, delay: Duration | None = None, backoff: bool = True
+    ) -> None:
+        super().__init__(reason)
+        self.delay = None if delay is None else seconds(delay, "delay")
+        self.backoff = backoff
+
+
+class Reject(Exception):
+    """Raise it in a handler to have the message given up without another attempt.
+
+    Args:
+        reason: why; shown in the log and in the dead letter.
+    """
 
 
 class Delivery(Protocol):
@@ -75,7 +100,7 @@ def intercepted(
     Raises:
         WrongType: one of them is no interceptor.
     """
-    wrappers = [each.process for each in checked_interceptors(interceptors)]
+    wrappers = processing(checked_interceptors(interceptors))
     if not wrappers:
         return handler
 

@@ -75,6 +75,18 @@ def chained(
     return chain
 
 
+def processing(
+    interceptors: Iterable[Interceptor],
+) -> list[Callable[[Message, Callable[[Message], Awaitable[None]]], Awaitable[None]]]:
+    """Return `process` of the interceptors that have one of their own."""
+    inherited = Interceptor.process
+    return [
+        each.process
+        for each in interceptors
+        if getattr(each.process, "__func__", None) is not inherited
+    ]
+
+
 def _wrapped(
     wrapper: Callable[[_In, Callable[[_In], Awaitable[_Out]]], Awaitable[_Out]],
     inner: Callable[[_In], Awaitable[_Out]],

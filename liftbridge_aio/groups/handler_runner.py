@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from liftbridge_aio._subscribe.partition_reader import PartitionReader
 from liftbridge_aio.errors import GroupError
-from liftbridge_aio.interceptors import Interceptor, chained
+from liftbridge_aio.interceptors import Interceptor, chained, processing
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.telemetry import HandlerFailed
 
@@ -132,8 +132,8 @@ class HandlerRunner(Workers):
 
 def wrapped(handler: MessageHandler, interceptors: tuple[Interceptor, ...]) -> MessageHandler:
     """Wrap a handler in the interceptors that process messages, if there are any."""
-    processing = [each for each in interceptors if _processes(each)]
-    if not processing:
+    wrappers = processing(interceptors)
+    if not wrappers:
         return handler
 
     async def handle(message: Message) -> None:
@@ -141,8 +141,4 @@ def wrapped(handler: MessageHandler, interceptors: tuple[Interceptor, ...]) -> M
         if isinstance(answer, Awaitable):
             await answer
 
-    return chained([each.process for each in processing], handle)
-
-
-def _processes(interceptor: Interceptor) -> bool:
-    return getattr(interceptor.process, "__func__", None) is not Interceptor.process
+    return chained(wrappers, handle)

@@ -21,11 +21,10 @@ from liftbridge_aio._core.arguments import (
 )
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
-from liftbridge_aio.handlers import Handler, intercepted
+from liftbridge_aio.handlers import Handler, Nack, Reject, intercepted
 from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.net.supervisor import Child, Supervisor
 from liftbridge_aio.options import seconds
-from liftbridge_aio.queue import Nack, Reject
 
 from .connection import NsqConnection, full_address
 from .core import protocol

@@ -28,9 +28,11 @@
   connection.
 """
 
+from liftbridge_aio.handlers import Nack, Reject
+
 from .batches import DeliveryBatch
 from .core.ack_window import Order
-from .delivery import Delivery, Nack, Reject, ValueDelivery
+from .delivery import Delivery, ValueDelivery
 from .errors import AlreadySettled, LeaseExpired, QueueError, QueueTaken, TooManyDeadLetters
 from .policies import DeadLetter, Exponential, Probing, RetryStreams
 from .queue import Queue

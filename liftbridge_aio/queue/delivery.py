@@ -8,6 +8,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
+from liftbridge_aio.handlers import Reject
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.options import Duration, seconds
 
@@ -22,31 +23,6 @@ _IN_FLIGHT: Final = AttemptState.IN_FLIGHT
 _UNDECODED: Final = object()
 
 T = TypeVar("T")
-
-
-class Nack(Exception):
-    """Raise it in a handler to have the message delivered again.
-
-    Args:
-        reason: why; shown in the log and in the dead letter.
-        delay: seconds before the next attempt; None: as `retry` of the queue says.
-        backoff: count it as a failure, after which the queue slows down.
-    """
-
-    def __init__(
-        self, reason: str = "", *, delay: Duration | None = None, backoff: bool = True
-    ) -> None:
-        super().__init__(reason)
-        self.delay = None if delay is None else seconds(delay, "delay")
-        self.backoff = backoff
-
-
-class Reject(Exception):
-    """Raise it in a handler to have the message given up without another attempt.
-
-    Args:
-        reason: why; shown in the log and in the dead letter.
-    """
 
 
 class PartitionShare:

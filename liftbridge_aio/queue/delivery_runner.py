@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable
 from types import CoroutineType
 from typing import Final, TypeAlias
 
-from liftbridge_aio.groups.handler_runner import wrapped
 from liftbridge_aio.groups.workers import Workers
+from liftbridge_aio.handlers import intercepted
 from liftbridge_aio.interceptors import Interceptor
-from liftbridge_aio.model import Message
 
 from .batches import DeliveryT
 from .core.ack_window import AttemptState
@@ -47,8 +46,7 @@ class DeliveryRunner(Workers):
     ) -> None:
         super().__init__(group, dispatcher, concurrency)
         self._dispatcher = dispatcher
-        self._handler = handler
-        self._interceptors = interceptors
+        self._handler = intercepted(handler, interceptors)
         self._cancels = cancels
 
     async def _take_turn(self) -> bool:
@@ -71,7 +69,7 @@ class DeliveryRunner(Workers):
     async def _handle(self, delivery: Delivery, task: asyncio.Task[None] | None) -> None:
         delivery.worker = task
         try:
-            answer = self._intercepted(delivery) if self._interceptors else self._handler(delivery)
+            answer = self._handler(delivery)
             # The first of these is quick, and true of nearly all.
             if type(answer) is CoroutineType or isinstance(answer, Awaitable):
                 await answer
@@ -94,9 +92,3 @@ class DeliveryRunner(Workers):
             task.uncancel()
         if delivery.state is _IN_FLIGHT:  # it was not this queue that cancelled it
             self._dispatcher.failed(delivery, error)
-
-    def _intercepted(self, delivery: Delivery) -> Awaitable[object] | object:
-        def handle(_: Message) -> Awaitable[object] | object:
-            return self._handler(delivery)
-
-        return wrapped(handle, self._interceptors)(delivery.message)

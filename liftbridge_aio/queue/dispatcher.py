@@ -13,6 +13,7 @@ from liftbridge_aio._subscribe.decoder import Decoder
 from liftbridge_aio._subscribe.receive_buffer import Bell
 from liftbridge_aio.errors import LiftbridgeError, UndecodableMessage, UsageError
 from liftbridge_aio.groups.group_readers import GroupReaders
+from liftbridge_aio.handlers import Nack, Reject
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.net.reporter import Reporter
 from liftbridge_aio.telemetry import HandlerFailed
@@ -23,7 +24,7 @@ from .core.ack_window import AckWindow, AttemptState
 from .core.committed_window import CommittedWindow
 from .core.moved_message import due_at
 from .core.ready_flow import Outcome
-from .delivery import Delivery, Nack, PartitionShare, Reject
+from .delivery import Delivery, PartitionShare
 from .giving_up import GivingUp
 from .partitions import Partitions, ReadFrom, Spawn
 from .plan import QueuePlan

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
 from liftbridge_aio.errors import LiftbridgeError
-from liftbridge_aio.handlers import Handler
-from liftbridge_aio.queue import Nack, Reject
+from liftbridge_aio.handlers import Handler, Nack, Reject
 
 from .deliveries import Deliveries
 from .events import Event, HandlerFailed

@@ -88,7 +88,7 @@ def all_errors() -> list[type[errors.LiftbridgeError]]:
 
 def public_errors() -> list[type[BaseException]]:
     # Their pages have tables.
-    told = ("bridge", "durable_streams", "nsq", "queue")
+    told = ("bridge", "durable_streams", "handlers", "nsq", "queue")
     others = {f"liftbridge_aio.{name}" for name in told}
     modules = [vars(importlib.import_module(module)) for module in sorted(MODULES - others)]
     return [
