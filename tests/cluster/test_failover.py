@@ -75,6 +75,9 @@ async def test_the_client_reads_and_publishes_through_a_change_of_leaders(
     acked = dict(enumerate([b"a", b"b", b"c"]))
     await publish_all(client, stream_name, *acked.values())
     roles = await nodes.roles(stream_name)
+    # A busy node may be out of sync for a while; what it does not have, it would lose as leader.
+    await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
+    await nodes.see(nodes.ids, stream_name, lambda view: view.high_watermark >= len(acked) - 1)
     async with asyncio.timeout(BOUND), client.subscribe(stream_name, start=EARLIEST) as messages:
         received = [await anext(messages) for _ in range(2)]
         await cluster.kill(roles.leader)

@@ -134,14 +134,14 @@ class Call(Generic[RequestT, ReplyT]):
 _ANSWER_LOST: Final = 3.0
 """Seconds after which a server that has not answered will not."""
 _THROUGH_RAFT: Final = {
-    rpc.CREATE_STREAM.name: Status.ALREADY_EXISTS,
-    rpc.DELETE_STREAM.name: Status.NOT_FOUND,
-    rpc.PAUSE_STREAM.name: None,
-    rpc.SET_STREAM_READONLY.name: None,
-    rpc.JOIN_CONSUMER_GROUP.name: None,
-    rpc.LEAVE_CONSUMER_GROUP.name: None,
+    rpc.CREATE_STREAM.name: (Status.ALREADY_EXISTS,),
+    rpc.DELETE_STREAM.name: (Status.NOT_FOUND,),
+    rpc.PAUSE_STREAM.name: (),
+    rpc.SET_STREAM_READONLY.name: (),
+    rpc.JOIN_CONSUMER_GROUP.name: (),
+    rpc.LEAVE_CONSUMER_GROUP.name: (Status.FAILED_PRECONDITION, Status.NOT_FOUND),
 }
-"""The answer to a repeated call if the first one was carried out."""
+"""The answers to a repeated call if the first one was carried out."""
 
 Subscription = Call[proto.SubscribeRequest, proto.Message]
 PublishSession = Call[proto.PublishRequest, proto.PublishResponse]
@@ -183,7 +183,7 @@ class Wire:
             try:
                 return await asyncio.create_task(method(request, timeout=timeout))
             except GRPCError as error:
-                if error.status is not _THROUGH_RAFT[procedure.name]:
+                if error.status not in _THROUGH_RAFT[procedure.name]:
                     raise
                 return procedure.reply()
 

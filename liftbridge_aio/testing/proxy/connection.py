@@ -142,7 +142,10 @@ class Pipe:
             self._set_timer(self.line.ready_at(now))
         elif not self.line.size and self._state is _Source.ENDED and not self._end_passed_on:
             self._end_passed_on = True
-            transport.write_eof()
+            try:
+                transport.write_eof()
+            except OSError:  # the peer reset the connection, which the event loop has yet to see
+                self.sink.reset()
             self.sink.close_if_finished()
 
     def _write(self, transport: asyncio.Transport, data: bytes) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from grpclib.const import Status
+from grpclib.exceptions import GRPCError
 
 from liftbridge_aio.wire import proto, rpc
 from support.raw import End, Wire, eventually
@@ -36,7 +37,13 @@ class Group:
 
     async def join(self, consumer: str, *streams: str) -> proto.JoinConsumerGroupResponse:
         """Add a member."""
-        return await self._wire.call(rpc.JOIN_CONSUMER_GROUP, self._join(consumer, streams))
+        try:
+            return await self._wire.call(rpc.JOIN_CONSUMER_GROUP, self._join(consumer, streams))
+        except GRPCError as error:  # the call was repeated, as the answer to the first was lost
+            if "already a member" not in (error.message or ""):
+                raise
+            found = await self.metadata()
+            return proto.JoinConsumerGroupResponse(found.coordinator, found.epoch)
 
     async def join_refusal(self, consumer: str, *streams: str) -> End:
         """Return the status of a join that must fail."""

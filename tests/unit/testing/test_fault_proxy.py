@@ -121,6 +121,22 @@ async def test_a_target_that_is_down_breaks_the_connection(unused_tcp_port: int)
         writer.close()
 
 
+async def test_an_end_sent_to_a_target_that_is_gone_closes_the_connection(
+    dial: Dial, proxy: FaultProxy, echo: EchoServer
+) -> None:
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    streams = await dial()
+    assert await exchange(streams, b"hello") == b"hello"
+    echo.writers[0].close()
+    assert await streams[0].read() == b""
+    proxy.delay(0.05)
+    streams[1].write(b"last words")  # which the target answers with a reset
+    streams[1].write_eof()  # due together with the bytes before
+    await eventually(lambda: proxy.statistics().open_connections == 0)
+    assert not told
+
+
 async def test_closing_twice_from_another_task_leaves_no_task_and_no_connection(
     echo: EchoServer,
 ) -> None:
