@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 
 from benchmarks.peers.measuring import WARM_UP, Outcome, Settings, Watch, main
 from benchmarks.peers.stan_session import CLIENT_ID, CLUSTER, MAX_IN_FLIGHT
@@ -31,8 +32,12 @@ async def publish(settings: Settings) -> Outcome:
 
 
 async def _windowed(client: stan.Client, settings: Settings, messages: int) -> None:
-    channel, value = settings.stream, settings.value
-    acks = [await client.publish_async(channel, value) for _ in range(messages)]
+    channel, value, window = settings.stream, settings.value, settings.window
+    acks: deque[stan.Publish] = deque()
+    for _ in range(messages):
+        acks.append(await client.publish_async(channel, value))
+        if len(acks) > window:
+            await acks.popleft()
     for ack in acks:
         await ack
 

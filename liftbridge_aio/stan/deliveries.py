@@ -17,7 +17,7 @@ from liftbridge_aio.wire.stan_codec import ack_head, decode_message, encode_acks
 from .core.buffer import Buffer
 from .core.progress import Progress
 from .core.start import StartAt
-from .errors import AckedAutomatically, SubscriptionClosed
+from .errors import AckedAutomatically
 from .link import Prepared, StreamingLink
 from .message import Message
 from .options import SubscriptionPlan
@@ -66,8 +66,10 @@ class Deliveries:
         self.ack_start = ack_head(plan.channel)
         self.ack_command = b""
         self._link = link
-        self._acker = self.ack_by_hand if plan.manual_ack else _refuse_ack
+        self._acker = self.ack if plan.manual_ack else _refuse_ack
         self._buffer: Buffer[Message] = Buffer()
+        self.take_waiting = self._buffer.pop
+        """Returns the next message that waits; None if none does."""
         self._progress = Progress(plan.start, shared=bool(plan.queue))
         self._readers: deque[asyncio.Future[None]] = deque()
         self._opened_at: int | None = None
@@ -127,8 +129,8 @@ class Deliveries:
         is_new, put, acker = self._progress.received, self._buffer.put, self._acker
         for data in arrived:
             try:
-                received = decode_message(data)
-                sequence = received.sequence
+                message = Message(decode_message(data), acker)
+                sequence = message.sequence
             except PARSE_ERRORS as error:
                 sequence, reason = 0, str(error)
             else:
@@ -136,18 +138,14 @@ class Deliveries:
             if not sequence:
                 self._malformed += 1
                 logger.warning("what came to the inbox of a subscription is no message: %s", reason)
-            elif is_new(sequence, received.timestamp):
-                put(Message(received, acker))
+            elif is_new(sequence, message.timestamp):
+                put(message)
                 if self._readers:
                     self._wake_one()
             else:
                 self._send_ack(sequence)
         self._received += len(arrived)
         self._buffer.note_peaks()
-
-    def take_waiting(self) -> Message | None:
-        """Return the next message that waits; None if none does."""
-        return self._buffer.pop()
 
     async def take(self, stopped: Callable[[], bool]) -> Message | None:
         """Return the next message, or None at the end or when `stopped` is true.
@@ -195,26 +193,19 @@ class Deliveries:
 
     # Acks
 
-    def ack_by_hand(self, message: Message) -> None:
-        """Ack a message, once.
-
-        Raises:
-            SubscriptionClosed: the subscription is over.
-        """
+    def ack(self, message: Message) -> bool:
+        """Ack a message, once; return False, and send nothing, if the subscription is over."""
         if self._over:
-            raise SubscriptionClosed("the subscription is closed")
-        self.ack(message)
-
-    def ack(self, message: Message) -> None:
-        """Ack a message, once; does nothing when the subscription is over."""
+            return False
         sequence = message.sequence
-        if not self._over and self._progress.acked(sequence, message.timestamp):
+        if self._progress.acked(sequence, message.timestamp):
             self._buffer.discard(sequence)  # delivered again meanwhile
             acks = self._acks
             if acks.session_number == self.session_number and self._link.is_last(acks):
                 acks.sequences.append(sequence)
             else:
                 self._send_ack(sequence)
+        return True
 
     def _send_ack(self, sequence: int) -> None:
         self._acks = _Acks(self)
@@ -222,7 +213,7 @@ class Deliveries:
         self._link.send(self._acks)
 
 
-def _refuse_ack(_: Message) -> None:
+def _refuse_ack(_: Message) -> bool:
     raise AckedAutomatically("the subscription acks its messages automatically")
 
 

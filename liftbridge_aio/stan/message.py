@@ -11,7 +11,7 @@ from liftbridge_aio import model
 from liftbridge_aio.options import Duration
 from liftbridge_aio.wire.stan_codec import ReceivedMessage
 
-from .errors import NotSupported
+from .errors import NotSupported, SubscriptionClosed
 
 logger = logging.getLogger("liftbridge_aio.stan")
 
@@ -44,14 +44,14 @@ class Message:
         "timestamp",
     )
 
-    def __init__(self, received: ReceivedMessage, acker: Callable[[Message], None]) -> None:
+    def __init__(self, received: ReceivedMessage, acker: Callable[[Message], bool]) -> None:
         self.sequence = received.sequence
         self.channel = received.subject
         self.reply = received.reply
         self.data = received.data
         self.timestamp = received.timestamp
-        self.redelivered = received.redelivered
-        self.redelivery_count = received.redelivery_count if received.redelivered else 0
+        self.redelivered = redelivered = received.redelivered
+        self.redelivery_count = received.redelivery_count if redelivered else 0
         self.settled = False
         self._acker = acker
 
@@ -76,10 +76,11 @@ class Message:
             AckedAutomatically: the subscription acks its messages automatically.
             SubscriptionClosed: it is closed.
         """
-        self._acker(self)
+        if not self._acker(self):
+            raise SubscriptionClosed("the subscription is closed")
         self.settled = True
 
-    def let_ack(self, acker: Callable[[Message], None]) -> None:
+    def let_ack(self, acker: Callable[[Message], bool]) -> None:
         """Let its handler ack it, although the subscription acks automatically."""
         self._acker = acker
 

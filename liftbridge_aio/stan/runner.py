@@ -78,7 +78,7 @@ class HandlerRunner:
 
     async def _handle(self, message: Message) -> None:
         if self._acks:
-            message.let_ack(self._deliveries.ack_by_hand)
+            message.let_ack(self._deliveries.ack)
         try:
             answer = self._handler(message)
             if isinstance(answer, Awaitable):

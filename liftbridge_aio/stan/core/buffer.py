@@ -44,11 +44,11 @@ class Buffer(Generic[MessageT]):
 
     def put(self, message: MessageT) -> None:
         """Append a message, or put it in the place of the one with the same sequence."""
-        messages, sequence = self._messages, message.sequence
+        messages, sequence, size = self._messages, message.sequence, len(message.data)
         if sequence in messages:
-            self.bytes -= len(messages[sequence].data)
+            size -= len(messages[sequence].data)
         messages[sequence] = message
-        self.bytes += len(message.data)
+        self.bytes += size
 
     def note_peaks(self) -> None:
         """Note how much waits, when messages that came together have been put in."""
@@ -66,9 +66,8 @@ class Buffer(Generic[MessageT]):
 
     def discard(self, sequence: int) -> None:
         """Remove a message, if it waits."""
-        message = self._messages.pop(sequence, None)
-        if message is not None:
-            self.bytes -= len(message.data)
+        if sequence in self._messages:
+            self.bytes -= len(self._messages.pop(sequence).data)
 
     def clear(self) -> None:
         """Remove all messages."""
