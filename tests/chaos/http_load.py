@@ -25,7 +25,7 @@ STALL_BOUND: Final = 60.0
 _LIFE: Final = 17.0
 """Seconds between two kills of a gateway."""
 _DEATH: Final = 0.5
-_AGAIN: Final = 0.2
+_POLL: Final = 0.1
 _FLAGS: Final = ("--replication-factor", "3", "--min-isr", "2")
 _PATIENT: Final = StreamOptions(
     timeout=600.0,
@@ -41,6 +41,7 @@ class HttpLoad:
 
     Attributes:
         kills: How often a gateway was killed.
+        gave_up: What gateways that ended by themselves had written last.
         longest: The longest time in which a writer had nothing answered.
         written: What was appended through each gateway, in order.
         read: What each live reader was given: by the gateway that was written to, and that which
@@ -49,6 +50,7 @@ class HttpLoad:
 
     def __init__(self, load: Load, servers: Sequence[str], folder: Path) -> None:
         self.kills = 0
+        self.gave_up: list[str] = []
         self.longest = 0.0
         self.written: list[list[int]] = [[] for _ in range(GATEWAYS)]
         self.read: dict[tuple[int, int], list[int]] = {
@@ -56,6 +58,7 @@ class HttpLoad:
         }
         self._load = load
         self._stopped = False
+        self._killed: set[GatewayProcess] = set()
         self._readings: list[asyncio.Task[None]] = []
         self._gateways = []
         for _ in range(GATEWAYS):
@@ -78,7 +81,8 @@ class HttpLoad:
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """Return all that goes on at once."""
         writers = [self._write(number) for number in range(GATEWAYS)]
-        return [*writers, *(self._follow(*each) for each in self.read), self._kill_often()]
+        follows = [self._follow(*each) for each in self.read]
+        return [*writers, *follows, self._kill_often(), *map(self._keep_up, self._gateways)]
 
     def _stream(self, number: int, gateway: int) -> DurableStream:
         url = f"{self._gateways[gateway].url}/v1/stream/orders-{number}"
@@ -128,16 +132,26 @@ class HttpLoad:
             self._load.find_untyped(what, error)
 
     async def _kill_often(self) -> None:
-        """Kill one gateway after the other, and start it again."""
+        """Kill one gateway after the other."""
         for gateway in itertools.cycle(self._gateways):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._load.all_sent.wait(), _LIFE)
             if not self._load.publishing:
                 return
             self.kills += 1
+            self._killed.add(gateway)
             gateway.kill()
-            await asyncio.sleep(_DEATH)
-            gateway.launch()
+
+    async def _keep_up(self, gateway: GatewayProcess) -> None:
+        """Start a gateway again when it has ended, as whoever runs it would, until `stop`."""
+        while not self._stopped:
+            if not gateway.running:
+                if gateway not in self._killed:
+                    self.gave_up.append(gateway.log.rstrip().rpartition("\n")[2])
+                await asyncio.sleep(_DEATH)
+                self._killed.discard(gateway)
+                gateway.launch()
+            await asyncio.sleep(_POLL)
 
     def stop(self) -> None:
         """End the readings."""
@@ -205,7 +219,10 @@ class HttpLoad:
     def text(self) -> str:
         """Return figures."""
         counts = ", ".join(str(len(each)) for each in self.written)
-        return f"{counts} appended; {self.kills} kills; longest stall {self.longest:.1f} s"
+        return (
+            f"{counts} appended; {self.kills} kills; ended by themselves: {self.gave_up};"
+            f" longest stall {self.longest:.1f} s"
+        )
 
 
 def _odd(found: list[int]) -> str:

@@ -19,7 +19,7 @@ class GatewayDidNotStart(Exception):
     """The process ended or did not listen in time; the text has the end of its log."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class GatewayProcess:
     """`liftbridge-aio gateway` on a free port of 127.0.0.1, the same one over all its starts.
 
@@ -63,6 +63,11 @@ class GatewayProcess:
                 message = f"the gateway did not start:\n{process.log[-2000:]}"
                 raise GatewayDidNotStart(message)
             time.sleep(0.02)
+
+    @property
+    def running(self) -> bool:
+        """True while its process runs."""
+        return self.process is not None and self.process.running
 
     @property
     def log(self) -> str:
