@@ -137,7 +137,7 @@ def tests(session: nox.Session) -> None:
     _run_each(
         session,
         ("pytest", *covered),
-        ("pytest", "-n", "4", "--dist", "loadgroup", *elsewhere),
+        ("pytest", "-n", "5", "--dist", "loadgroup", *elsewhere),
     )
 
 
@@ -150,8 +150,8 @@ def tests_long(session: nox.Session) -> None:
         return
     _run_each(
         session,
-        ("pytest", "-n", "4", "--dist", "loadgroup", *LONG),
-        ("pytest", "-n", "2", "--dist", "loadgroup", *HEAVY),
+        ("pytest", "-n", "5", "--dist", "loadgroup", *LONG),
+        ("pytest", "-n", "3", "--dist", "loadgroup", *HEAVY),
         ("pytest", "-n", "2", "-m", "hypothesis", "tests/unit"),
     )
 

@@ -348,6 +348,7 @@ async def test_messages_that_a_server_does_not_show_are_told(
         assert [message.offset for message in await client.last(stream_name, 4)] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("data_path", ["lane"], indirect=True)
 async def test_commands_know_what_a_restarted_server_hides(
     crashable: Crashable, stream_options: ClientOptions, stream_name: str
 ) -> None:
