@@ -60,7 +60,7 @@ class Delivery(Protocol):
 
     @property
     def value(self) -> bytes:
-        """What was published."""
+        """The value that was published."""
 
     @property
     def attempt(self) -> int:

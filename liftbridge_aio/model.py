@@ -85,7 +85,7 @@ Acked: TypeAlias = Literal[AckPolicy.LEADER, AckPolicy.ALL]
 
 
 class AckError(enum.IntEnum):
-    """Why a server refused a message, as carried in `Ack.ack_error`."""
+    """The reason why a server refused a message, as carried in `Ack.ack_error`."""
 
     OK = 0
     UNKNOWN = 1
@@ -469,16 +469,16 @@ class StreamPartition(NamedTuple):
 
 
 class Isolation(enum.Enum):
-    """Which messages of transactions a reading shows."""
+    """The messages of transactions that a reading shows."""
 
     UNCOMMITTED = "uncommitted"
     """Everything that is in the log."""
     READ_COMMITTED = "read committed"
-    """What is committed, each transaction at the place of its ack."""
+    """Committed messages, each transaction at the place of its ack."""
 
 
 class EndReason(enum.Enum):
-    """Why a subscription ended in an orderly way."""
+    """The reason of an orderly end of a subscription."""
 
     STOP_REACHED = "stop reached"
     """The stop position was delivered, or the first stored message lies behind it already."""

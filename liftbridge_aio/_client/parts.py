@@ -41,7 +41,7 @@ logger = logging.getLogger("liftbridge_aio.cursors")
 
 
 class Closing(Protocol):
-    """What is closed before the client can publish no more."""
+    """The parts that are closed before the client can publish no more."""
 
     async def aclose(self) -> None:
         """Close."""

@@ -238,7 +238,7 @@ _BY_CODE: Final[dict[Code, type[LiftbridgeError]]] = {
 
 
 class StreamEnd(enum.Enum):
-    """Why the server ended a Subscribe call, by what the client does next."""
+    """The reason why a server ended a Subscribe call, by what the client does next."""
 
     STOP_REACHED = "stop reached"
     READONLY = "readonly"
@@ -306,7 +306,7 @@ _ENDS: Final[tuple[tuple[Code, str, StreamEnd], ...]] = (
 
 
 class GroupRefusal(enum.Enum):
-    """Why a call of a consumer group failed, by what the member does next."""
+    """The reason why a call of a consumer group failed, by what the member does next."""
 
     NO_GROUP = "no group"
     NOT_A_MEMBER = "not a member"

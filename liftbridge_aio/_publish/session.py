@@ -89,7 +89,7 @@ class PublishSession:
         self.down_since = -math.inf
         """Loop time at which it was last found to be down."""
         self.down_by: CallFailure | None = None
-        """Why it is down."""
+        """The reason why it is down."""
         self.outbox: list[PendingPublish | FlushMarker] = []
         self.in_flight = 0
         """Messages that are written and not answered."""

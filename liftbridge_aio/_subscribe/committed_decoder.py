@@ -50,14 +50,14 @@ class CommittedDecoder(Decoder):
         self._undecoded: list[bytes] = []
         """Messages that are shown; they are decoded as they are delivered."""
         self._decoded = 0
-        """How many of these are decoded."""
+        """Number of these that are decoded."""
         self._steps: Iterator[Shown | Replay] = iter(())
-        """What decoded messages show that are not looked at yet."""
+        """Messages shown by the decoded ones that are not looked at yet."""
         self._replay: Replay | None = None
-        """What is being read again."""
+        """The span that is being read again."""
         self._first: int | None = None
         self._discarded: tuple[int | None, int | None, Progress] | None = None
-        """What was delivered and what was finished when the rest was discarded, and `progress`."""
+        """Delivered and finished messages when the rest was discarded, and `progress`."""
 
     @property
     def _shown(self) -> int:
@@ -66,7 +66,7 @@ class CommittedDecoder(Decoder):
 
     @property
     def _delivered(self) -> int:
-        """How many of `_positions` are those of delivered messages."""
+        """Number of `_positions` that are those of delivered messages."""
         return len(self._positions) - self._shown
 
     @property
@@ -103,7 +103,7 @@ class CommittedDecoder(Decoder):
 
     @property
     def progress(self) -> Progress:
-        """What a checkpoint has beside the position."""
+        """The parts of a checkpoint beside the position."""
         if self._discarded is not None:
             return self._discarded[2]
         following = self._next_position

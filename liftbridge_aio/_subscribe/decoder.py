@@ -39,7 +39,7 @@ class Placed(Protocol):
 
 
 class Progress(NamedTuple):
-    """What a checkpoint has beside the position; see `Checkpoint`."""
+    """The parts of a checkpoint beside the position; see `Checkpoint`."""
 
     delivered: int
     producers: tuple[tuple[bytes, int], ...] | None
@@ -113,7 +113,7 @@ class Decoder:
 
     @property
     def progress(self) -> Progress:
-        """What a checkpoint has beside the position."""
+        """The parts of a checkpoint beside the position."""
         return Progress(0, None)
 
     @property

@@ -104,7 +104,7 @@ class MergedSubscription(SubscriptionBase):
 
     @property
     def end_reasons(self) -> dict[int, EndReason]:
-        """Why partitions ended in an orderly way, once they were read to the end or closed."""
+        """Reasons of the orderly ends of partitions, once they were read to the end or closed."""
         return dict(self._ends.reasons)
 
     @property

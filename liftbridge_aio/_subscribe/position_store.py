@@ -1,4 +1,4 @@
-"""What a subscription asks of whatever stores its positions."""
+"""The protocol of a store of positions, as a subscription uses it."""
 
 from __future__ import annotations
 

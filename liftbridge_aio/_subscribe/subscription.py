@@ -78,7 +78,7 @@ class Subscription(SubscriptionBase):
 
     @property
     def end_reason(self) -> EndReason | None:
-        """Why it ended in an orderly way; None before that, and after an error."""
+        """The reason of an orderly end; None before that, and after an error."""
         return self._buffer.reason
 
     @property

@@ -197,7 +197,7 @@ class SubscriptionBase(MessageSource):
 
     @property
     def position_store(self) -> PositionStore | None:
-        """What stores its positions, if anything does."""
+        """The store of its positions, if there is one."""
         return self._durable
 
     # Implemented by each kind

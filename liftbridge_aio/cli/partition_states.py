@@ -21,7 +21,7 @@ class PartitionState:
     info: PartitionInfo
     """The partition, from its leader; if that does not answer, from the metadata."""
     error: LiftbridgeError | None = None
-    """Why the leader did not answer."""
+    """The reason why the leader did not answer."""
 
     @property
     def high_watermark(self) -> int | None:

@@ -36,7 +36,7 @@ _REPORT_INTERVAL: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a query, or a whole run, has read."""
+    """Counts of the rows that a query, or a whole run, has read."""
 
     rows: int = 0
     rate: float = 0.0

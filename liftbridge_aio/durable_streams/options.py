@@ -26,7 +26,7 @@ class StreamOptions:
     timeout: Duration = 20.0
     """For a call with all its retries, and for the begin of a read."""
     resume_timeout: Duration = 120.0
-    """How long a reader tries to go on after it was interrupted."""
+    """Longest time in which a reader tries to go on after it was interrupted."""
     response_timeout: Duration = 10.0
     """Longest silence of the server in a request; then the connection counts as lost."""
     live_timeout: Duration = 90.0

@@ -140,7 +140,7 @@ class IdempotentProducer:
         self._closing: PendingAppend | None = None
         """Of the request that closes the stream."""
         self._failure: LiftbridgeError | None = None
-        """What the first append that failed raised, since the last restart."""
+        """The error of the first append that failed, since the last restart."""
         self._unsure = 0
         """Batches that were not stored for certain when it was closed."""
         self._warned_epoch = -1
@@ -152,7 +152,7 @@ class IdempotentProducer:
 
     @property
     def phase(self) -> Phase:
-        """What it may send."""
+        """The phase, by what it may send."""
         return self._window.phase
 
     async def __aenter__(self) -> Self:

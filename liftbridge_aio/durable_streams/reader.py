@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import httpx2
 
 Live = Literal["long-poll", "sse"] | bool
-"""How to follow a stream: True leaves the choice to the client, which polls."""
+"""The way to follow a stream: True leaves the choice to the client, which polls."""
 
 _NO_CONTENT: Final = 204
 _EVENT_STREAM: Final = "text/event-stream"
@@ -34,7 +34,7 @@ _MOST_IDLE: Final = 10
 
 
 class ReaderState(Enum):
-    """What a reader does next."""
+    """The next step of a reader."""
 
     CATCHING_UP = "reads what the stream holds"
     POLLING = "waits for more in long polls"
@@ -51,12 +51,12 @@ _AFTER_CATCHING_UP: Final[dict[Live, ReaderState]] = {
 
 
 class Batch(NamedTuple):
-    """What one response, or one control event, brought."""
+    """The content of one response, or of one control event."""
 
     items: list[Any]
     """JSON values; for other content types chunks of bytes, whose limits mean nothing."""
     offset: str
-    """Where to go on after them."""
+    """The offset at which to go on after them."""
     up_to_date: bool
     """The stream held no more at that moment."""
     closed: bool
@@ -82,7 +82,7 @@ class Reader:
         self._after = _AFTER_CATCHING_UP[live]
         self._state = ReaderState.CATCHING_UP
         self._position = offset
-        """Where the next request begins."""
+        """The offset at which the next request begins."""
         self._saved = offset
         self._cursor: str | None = None
         self._is_json = False
@@ -103,7 +103,7 @@ class Reader:
 
     @property
     def state(self) -> ReaderState:
-        """What it does next."""
+        """Its next step."""
         return self._state
 
     @property

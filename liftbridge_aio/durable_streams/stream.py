@@ -32,7 +32,7 @@ _NOTHING: Mapping[str, Dynamic] = {}
 
 
 class StreamInfo(NamedTuple):
-    """What a server says about a stream."""
+    """The description of a stream by a server."""
 
     content_type: str
     offset: str
@@ -47,7 +47,7 @@ class StreamInfo(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Where an append is stored."""
+    """The place at which an append is stored."""
 
     offset: str
     """After what was appended. "" for a duplicate, whose offset servers need not know."""
@@ -101,7 +101,7 @@ class DurableStream:
 
     @property
     def transport(self) -> Transport:
-        """What sends its requests."""
+        """The transport of its requests."""
         return self._transport
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ logger = logging.getLogger("liftbridge_aio.groups")
 
 
 class WorkSource(Protocol):
-    """What rings a bell when there is something to be handled."""
+    """The protocol of a source that rings a bell when there is something to be handled."""
 
     def share(self, bell: Bell) -> None:
         """Ring this bell, until `unshare`."""

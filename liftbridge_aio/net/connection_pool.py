@@ -107,7 +107,7 @@ class ConnectionPool:
 
     @property
     def permanent_failures(self) -> tuple[str, ...]:
-        """Why servers cannot be used, such as failed TLS: reasons that no retry will change."""
+        """Reasons why servers cannot be used that no retry will change, such as failed TLS."""
         return tuple(failure.text for failure in self._unusable.values())
 
     async def get(self, address: str, purpose: Purpose) -> BrokerConnection:

@@ -120,7 +120,7 @@ class Router:
 
     @property
     def unusable(self) -> CallFailure | None:
-        """Why no server can be used, if that is known of every address and will not pass."""
+        """The reason why no server can be used, if it holds for every address and will not pass."""
         failures = [self.pool.unusable(address) for address in self.addresses()]
         return failures[0] if all(failures) else None
 

@@ -41,7 +41,7 @@ class NsqdStatistics(NamedTuple):
 
 
 class ConsumerStatistics(NamedTuple):
-    """What a consumer has done since it was entered."""
+    """Counts of a consumer since it was entered."""
 
     received: int
     finished: int

@@ -121,7 +121,7 @@ class Message:
 
     @property
     def value(self) -> bytes:
-        """What was published: `body`."""
+        """The value that was published: `body`."""
         return self.body
 
     @property

@@ -44,10 +44,10 @@ def acks_stream(group: str, stream: str) -> str:
 
 
 class Claim(NamedTuple):
-    """What a member finds of a partition that it has claimed."""
+    """The state of a partition that a member has claimed, as it finds it."""
 
     snapshot: Snapshot
-    """What is settled."""
+    """The settled messages."""
     in_order: bool = True
     """True if the former owner released the partition in order."""
     acks: tuple[AckIntent, ...] = ()

@@ -75,7 +75,7 @@ class PartitionShare:
 
 
 class Answers(Protocol):
-    """What takes the answers of deliveries."""
+    """The protocol of a receiver of the answers of deliveries."""
 
     def ack(self, delivery: Delivery) -> None:
         """Settle a delivery."""
@@ -172,7 +172,7 @@ class Delivery(Attempt):
 
     @property
     def origin(self) -> Origin:
-        """Where the message was published: `message` may be a copy that has waited in a stream."""
+        """The place where the message was published: `message` may be a copy that has waited."""
         return origin_of(self.message)
 
     @property

@@ -101,7 +101,7 @@ class Dispatcher:
         self._recorded: deque[Delivery] = deque()
         """Deliveries whose attempt is stored, to be handed out."""
         self.error: BaseException | None = None
-        """What has stopped the queue."""
+        """The error that has stopped the queue."""
         self.is_stopped = False
         self._delivered = self._redelivered = self._acked = self._nacked = self._late = 0
 

@@ -31,7 +31,7 @@ logger = logging.getLogger("liftbridge_aio.queue")
 
 GROUP_HEADER: Final = "queue-group"
 ERROR_HEADER: Final = "queue-error"
-"""Why the last attempt failed."""
+"""The reason why the last attempt failed."""
 HEADERS: Final = (
     STREAM_HEADER,
     PARTITION_HEADER,

@@ -1,4 +1,4 @@
-"""What a queue does when handlers fail: delays between attempts, dead letters, backoff."""
+"""Policies of a queue for handlers that fail: delays between attempts, dead letters, backoff."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class RetryStreams:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Where messages go that are given up: a stream, which must exist.
+    """The stream for messages that are given up; it must exist.
 
     A dead letter has the key, the value and the headers of the message, and headers that begin with
     `queue-` which say where it comes from and why it was given up.

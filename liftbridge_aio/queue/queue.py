@@ -52,7 +52,7 @@ It waits 0.25 s before it looks for them.
 
 
 class QueueClient(PublishingClient, Protocol):
-    """What a queue needs of a connected client."""
+    """The parts of a connected client that a queue needs."""
 
     @property
     def streams(self) -> StreamAdministration:

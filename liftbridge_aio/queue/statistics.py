@@ -28,7 +28,7 @@ class PartitionStatistics(NamedTuple):
 
 
 class QueueStatistics(NamedTuple):
-    """What a queue has done since it was entered."""
+    """Counts of a queue since it was entered."""
 
     delivered: int
     redelivered: int

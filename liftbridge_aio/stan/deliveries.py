@@ -40,7 +40,7 @@ class DeliveryCounts(NamedTuple):
     unacked: int
     """Messages that were received and are not acked."""
     malformed: int
-    """What came and was no message. Nothing else is dropped, however slow the readers are."""
+    """Payloads that were no messages. Nothing else is dropped, however slow the readers are."""
 
 
 class Deliveries:
@@ -61,7 +61,7 @@ class Deliveries:
         link: StreamingLink,
     ) -> None:
         self.ack_inbox = ""
-        """Where the acks of this session go; empty before the server has told."""
+        """The subject for the acks of this session; empty before the server has told."""
         self.session_number = 0
         self.ack_start = ack_head(plan.channel)
         self.ack_command = b""

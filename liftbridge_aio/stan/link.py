@@ -35,11 +35,11 @@ _NOT_PERMITTED: Final = re.compile(r'permissions violation for (publish|subscrip
 
 
 Prepared: TypeAlias = tuple[bytes, Sequence[bytes]]
-"""How the commands begin (see `publish_head`), and the payloads of one message or several."""
+"""The beginning of the commands (see `publish_head`), and the payloads of the messages."""
 
 
 class Outgoing(Protocol):
-    """What waits to be sent, and is made into bytes when its turn comes."""
+    """The protocol of something in the queue, which is made into bytes when its turn comes."""
 
     def prepare(self) -> Prepared | None:
         """Return it for the session of now; None if it is not to be sent any more."""

@@ -88,7 +88,7 @@ class Message:
 
     @property
     def value(self) -> bytes:
-        """What was published: `data`."""
+        """The value that was published: `data`."""
         return self.data
 
     @property

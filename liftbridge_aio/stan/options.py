@@ -85,7 +85,7 @@ class ClientOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionPlan:
-    """What to subscribe to and how: the arguments of `Client.subscribe`."""
+    """The channel and the options of a subscription: the arguments of `Client.subscribe`."""
 
     channel: str
     queue: str = ""

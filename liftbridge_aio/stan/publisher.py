@@ -43,7 +43,7 @@ _HINT_FOR_INVALID: Final = (
     "the server does not know the session; it is safe to publish again once there is another"
 )
 _INVALID: Final = "stan: invalid publish request"
-"""What servers say to a session that they do not know."""
+"""The words of servers to a session that they do not know."""
 
 
 class PublishCounts(NamedTuple):
@@ -143,7 +143,7 @@ class Publisher:
         self._doubt = doubt
         self._session: Session | None = None
         self._heads: dict[tuple[str, str], tuple[bytes, bytes]] = {}
-        """How commands and payloads begin, by channel and reply subject, in the session of now."""
+        """Beginnings of commands and payloads in this session, by channel and reply subject."""
         self._prefix = secrets.token_hex(8)
         self._number = 0
         self._over: str | None = None

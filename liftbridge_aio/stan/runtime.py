@@ -31,7 +31,7 @@ _LEAST_STOP_TIMEOUT: Final = 0.5
 
 
 class ClientRuntime:
-    """What an open client consists of.
+    """The parts of an open client.
 
     Args:
         link: the connection to NATS, which is open.

@@ -72,11 +72,11 @@ class Checkpoints:
     def __init__(self, log: ClaimedLog, inherited: ProducerCheckpoint) -> None:
         """Use `open`."""
         self.inherited: Final = inherited
-        """What the producer before has left."""
+        """The checkpoint that the producer before has left."""
         self.positions: dict[Place, Checkpoint] = dict(inherited.positions)
-        """How far partitions were read, up to the last transaction that is stored."""
+        """Positions of partitions, up to the last transaction that is stored."""
         self.readers: dict[Place, SubscriptionPositions] = {}
-        """Who reads a partition now."""
+        """The reader of each partition now."""
         self.rollback: Child | None = None
         """Writes the rollbacks of the transaction that was aborted last."""
         self._log = log

@@ -64,7 +64,7 @@ _WIDER: Final = 4
 
 
 class LogClient(Protocol):
-    """What a claimed log needs of a connected `Client`."""
+    """The parts of a connected `Client` that a claimed log needs."""
 
     async def create_stream(
         self,

@@ -19,7 +19,7 @@ _NS: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a committed reading of a partition waits for."""
+    """The obstacle that a committed reading of a partition waits for."""
 
     stream: str
     partition: int

@@ -1,4 +1,4 @@
-"""What transactions write to the log, and how it is read; see docs/transactions-format.md. Pure."""
+"""The format of transactions in the log; see docs/transactions-format.md. Pure."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ class _Partition:
     def __init__(self, reader: SeekableReader) -> None:
         self.reader = reader
         self.start = reader.plan.start
-        """Where it is read from while nothing is committed."""
+        """The start of the reading while nothing is committed."""
 
     @property
     def position(self) -> Checkpoint | None:
-        """How far it was read; None before the first message of a log whose start is unknown."""
+        """Its position; None before the first message of a log whose start is unknown."""
         found = self.reader.current.checkpoint()
         if found.position is not StartPosition.OFFSET:
             return None

@@ -228,7 +228,7 @@ class Producer:
 
     @property
     def positions(self) -> dict[tuple[str, int], int]:
-        """How far partitions were read by committed transactions: the next position of each.
+        """Positions of partitions in committed transactions: the next position of each.
 
         Raises:
             UsageError: it has no store, or was not entered.

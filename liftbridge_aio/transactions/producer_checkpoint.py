@@ -25,13 +25,13 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ProducerCheckpoint:
-    """What the next producer of the same name must know."""
+    """The state that the next producer of the same name must know."""
 
     producer: bytes = b""
     """The producer id under which the transactions are published."""
     clock: int = 0
     positions: Mapping[Place, Checkpoint] = field(default_factory=dict)
-    """How far partitions were read."""
+    """Positions of partitions."""
     intents: tuple[AckIntent, ...] = ()
     """An ack for each partition that it may have published to. They commit what the checkpoint
     commits, and roll back the rest."""

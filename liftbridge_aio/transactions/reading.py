@@ -36,7 +36,7 @@ class ReadCommitted:
     """
 
     on_truncated: OnTruncated = "error"
-    """What to do where retention has removed the beginning of a committed transaction: raise
+    """The reaction where retention has removed the beginning of a committed transaction: raise
     `TransactionTruncated`, show the rest of it ("emit"), or show nothing of it ("skip")."""
     acks: bool = False
     """Show acks as well, behind what they commit: messages with empty keys, whose values are

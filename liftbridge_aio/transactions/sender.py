@@ -40,7 +40,7 @@ _MOST_IDLE: Final = 10_000
 
 
 class PublishingClient(Protocol):
-    """What a sender needs of a connected client."""
+    """The parts of a connected client that a sender needs."""
 
     @property
     def network(self) -> Network:
@@ -82,15 +82,15 @@ class IdentityPool:
 
 @dataclass(slots=True)
 class WrittenAcks:
-    """What became of acks that were written."""
+    """The outcome of acks that were written."""
 
     stored: int = 0
     sent_once: bool = True
     """False if one had to be sent again, so that a repeat of it may be stored later."""
     refusals: list[LiftbridgeError] = field(default_factory=list)
-    """Why some are not stored."""
+    """The error of those that are not stored."""
     unknown: list[LiftbridgeError] = field(default_factory=list)
-    """Why it is unknown of some."""
+    """The error of those of which it is unknown."""
 
     @property
     def nothing_stored(self) -> bool:

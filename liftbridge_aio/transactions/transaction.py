@@ -22,7 +22,7 @@ from .sender import IdentityPool, Sender, forget
 
 
 class CommitStore(Protocol):
-    """Where the commits of transactions are stored; `Checkpoints` is one."""
+    """The protocol of a store of the commits of transactions; `Checkpoints` is one."""
 
     rollback: Child | None
     """Writes the rollbacks of the transaction that was aborted last."""
@@ -90,7 +90,7 @@ class Transaction:
         """Held while a message waits for its partition or for room: none may overtake it."""
         self._intents: list[AckIntent] | None = None
         self._positions: dict[Place, Checkpoint] = {}
-        """How far subscriptions were read when it was about to be committed."""
+        """Positions of subscriptions when it was about to be committed."""
         self._stored = checkpoints is None
         """True if its checkpoint is stored, or it has none."""
 
@@ -101,7 +101,7 @@ class Transaction:
 
     @property
     def phase(self) -> Phase:
-        """What has become of it."""
+        """Its phase."""
         return self._phase
 
     async def __aenter__(self) -> Self:

@@ -33,9 +33,9 @@ _LARGE_BYTES: Final = 2**14
 
 
 _MARK: Final = b"txn-"
-"""How the names of headers of transactions begin."""
+"""The beginning of the names of headers of transactions."""
 _UUID_ENTRY: Final = b"J\x1c\n\x08txn-uuid\x12\x10"
-"""How the header of a UUID of 16 bytes begins."""
+"""The beginning of the header of a UUID of 16 bytes."""
 _ENTRY_BYTES: Final = len(_UUID_ENTRY)
 _BEFORE_VALUE: Final = 24
 """More bytes than the numbers before a value have."""

@@ -59,7 +59,7 @@ _SEPARATOR.headers.add(name=NO_HEADER)
 _WITH_HEADER: Final[bytes] = _SEPARATOR.SerializeToString()
 
 Mark: TypeAlias = bytes | None
-"""What transactions have marked a message with: the UUID of its producer's message, nothing at all,
+"""The mark of transactions on a message: the UUID of its producer's message, nothing at all,
 or `ACK_MARK`."""
 ACK_MARK: Final = b""
 """The mark of a message whose headers say more: an ack."""
@@ -86,7 +86,7 @@ def message_rows(datas: Sequence[bytes]) -> Iterator[MessageRow] | None:
 
 
 class MarkedColumns(NamedTuple):
-    """What a committed reading needs of many Messages, and what the rest is read from."""
+    """The columns that a committed reading needs of many Messages, and the source of the rest."""
 
     offsets: list[int]
     timestamps: list[int]

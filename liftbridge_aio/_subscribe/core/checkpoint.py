@@ -1,4 +1,4 @@
-"""Where a reading stands, exactly: a start that goes on behind the last delivered message. Pure."""
+"""The exact position of a reading: a start that goes on behind the last delivered message. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Checkpoint(StartAt):
     created: int = 0
     """The creation timestamp of the stream: in another one of the same name it is refused."""
     delivered: int = 0
-    """How many messages of the ack at its offset were delivered."""
+    """Number of delivered messages of the ack at its offset."""
     producers: tuple[tuple[bytes, int], ...] | None = field(default=None, repr=False)
     """Of a committed reading: producers of single messages, and the newest clocks of these, at
     most `ReadCommitted.max_producers`. Of a producer that is not among them, a message that stands

@@ -13,7 +13,7 @@ then; a first subscribe does not retry them."""
 
 
 class GiveUp(enum.Enum):
-    """Why there is no other try."""
+    """The reason why there is no other try."""
 
     UNTRUSTED = "untrusted"
     """TLS fails, for longer than it takes to replace a certificate."""

@@ -53,7 +53,7 @@ class NativeView:
 
     def __init__(self, *, committed: bool, skip_truncated: bool) -> None:
         self.isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED
-        """How to read the partition."""
+        """The isolation with which to read the partition."""
         if committed:
             # Acks say which position the messages before them have.
             self.isolation = ReadCommitted(

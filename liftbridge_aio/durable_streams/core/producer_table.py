@@ -1,4 +1,4 @@
-"""What a server does with an append of an idempotent producer, as a table. Pure.
+"""The answers of a server to appends of idempotent producers, as a table. Pure.
 
 Section 5.2.1 of the protocol.
 """
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class Epoch(Enum):
-    """How the epoch of a request compares with the one that the server knows."""
+    """The epoch of a request, compared with the one that the server knows."""
 
     UNKNOWN = "the server knows no epoch of this producer"
     OLDER = "older"
@@ -19,7 +19,7 @@ class Epoch(Enum):
 
 
 class Sequence(Enum):
-    """How its sequence number compares with the last accepted one of the epoch."""
+    """Its sequence number, compared with the last accepted one of the epoch."""
 
     FIRST = "0"
     REPEATED = "not above the last one"
@@ -28,7 +28,7 @@ class Sequence(Enum):
 
 
 class Verdict(Enum):
-    """What becomes of the append; the value is the HTTP status."""
+    """The outcome of the append; the value is the HTTP status."""
 
     ACCEPTED = 200
     DUPLICATE = 204
@@ -39,7 +39,7 @@ class Verdict(Enum):
 
 
 class ProducerState(NamedTuple):
-    """What a server keeps for a producer of a stream."""
+    """The state of a producer of a stream, as a server keeps it."""
 
     epoch: int
     last_seq: int
@@ -50,7 +50,7 @@ class Decision(NamedTuple):
 
     verdict: Verdict
     state: ProducerState | None
-    """What to keep if the append succeeds as a whole; after a refusal what is kept already."""
+    """The state to keep if the append succeeds as a whole; after a refusal the one kept already."""
     expected_seq: int | None = None
     """The next number, for a gap."""
 

@@ -15,7 +15,7 @@ from liftbridge_aio.errors import LiftbridgeError
 
 
 class Phase(Enum):
-    """What a producer may send."""
+    """The phase of a producer, by what it may send."""
 
     CLAIMING = "one batch, until the server accepts the epoch"
     OPEN = "as many batches as the window has room for"
@@ -27,7 +27,7 @@ _SENDING: Final = frozenset({Phase.CLAIMING, Phase.OPEN})
 
 
 class BatchState(Enum):
-    """Where a batch is."""
+    """The state of a batch."""
 
     QUEUED = "not sent in this epoch"
     IN_FLIGHT = "sent, not answered"
@@ -54,7 +54,7 @@ class Batch:
         self.maybe_stored = False
         """An attempt was sent whose outcome is unknown, so that the server may have stored it."""
         self.error: LiftbridgeError | None = None
-        """Why it failed, or the one before it."""
+        """The error of this batch, or of the one before it that failed."""
 
 
 class Window:
@@ -72,7 +72,7 @@ class Window:
         """The highest that the server is known to have."""
         self.next_seq = 0
         self.failure: LiftbridgeError | None = None
-        """What ended the phase before FAILED."""
+        """The error that ended the phase before FAILED."""
         self._auto_claim = auto_claim
         self._max_in_flight = max_in_flight
         self._phase = Phase.CLAIMING if auto_claim else Phase.OPEN
@@ -81,7 +81,7 @@ class Window:
 
     @property
     def phase(self) -> Phase:
-        """What it may send."""
+        """The phase, by what it may send."""
         return self._phase
 
     def __len__(self) -> int:

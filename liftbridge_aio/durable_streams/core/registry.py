@@ -19,7 +19,7 @@ TOUCH_SHARE: Final = 0.25
 
 
 class Fork(NamedTuple):
-    """Where a fork begins, as it was asked for."""
+    """The place where a fork begins, as it was asked for."""
 
     path: str
     """The source."""
@@ -53,7 +53,7 @@ class Entry:
 
     @property
     def positions(self) -> Positions:
-        """Where its messages are."""
+        """The log of its messages."""
         return Positions(self.ancestors, self.log, self.incarnation)
 
     def expired(self, now: float, touched: float) -> bool:
@@ -82,7 +82,7 @@ def _entry(offset: int, value: bytes) -> Entry:
 
 
 class Status(Enum):
-    """What a path leads to."""
+    """The state of a path."""
 
     MISSING = "no stream"
     ACTIVE = "a stream"
@@ -90,7 +90,7 @@ class Status(Enum):
 
 
 class Registry:
-    """What has been registered."""
+    """The registered streams."""
 
     def __init__(self) -> None:
         self.next_offset = 0

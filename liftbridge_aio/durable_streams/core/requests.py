@@ -1,4 +1,4 @@
-"""What requests ask for: their headers and queries as values, or why they are refused. Pure."""
+"""Requests: their headers and queries as values, or the reason of a refusal. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RequestRefused(Exception):
 
 
 class Live(Enum):
-    """How a read goes on at the tail; the value is that of the query."""
+    """The way a read goes on at the tail; the value is that of the query."""
 
     NO = ""
     LONG_POLL = "long-poll"

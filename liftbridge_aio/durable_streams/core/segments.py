@@ -29,7 +29,7 @@ class Segment(NamedTuple):
 
 
 class Location(NamedTuple):
-    """Where a position is: in this log, at this offset of Liftbridge."""
+    """A position: a log, and an offset of Liftbridge in it."""
 
     log: str
     offset: int

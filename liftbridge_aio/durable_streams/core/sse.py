@@ -37,7 +37,7 @@ class Event(NamedTuple):
 
 
 class Control(NamedTuple):
-    """What a control event says: where the data before it ends."""
+    """A control event: the end of the data before it."""
 
     next_offset: str
     cursor: str | None

@@ -1,4 +1,4 @@
-"""What the status and headers of a response mean when they are no success. Pure."""
+"""The meaning of status and headers of a response that is no success. Pure."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _NUMBERS_BYTES: Final = 45
 
 
 class ProducerTuple(NamedTuple):
-    """What an idempotent producer says of an append."""
+    """The claim of an idempotent producer about an append."""
 
     producer: str
     epoch: int
@@ -66,7 +66,7 @@ class Append(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What becomes of an append."""
+    """The outcome of an append."""
 
     status: int
     """The HTTP status; one below 300 is a success."""
@@ -74,11 +74,11 @@ class Outcome(NamedTuple):
     """True if the append is to be stored: with this status once it is."""
     headers: Mapping[str, str] = {}
     text: str = ""
-    """Why it is refused."""
+    """The reason of a refusal."""
 
 
 class StreamLog:
-    """What has happened in a log.
+    """The state of a log, as a fold of its messages.
 
     Args:
         next_offset: Liftbridge's offset of the next message.

@@ -60,7 +60,7 @@ class Link(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a worker says of a wake."""
+    """The answer of a worker to a wake."""
 
     wake_id: str
     generation: int

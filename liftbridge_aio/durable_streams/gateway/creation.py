@@ -30,7 +30,7 @@ from .registry_log import RegistryLog
 
 
 class Created(NamedTuple):
-    """What a PUT led to."""
+    """The outcome of a PUT."""
 
     new: bool
     entry: Entry

@@ -27,7 +27,7 @@ class Chunk(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What a snapshot has of a stream."""
+    """The place up to which a snapshot covers a stream."""
 
     next_offset: int
     writes: int
@@ -73,12 +73,12 @@ class HostedStream:
         self.used = 0.0
         """When the last request ended, by the event loop's clock."""
         self.shared: dict[tuple[int, str], tuple[Any, bytes]] = {}
-        """What readers of events are sent, by where they are and their cursor: most are alike."""
+        """Events for readers, by their place and their cursor: most are alike."""
         self._client = client
         self._view = view
         self._snapshot = snapshot
         self.saved = Saved(0, 0)
-        """What the newest snapshot has."""
+        """The place up to which the newest snapshot covers it."""
         self._max_cached_bytes = max_cached_bytes
         self._opening = asyncio.Lock()
         self._open = False

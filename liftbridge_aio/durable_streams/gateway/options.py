@@ -45,7 +45,7 @@ class GatewayOptions:
     long_poll_timeout: Duration = 30.0
     """Longest wait of a long-poll."""
     sse_duration: Duration = 60.0
-    """How long a response of Server-Sent Events lasts, after which the client connects again."""
+    """Life of a response of Server-Sent Events, after which the client connects again."""
     write_timeout: Duration = 30.0
     """Longest time that a reader may take no bytes of Server-Sent Events."""
     idle_timeout: Duration = 60.0
@@ -65,7 +65,7 @@ class GatewayOptions:
     """Let subscriptions send requests to URLs that their creators choose: those of public hosts
     over https, and those of this machine over http."""
     public_url: str | None = None
-    """How receivers of webhooks reach the gateway; None: as the creators of subscriptions do."""
+    """URL at which receivers of webhooks reach the gateway; None: that of who subscribed."""
     cors_origin: str | None = "*"
     """The origin whose pages may use the gateway; `*`: any; None: none."""
     authorize: Authorize | None = None

@@ -15,7 +15,7 @@ from .followed_log import FollowedLog
 
 
 class RegistryLog:
-    """What is registered, as this gateway knows it, and changes of it.
+    """The registry, as this gateway knows it, and changes of it.
 
     Args:
         client: reads and writes.

@@ -28,7 +28,7 @@ logger = logging.getLogger("liftbridge_aio.durable_streams")
 Ts = TypeVarTuple("Ts")
 
 PREFIX: Final = "/v1/stream/"
-"""Where the paths of streams begin."""
+"""The beginning of the paths of streams."""
 _REGISTRY: Final = replace(KEPT, compact_enabled=True)
 """Settings of the registry: the newest message of each key suffices."""
 _SWEEP_INTERVAL: Final = 0.25
@@ -51,7 +51,7 @@ class Streams:
         self.client = client
         self._supervisor = Supervisor("durable-streams", "the gateway")
         self.registry = RegistryLog(client, self._supervisor, options.registry)
-        """What is registered of all streams."""
+        """The registry of all streams."""
         self._snapshots = Snapshots(self.registry, options.stream)
         self.logs = HostedLogs(client, self._supervisor, options, self._snapshots.newest)
         """Their logs."""

@@ -32,7 +32,7 @@ class MessageLane:
         self.takers: dict[bytes, Taker] = {}
         """By subject."""
         self._lines: dict[bytes, tuple[int, bytes]] = {}
-        """What `_read_line` returned: most frames begin as one before."""
+        """Results of `_read_line`: most frames begin as one before."""
         self._held: list[bytes] = []
         self._missing = 0
 

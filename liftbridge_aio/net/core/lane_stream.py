@@ -18,7 +18,7 @@ _WIDEST: Final = 2**31 - 1
 
 
 class MessageFault(enum.Enum):
-    """Why a stream is not read any further."""
+    """The reason why a stream is not read any further."""
 
     COMPRESSED = "compressed"
     TOO_LONG = "too long"
@@ -158,7 +158,7 @@ class LaneStream:
         self.messages: list[bytes] = []
         """Whole messages that were not taken yet; the taker replaces the list by an empty one."""
         self.failure: InvalidMessage | None = None
-        """Why the stream is not read any further; earlier messages are in `messages`."""
+        """The reason why the stream is not read any further; earlier messages are in `messages`."""
         self.credit = LaneCredit(window)
         self.phase = LanePhase.AWAITED
         """Changed by the lane."""

@@ -1,4 +1,4 @@
-"""What a client and an nsqd agree on at IDENTIFY. Pure."""
+"""The features on which a client and an nsqd agree at IDENTIFY. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from liftbridge_aio.options import Duration, seconds
 from .protocol import OK
 
 _MAX_RDY: Final = 2500
-"""What nsqd grants if it does not say ("Building Client Libraries", Producer Max RDY Count)."""
+"""Limit of nsqd if it does not say ("Building Client Libraries", Producer Max RDY Count)."""
 
 
 class Upgrade(enum.Enum):
@@ -27,7 +27,7 @@ class Upgrade(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """What nsqd has granted; durations in seconds."""
+    """The features that nsqd has granted; durations in seconds."""
 
     version: str = ""
     max_rdy: int = _MAX_RDY

@@ -22,7 +22,7 @@ from liftbridge_aio.nsq.errors import (
 )
 
 MAGIC: Final = b"  V2"
-"""What a client sends first."""
+"""The first bytes that a client sends."""
 HEARTBEAT: Final = b"_heartbeat_"
 OK: Final = b"OK"
 CLOSE_WAIT: Final = b"CLOSE_WAIT"

@@ -23,7 +23,7 @@ from liftbridge_aio.queue.errors import AlreadySettled, LeaseExpired
 
 
 class Order(enum.Enum):
-    """Which messages of a partition wait for others."""
+    """The order of a partition's messages that a queue keeps."""
 
     NONE = "none"
     """Messages are handed out as they come; one that fails delays no other."""
@@ -142,7 +142,7 @@ class WindowSettings:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is settled of a partition: all below `next_offset`, but for what is in `unsettled`.
+    """The settled messages of a partition: all below `next_offset`, but for those in `unsettled`.
 
     If it is read committed, a message of a transaction stands at the offset of the ack that commits
     it, its position, and several may stand there.

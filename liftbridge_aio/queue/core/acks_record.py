@@ -16,7 +16,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class AcksRecord:
-    """What a member of a queue has settled of one partition.
+    """The messages of one partition that a member of a queue has settled.
 
     Attributes:
         group: the id of the group.

@@ -17,7 +17,7 @@ DUE_HEADER: Final = "queue-due"
 
 
 class Origin(NamedTuple):
-    """Where a message was published."""
+    """The place where a message was published."""
 
     stream: str
     partition: int

@@ -23,7 +23,7 @@ _PROBE_RETRY: Final = 1.0
 
 
 class Outcome(enum.Enum):
-    """How a message was answered, as it counts for backoff."""
+    """The answer to a message, as it counts for backoff."""
 
     FINISHED = "finished"
     REQUEUED = "requeued"

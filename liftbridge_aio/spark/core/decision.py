@@ -43,7 +43,7 @@ _BEGIN: Final = Struct(">IIq")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a batch commits."""
+    """The commit of a batch."""
 
     query: UUID
     batch: int

@@ -162,7 +162,7 @@ class ReadOptions:
 
 
 class Delivery(enum.Enum):
-    """How often a row is visible, if Spark runs a task or batch again."""
+    """The guarantee about repeats of a row, if Spark runs a task or batch again."""
 
     AT_LEAST_ONCE = "at_least_once"
     """As often as it was published, at once."""
@@ -189,7 +189,7 @@ class WriteOptions:
     """True to give each row a header that identifies its repeats; see `write_id`."""
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     decision_stream: str | None = None
-    """Where commits are decided; None: a stream named after the query."""
+    """The stream in which commits are decided; None: one named after the query."""
     write_id: str | None = None
     """Names a batch write, so that its re-run is recognised."""
 

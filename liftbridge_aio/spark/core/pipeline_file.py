@@ -52,7 +52,7 @@ class PipelineFileError(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How late rows may be."""
+    """Longest delay of rows."""
 
     column: str
     delay: str
@@ -82,7 +82,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where a result goes."""
+    """The target of a result."""
 
     name: str
     source: str

@@ -71,7 +71,7 @@ class _Chunk:
     rows: Sequence[OutgoingRow]
     sent: list[asyncio.Future[Ack | None]] = field(default_factory=list)
     unsent: LiftbridgeError | None = None
-    """Why the rows after those in `sent` were not sent."""
+    """The reason why the rows after those in `sent` were not sent."""
 
 
 @dataclass(slots=True)

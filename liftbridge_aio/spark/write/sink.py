@@ -62,7 +62,7 @@ class TaskCommit(WriterCommitMessage):
     resent: int
     """Rows that the task sent again because their outcome was unknown."""
     uncommitted: tuple[UncommittedRows, ...] = ()
-    """What a commit makes visible; empty if the rows are visible already."""
+    """The rows that a commit makes visible; empty if they are visible already."""
 
     @property
     def rows(self) -> int:

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Sequenced(Protocol):
-    """What a buffer has to know of a message."""
+    """The attributes of a message that a buffer uses."""
 
     @property
     def sequence(self) -> int:

@@ -1,4 +1,4 @@
-"""How far a subscription has got, so that it can go on in another session."""
+"""The progress of a subscription, so that it can go on in another session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a subscription starts."""
+"""The start of a subscription."""
 
 from __future__ import annotations
 

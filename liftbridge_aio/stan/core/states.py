@@ -23,7 +23,7 @@ class ClientState(enum.Enum):
 
 
 class ClientEvent(enum.Enum):
-    """What happens to a client."""
+    """Events in the life of a client."""
 
     CONNECT = "connect"
     ACCEPTED = "accepted"
@@ -69,7 +69,7 @@ class SubscriptionState(enum.Enum):
 
 
 class SubscriptionEvent(enum.Enum):
-    """What happens to a subscription."""
+    """Events in the life of a subscription."""
 
     OPEN = "open"
     ACCEPTED = "accepted"

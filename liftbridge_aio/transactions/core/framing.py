@@ -25,7 +25,7 @@ CSV: Final = "text/csv"
 FIXED_PROTOBUF: Final = "application/x-protobuf-fixed"
 
 FIXED_WORD: Final = b"\x66\x33\x93\x36"
-"""What each frame of `application/x-protobuf-fixed` begins with."""
+"""The beginning of each frame of `application/x-protobuf-fixed`."""
 FIXED_HEADER_BYTES: Final = 8
 MAX_FRAME_BYTES: Final = 64 << 20
 """Bytes of the largest frame that a decoder accepts, unless told otherwise."""
@@ -34,7 +34,7 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 class JsonFrameable(Protocol):
-    """What the JSON framing needs of a message."""
+    """The attributes of a message that the JSON framing uses."""
 
     def marshal_json(self) -> bytes:
         """Return the message as JSON without line feeds."""
@@ -44,7 +44,7 @@ class JsonFrameable(Protocol):
 
 
 class CsvFrameable(Protocol):
-    """What the CSV framing needs of a message."""
+    """The attributes of a message that the CSV framing uses."""
 
     def marshal_csv(self) -> list[str]:
         """Return the fields of the message."""
@@ -54,7 +54,7 @@ class CsvFrameable(Protocol):
 
 
 class ProtoFrameable(Protocol):
-    """What the protobuf framing needs of a message: that of the library `protobuf` has it."""
+    """The methods of a message that the protobuf framing uses: those of `protobuf`."""
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's name
         """Return the encoded message."""
@@ -87,7 +87,7 @@ class Decoder(Protocol):
 
 
 class Framing(Protocol):
-    """How the messages of a journal are encoded."""
+    """The encoding of the messages of a journal."""
 
     @property
     def content_type(self) -> str:

@@ -79,7 +79,7 @@ class OpenSpan:
     newest: int
     """Offset of its newest message."""
     messages: int
-    """How many it has, repeats included."""
+    """Number of its messages, repeats included."""
     began: int
     """When its first message was stored, in Unix nanoseconds."""
     latest: int
@@ -89,5 +89,5 @@ class OpenSpan:
 
     @property
     def rollback(self) -> AckEntry:
-        """What rolls it back for good: its producer can show nothing more of it."""
+        """The ack that rolls it back for good: its producer can show nothing more of it."""
         return AckEntry(self.producer, self.clock, self.begin, self.clock, final=True)

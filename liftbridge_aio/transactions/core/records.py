@@ -18,7 +18,7 @@ _LAYOUT: Final = struct.Struct(">BB16sII")
 
 
 class Kind(enum.IntEnum):
-    """What a message of a claimed log is; the numbers are those of the header."""
+    """The kind of a message of a claimed log; the numbers are those of the header."""
 
     CLAIM = 0
     """A writer has taken the log over."""
@@ -35,9 +35,9 @@ class Mark(NamedTuple):
     writer: bytes
     """Random bytes that a writer has drawn for its claim."""
     part: int = 0
-    """Which part of the record it is."""
+    """Number of this part of the record."""
     parts: int = 1
-    """How many parts the record has."""
+    """Number of parts of the record."""
 
     def encode(self) -> bytes:
         """Return the value of the header."""

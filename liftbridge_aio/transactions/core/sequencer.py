@@ -33,7 +33,7 @@ _CONTINUE: Final = int(Flags.CONTINUE)
 
 
 class Outcome(Enum):
-    """What a queued message does; the texts are Gazette's names."""
+    """The effect of a queued message; the texts are Gazette's names."""
 
     OUTSIDE_ALREADY_ACKED = "outsideAlreadyAcked"
     """A duplicate of a message that is committed: discarded."""
@@ -102,7 +102,7 @@ class ReplayRange(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a sequencer knows of a producer in a journal, for checkpoints."""
+    """The state of a producer in a journal, for checkpoints."""
 
     journal: str
     producer: bytes

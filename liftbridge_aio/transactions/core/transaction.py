@@ -29,7 +29,7 @@ class Phase(enum.Enum):
 
 
 class Step(enum.Enum):
-    """What happens to a transaction."""
+    """Events in the life of a transaction."""
 
     STORE = enum.auto()
     """Every message is stored, and its checkpoint is about to be written."""

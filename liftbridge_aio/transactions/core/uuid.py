@@ -31,7 +31,7 @@ _CONTINUE = b"\x80\x01"  # its flags, where the counter of the clock is 0
 
 
 class Flags(IntEnum):
-    """What a message is to a transaction; a reader handles any other flags as OUTSIDE."""
+    """The role of a message in a transaction; a reader handles any other flags as OUTSIDE."""
 
     OUTSIDE = 0
     """A message of no transaction, committed by itself."""

@@ -39,7 +39,7 @@ _EVERYTHING: Final = 2**62
 
 
 class AckEntry(NamedTuple):
-    """What an ack says of one producer."""
+    """The entry of an ack for one producer."""
 
     producer: bytes
     clock: int
@@ -64,7 +64,7 @@ class Event(NamedTuple, Generic[T]):
     """Of a message of a producer; None, or other than 16 bytes, for a plain one."""
 
     acks: tuple[AckEntry, ...] = ()
-    """What an ack says; nothing else is an ack."""
+    """The content of an ack; nothing else is an ack."""
 
 
 class Row(NamedTuple, Generic[T]):
@@ -81,7 +81,7 @@ class Row(NamedTuple, Generic[T]):
 
 
 class Replay(Generic[T]):
-    """What one entry of an ack shows, by the messages from its `begin` to before the ack."""
+    """The messages that one entry of an ack shows: from its `begin` to before the ack."""
 
     def __init__(self, entry: AckEntry, position: int, place: int) -> None:
         """Begin where nothing is known but what the entry says.
@@ -210,7 +210,7 @@ class Follower(Generic[T]):
 
     @property
     def open_spans(self) -> dict[bytes, int]:
-        """Where the open transactions that are in memory began, by producer."""
+        """The beginnings of the open transactions that are in memory, by producer."""
         return {producer: span.begin for producer, span in self._spans.items()}
 
     def feed(self, event: Event[T]) -> Iterator[Row[T] | Replay[T]]:
@@ -326,7 +326,7 @@ def _nothing(_: object) -> int:
 
 
 class Range(Generic[T]):
-    """What a reader shows of the positions from `start` to before `end`, by the log alone.
+    """The messages that a reader shows of positions from `start` to before `end`, by the log.
 
     Feed it the messages from `first` to before `end`, then those of `spans`, in order.
     """

@@ -15,7 +15,7 @@ from liftbridge_aio.transactions.errors import FramingError
 
 
 class PartitionClient(Protocol):
-    """What is needed of a client; `liftbridge_aio.Client` has it."""
+    """The parts of a client that are needed; `liftbridge_aio.Client` has them."""
 
     async def publish(self, stream: str, value: bytes, *, partition: int) -> Ack:
         """Publish a message and return its ack."""

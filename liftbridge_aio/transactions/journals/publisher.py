@@ -23,7 +23,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Appender(Protocol):
-    """What appends to journals."""
+    """The protocol of an appender to journals."""
 
     async def append(self, journal: str, frame: Callable[[], bytes]) -> tuple[int, int]:
         """Append a frame, and return the offsets of its begin and end once it is stored.

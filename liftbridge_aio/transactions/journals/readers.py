@@ -23,7 +23,7 @@ _CHUNK_BYTES: Final = 65_536
 
 
 class ByteReader(Protocol):
-    """What gives bytes, such as an asyncio.StreamReader or a file of anyio."""
+    """The protocol of a source of bytes, such as an asyncio.StreamReader or a file of anyio."""
 
     async def read(self, size: int, /) -> bytes:
         """Return at most so many bytes; none at the end."""
