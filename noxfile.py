@@ -229,7 +229,7 @@ def oldest(session: nox.Session) -> None:
     dependencies = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
     pinned = [re.sub(r">=([\d.]+).*", r"==\1", each) for each in dependencies]
     session.install(".", *pinned, *group("client-test"), *group("neighbours"), *go())
-    session.run("pytest", *(session.posargs or ("-n", "3", *ON_OLDEST)))
+    session.run("pytest", *(session.posargs or ("-n", "4", *ON_OLDEST)))
 
 
 @nox.session(venv_backend="none")
