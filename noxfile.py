@@ -45,11 +45,16 @@ HEAVY: Final = (
 and Spark but for its first."""
 LONG: Final = (
     *("tests/cancellation", "tests/cluster", "tests/hostile", "tests/matrix"),
+    *("tests/contract/test_group_members.py", "tests/contract/test_group_restart.py"),
+    "tests/durable_streams/test_faults.py",
     "tests/durable_streams/test_gateway_conformance.py",
+    "tests/durable_streams/test_gateway_faults.py",
     "tests/faults/test_transaction_crashes.py",
+    *("tests/stan/test_faults.py", "tests/stan/test_lost_sessions.py"),
 )
 """The others that only `tests_long` runs: clusters under faults, hostile servers, every state there
-is, the published tests of a Durable Streams server."""
+is, the published tests of a Durable Streams server, and what waits for members, leases and sessions
+to be given up."""
 ON_OLDEST: Final = (
     *("tests/contract", "tests/faults", "tests/unit/groups"),
     *("-k", "not v1.9.0 and not plain"),

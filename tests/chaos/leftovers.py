@@ -7,8 +7,11 @@ import gc
 import importlib
 import os
 import pkgutil
+import socket
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -25,11 +28,17 @@ class Holdings:
     """Resources held at one moment."""
 
     tasks: int
-    descriptors: int
+    open: Counter[str]
+    """What descriptors are of; sockets with their addresses."""
     threads: int
     rss_mib: float
     objects: Counter[str] = field(default_factory=Counter)
     """Living objects of the client's network room, by their class."""
+
+    @property
+    def descriptors(self) -> int:
+        """How many there are."""
+        return self.open.total()
 
     def __str__(self) -> str:
         return (
@@ -44,6 +53,8 @@ class Holdings:
             for name in ("tasks", "descriptors", "threads")
             if getattr(self, name) != getattr(before, name)
         ]
+        if differences:
+            differences += [f"{n} x {name}" for name, n in (self.open - before.open).items()]
         differences += [
             f"+{count} {name}" for name, count in (self.objects - before.objects).items()
         ]
@@ -59,11 +70,23 @@ def holdings() -> Holdings:
     """Return the resources of this process now."""
     return Holdings(
         len(asyncio.all_tasks()),
-        len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - no paths are needed
+        Counter(_descriptors()),
         threading.active_count(),
         rss_mib(),
         network_objects(),
     )
+
+
+def _descriptors() -> Iterator[str]:
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the folder itself
+            name = str(link.readlink())
+            if name.startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(link.name))) as raw:
+                    name = f"socket {raw.family.name} {raw.getsockname()}"
+                    with suppress(OSError):
+                        name += f" > {raw.getpeername()}"
+            yield name.partition(":[")[0]
 
 
 def network_objects() -> Counter[str]:
