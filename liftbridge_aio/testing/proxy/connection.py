@@ -144,9 +144,11 @@ class Pipe:
             self._end_passed_on = True
             try:
                 transport.write_eof()
-            except OSError:  # the peer reset the connection, which the event loop has yet to see
+            except OSError:  # the peer has reset it, which the event loop does not know yet
+                self.source.reset()
                 self.sink.reset()
-            self.sink.close_if_finished()
+            else:
+                self.sink.close_if_finished()
 
     def _write(self, transport: asyncio.Transport, data: bytes) -> bool:
         """Write the bytes, damaged as ordered; return False if the stream ends with them."""

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from liftbridge_aio._core.addresses import parse_address
-from liftbridge_aio.testing import FaultProxy
+from liftbridge_aio.testing import Direction, FaultProxy
 from support.peers.tcp import BOUND, Dial, EchoServer, ended, eventually, exchange, reset_by_hand
 
 
@@ -135,6 +135,18 @@ async def test_an_end_sent_to_a_target_that_is_gone_closes_the_connection(
     streams[1].write_eof()  # due together with the bytes before
     await eventually(lambda: proxy.statistics().open_connections == 0)
     assert not told
+
+
+async def test_an_end_sent_to_a_target_that_has_reset_closes_the_connection(
+    dial: Dial, proxy: FaultProxy, echo: EchoServer
+) -> None:
+    streams = await dial()
+    assert await exchange(streams, b"hello") == b"hello"
+    proxy.freeze(Direction.TO_CLIENTS)  # so that it does not read, and sees no reset
+    reset_by_hand(echo.writers[0])
+    streams[1].write_eof()
+    await eventually(lambda: proxy.statistics().open_connections == 0)
+    assert await ended(streams[0])
 
 
 async def test_closing_twice_from_another_task_leaves_no_task_and_no_connection(
