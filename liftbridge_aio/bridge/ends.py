@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 SOURCE_HEADER: Final = "bridge-source"
 """Header with the source of a message, for example `stan/test-cluster/orders`."""
@@ -35,15 +35,20 @@ class Record:
     origin: Any
 
 
+class Copied(NamedTuple):
+    """How far a channel of NATS Streaming was copied; other sources keep that themselves."""
+
+    sequence: int = 0
+    """The sequence up to which the target has all."""
+    timestamp: int | None = None
+    """When that message was published, in Unix nanoseconds; None: the target does not tell."""
+
+
 class Source(Protocol):
     """Where messages come from."""
 
-    async def open(self, copied: int) -> None:
-        """Connect, and begin behind what was copied.
-
-        Args:
-            copied: the sequence up to which the target has all; only NATS Streaming needs it.
-        """
+    async def open(self, copied: Copied) -> None:
+        """Connect, and begin behind what was copied."""
 
     async def next_batch(self) -> list[Record] | None:
         """Return the next messages, an empty list now and then; None at the end.
@@ -64,8 +69,8 @@ class Source(Protocol):
 class Target(Protocol):
     """Where messages go."""
 
-    async def open(self) -> int:
-        """Connect, create it if it is missing, and return the sequence up to which it has all."""
+    async def open(self) -> Copied:
+        """Connect, create it if it is missing, and return how far it has the source."""
 
     async def store(self, records: list[Record]) -> int:
         """Store messages and return how many of them it had already.

@@ -17,9 +17,15 @@ from liftbridge_aio import (
     Message,
     StartAt,
     StopAt,
+    StreamInfo,
     StreamOptions,
 )
-from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, PublishOutcomeUnknown
+from liftbridge_aio.errors import (
+    IncorrectOffset,
+    LiftbridgeError,
+    PublishOutcomeUnknown,
+    StreamNotFound,
+)
 from liftbridge_aio.model import ACK_HEADER
 
 from .core.addresses import Address, System
@@ -30,6 +36,7 @@ from .ends import (
     MAX_BATCH,
     SOURCE_HEADER,
     TIME_HEADER,
+    Copied,
     Record,
 )
 from .errors import PositionLost, SourceReset, TargetUnsuitable
@@ -60,10 +67,24 @@ def new_client(address: Address) -> Client:
     return Client(url, options=ClientOptions.from_env(secure=secure))
 
 
+async def find_stream(client: Client, stream: str) -> StreamInfo:
+    """Fetch the metadata of a stream.
+
+    Raises:
+        StreamNotFound: no server knows it.
+    """
+    found = (await client.fetch_metadata([stream], expected=[stream])).streams.get(stream)
+    if found is None:
+        text = "no broker knows the stream"
+        raise StreamNotFound(text, stream=stream)
+    return found
+
+
 class LiftbridgeSource:
     """Reads all partitions of a stream; a cursor for each says how far it was copied.
 
-    What the bridge in the other direction has brought is passed over.
+    The cursors name the target as its URL does. A further one has the creation time of the stream,
+    as a stream that was deleted and created again has the same name and other messages. What the bridge in the other direction has brought is passed over.
     """
 
     # State, changed only by the task of the bridge: `_positions` have the offset of the last
@@ -71,7 +92,7 @@ class LiftbridgeSource:
 
     def __init__(self, address: Address, target: Address, *, once: bool) -> None:
         [self._stream] = address.names
-        self._cursor = f"bridge:{target}"
+        self._cursor = f"bridge:{target.location}"
         self._other = str(target).encode()
         self._once = once
         self._client = new_client(address)
@@ -83,22 +104,36 @@ class LiftbridgeSource:
         self._ends: dict[int, int] = {}
         self._commit_at = 0.0
 
-    async def open(self, copied: int) -> None:  # noqa: ARG002 - it keeps its own positions
+    async def open(self, copied: Copied) -> None:  # noqa: ARG002 - it keeps its own positions
         """Connect, and fetch the cursors."""
         client, stream = self._client, self._stream
         await client.connect()
-        partitions = (await client.fetch_metadata([stream], expected=[stream])).streams[stream]
-        for partition in partitions.partitions:
-            stored = await client.fetch_cursor(self._cursor, stream, partition)
+        found = await find_stream(client, stream)
+        stored = {
+            partition: await client.fetch_cursor(self._cursor, stream, partition)
+            for partition in found.partitions
+        }
+        await self._check_creation(found.creation_timestamp, is_new={*stored.values()} == {None})
+        for partition, offset in stored.items():
             state = await client.fetch_partition_metadata(stream, partition)
-            if stored is not None and stored > state.newest_offset:
-                text = f"the stream was copied up to offset {stored}, which it does not have"
-                raise SourceReset(text, stream=stream, partition=partition, offset=stored)
-            position = -1 if stored is None else stored
+            if offset is not None and offset > state.newest_offset:
+                text = f"the stream was copied up to offset {offset}, which it does not have"
+                raise SourceReset(text, stream=stream, partition=partition, offset=offset)
+            position = -1 if offset is None else offset
             self._read[partition] = self._committed[partition] = position
             self._positions[partition] = position
             if self._once:
                 self._ends[partition] = state.high_watermark
+
+    async def _check_creation(self, created: int, *, is_new: bool) -> None:
+        """Refuse a stream that was created again; note the creation of one that is new here."""
+        cursor = f"{self._cursor}:created"
+        if await self._client.fetch_cursor(cursor, self._stream, 0) == created:
+            return
+        if not is_new:
+            text = "the stream was deleted and created again since it was copied"
+            raise SourceReset(text, stream=self._stream)
+        await self._client.set_cursor(cursor, self._stream, 0, created)
 
     async def _subscribe(self) -> AsyncIterator[list[Message]]:
         starts = {
@@ -188,7 +223,7 @@ class LiftbridgeTarget:
         self._window = KnownIds(_WINDOW)
         self._partitions = 1
 
-    async def open(self) -> int:
+    async def open(self) -> Copied:
         """Connect, create the stream if it is missing, and read its end."""
         self._partitions = await self._prepare(None)
         for partition in range(self._partitions):
@@ -196,14 +231,13 @@ class LiftbridgeTarget:
                 identity = self._identity(message)
                 if identity is not None:
                     self._window.add(identity)
-        return 0
+        return Copied()
 
     async def _prepare(self, options: StreamOptions | None) -> int:
         client, stream = self._client, self._stream
         await client.connect()
         await client.create_stream(stream, options=options, exist_ok=True)
-        found = await client.fetch_metadata([stream], expected=[stream])
-        return len(found.streams[stream].partitions)
+        return len((await find_stream(client, stream)).partitions)
 
     def _identity(self, message: Message) -> bytes | None:
         headers = message.headers
@@ -264,8 +298,9 @@ class ExactTarget(LiftbridgeTarget):
     """
 
     # State, changed only by the task of the bridge: `_next` is the offset of the next message,
-    # `_copied` and `_further` say which sequences are stored, `_width` how many may be in flight,
-    # `_one_by_one` how many of the next messages go alone.
+    # `_copied` and `_further` say which sequences are stored, `_times` when those at the end of the
+    # stream were published, `_width` how many may be in flight, `_one_by_one` how many of the next
+    # messages go alone.
 
     def __init__(self, address: Address, source: Address, after: int | None) -> None:
         super().__init__(address, source)
@@ -273,15 +308,16 @@ class ExactTarget(LiftbridgeTarget):
         self._next = 0
         self._copied = 0
         self._further: frozenset[int] = frozenset()
+        self._times: dict[int, int] = {}
         self._width = 1
         self._one_by_one = 0
         self._is_checked = False
 
-    async def open(self) -> int:
+    async def open(self) -> Copied:
         """Connect, create the stream if it is missing, and find out how far it was copied."""
         await self._prepare(_EXACT)
         await self._look()
-        return self._copied
+        return Copied(self._copied, self._times.get(self._copied) or None)
 
     async def store(self, records: list[Record]) -> int:
         """Publish messages that are not stored, in order, and wait for all acks."""
@@ -344,13 +380,17 @@ class ExactTarget(LiftbridgeTarget):
             messages = (
                 [] if newest < 0 else await self._client.last(self._stream, count, resume=True)
             )
-            sequences = [int(found) for each in messages if (found := self._identity(each))]
+            self._times = {
+                int(found): int(each.headers.get(TIME_HEADER, b"0"))
+                for each in messages
+                if (found := self._identity(each))
+            }
             is_all = len(messages) < count
-            if len(sequences) >= _MAX_WIDTH or is_all:
+            if len(self._times) >= _MAX_WIDTH or is_all:
                 break
             count *= 4
-        if sequences:
-            self._copied, self._further = unbroken(sequences)
+        if self._times:
+            self._copied, self._further = unbroken(self._times)
             return
         if self._after is None and newest >= 0 and (not messages or messages[0].offset > 0):
             text = f"retention has removed messages, and none of {self._source.decode()} is left"

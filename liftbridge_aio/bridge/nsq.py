@@ -11,7 +11,7 @@ from liftbridge_aio.nsq.connection import NsqConnection
 from liftbridge_aio.nsq.core import protocol
 
 from .core.addresses import Address, System
-from .ends import MAX_BATCH, Record
+from .ends import MAX_BATCH, Copied, Record
 
 _MARGIN: Final = 1.1
 """Factor by which a channel must be silent for longer than the message timeout."""
@@ -50,7 +50,7 @@ class NsqSource:
         )
         self._silent_since = 0.0
 
-    async def open(self, copied: int) -> None:  # noqa: ARG002 - nsqd knows what is not finished
+    async def open(self, copied: Copied) -> None:  # noqa: ARG002 - nsqd knows what is not finished
         """Connect, and subscribe to the channel, which creates it."""
         await self._consumer.__aenter__()
         self._silent_since = asyncio.get_running_loop().time()
@@ -114,13 +114,13 @@ class NsqTarget:
         [self._server] = address.servers
         self._producer = nsq.Producer(self._server)
 
-    async def open(self) -> int:
+    async def open(self) -> Copied:
         """Connect, and create topic and channel, so that the channel gets every message."""
         connection = NsqConnection(self._server, nsq.ConnectionOptions())
         await connection.open(protocol.sub(self._topic, self._channel))
         connection.close()
         await self._producer.__aenter__()
-        return 0
+        return Copied()
 
     async def store(self, records: list[Record]) -> int:
         """Publish messages, many in a command."""

@@ -10,7 +10,7 @@ from typing import Final
 from liftbridge_aio import stan
 
 from .core.addresses import Address
-from .ends import MAX_BATCH, Record
+from .ends import MAX_BATCH, Copied, Record
 from .errors import SourceReset
 
 _ANSWER: Final = 2.0
@@ -46,13 +46,38 @@ class StanSource:
         self._end: int | None = None
         self._gap: int | None = None
 
-    async def open(self, copied: int) -> None:
-        """Connect, and subscribe behind what was copied."""
+    async def open(self, copied: Copied) -> None:
+        """Connect, check that it is the channel that was copied, and subscribe behind that."""
         await self._client.connect()
-        self._last = copied
+        self._last = copied.sequence
+        newest = await self._newest() if self._once or copied.sequence else 0
+        if newest and copied.sequence:
+            await self._check(copied, newest)
         if self._once:
-            self._end = await self._newest()
+            self._end = newest
         await self._subscribe()
+
+    async def _check(self, copied: Copied, newest: int) -> None:
+        """Refuse a channel that does not have what was copied, as far as it still has messages.
+
+        An empty one may have removed them all.
+        """
+        sequence, timestamp = copied
+        if newest < sequence:
+            text = (
+                f"{self._address} was copied up to sequence {sequence}, and its newest message has"
+                f" sequence {newest}"
+            )
+            raise SourceReset(text)
+        found = await self._first(stan.StartAt.sequence(sequence))
+        if found is None or found.sequence != sequence or timestamp is None:
+            return
+        if found.timestamp != timestamp:
+            text = (
+                f"{self._address} has another message of sequence {sequence} than the one that was"
+                " copied"
+            )
+            raise SourceReset(text)
 
     async def _subscribe(self) -> stan.Subscription:
         old, self._subscription = self._subscription, None
@@ -123,15 +148,20 @@ class StanSource:
 
     async def _newest(self) -> int:
         """Return the newest sequence of the channel; 0 if it has none."""
-        newest = self._client.subscribe(
-            self._channel, start=stan.StartAt.latest(), manual_ack=True, max_in_flight=1
+        newest = await self._first(stan.StartAt.latest())
+        return 0 if newest is None else newest.sequence
+
+    async def _first(self, start: stan.StartAt) -> stan.Message | None:
+        """Return the first message from a start; None if the channel has none there."""
+        messages = self._client.subscribe(
+            self._channel, start=start, manual_ack=True, max_in_flight=1
         )
-        async with newest:
+        async with messages:
             try:
                 async with asyncio.timeout(_ANSWER):
-                    return (await anext(newest)).sequence
+                    return await anext(messages)
             except TimeoutError:
-                return 0
+                return None
             except StopAsyncIteration:
                 text = f"the session with {self._address} has ended"
                 raise stan.SessionLost(text) from None
@@ -148,10 +178,10 @@ class StanTarget:
         self._client = new_client(address, source)
         self._channel = address.names[1]
 
-    async def open(self) -> int:
+    async def open(self) -> Copied:
         """Connect."""
         await self._client.connect()
-        return 0
+        return Copied()
 
     async def store(self, records: list[Record]) -> int:
         """Publish messages and wait for all acks."""

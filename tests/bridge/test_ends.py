@@ -202,6 +202,43 @@ async def test_a_stream_that_is_deleted_ends_the_bridge(ends: Ends) -> None:
         await Bridge(ends.lift_url, ends.stan_url).run()
 
 
+async def test_a_stream_that_was_created_again_is_not_taken_for_the_old_one(ends: Ends) -> None:
+    async def create(count: int) -> None:
+        await ends.lift.create_stream(ends.name)
+        for n in range(count):
+            await ends.to_stream(b"%d" % n)
+
+    await create(3)
+    elsewhere = ends.nsq_url.replace("127.0.0.1", "localhost").replace("/moving", "-2/moving")
+    for url in (ends.nsq_url, elsewhere, ends.stan_url):  # each target begins at the beginning
+        assert (await Bridge(ends.lift_url, url, once=True).run()).copied == 3
+    await ends.lift.delete_stream(ends.name)
+    await create(5)
+    for url in (ends.nsq_url, ends.stan_url):
+        with pytest.raises(SourceReset, match=ends.name):
+            await Bridge(ends.lift_url, url, once=True).run()
+
+
+async def test_another_channel_of_that_name_is_not_taken_for_the_old_one(
+    ends: Ends, own_streaming: StreamingServer
+) -> None:
+    address = own_streaming.url.removeprefix("nats://")
+    url = f"stan://{address}/{CLUSTER}/{ends.name}"
+    async with client_of(own_streaming.url, "a") as client:
+        await publish_many(client, ends.name, 5)
+    assert (await Bridge(url, ends.lift_url, once=True).run()).copied == 5
+    await asyncio.to_thread(own_streaming.kill)
+    await asyncio.to_thread(own_streaming.start)
+    async with client_of(own_streaming.url, "a") as client:
+        for count in (3, 2, 2):  # fewer than were copied, as many, and more
+            await publish_many(client, ends.name, count)
+            with pytest.raises(SourceReset, match="sequence"):
+                await Bridge(url, ends.lift_url, once=True).run()
+    await publish_many(ends.stan, ends.name, 8)  # another server with the same cluster id
+    with pytest.raises(SourceReset, match="another message of sequence 5"):
+        await Bridge(ends.stan_url, ends.lift_url, once=True).run()
+
+
 async def test_what_came_from_the_other_side_is_not_copied_back(ends: Ends) -> None:
     await publish_many(ends.stan, ends.name, 3)
     await Bridge(ends.stan_url, ends.lift_url, once=True).run()

@@ -58,6 +58,12 @@ class Address:
             return f"stan/{'/'.join(self.names)}"
         return f"nsq/{self.names[0]}"
 
+    @property
+    def location(self) -> str:
+        """What the URL says, without user and password: system, servers and names."""
+        servers = ",".join(server.rpartition("@")[2] for server in self.servers)
+        return f"{self.system.value}://{servers}/{'/'.join(self.names)}"
+
 
 def parse_address(url: str) -> Address:
     """Parse a URL.
