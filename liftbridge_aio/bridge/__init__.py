@@ -15,7 +15,7 @@ The guide is `docs/bridges.md`.
 
 from .bridge import Bridge, Progress
 from .ends import ID_HEADER, MARKER_HEADER, SOURCE_HEADER, TIME_HEADER
-from .errors import BridgeError, PositionLost, SourceReset, TargetUnsuitable
+from .errors import BridgeError, MessageRefused, PositionLost, SourceReset, TargetUnsuitable
 
 __all__ = [
     "ID_HEADER",
@@ -24,6 +24,7 @@ __all__ = [
     "TIME_HEADER",
     "Bridge",
     "BridgeError",
+    "MessageRefused",
     "PositionLost",
     "Progress",
     "SourceReset",

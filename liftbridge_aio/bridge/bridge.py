@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,8 +15,10 @@ from liftbridge_aio.errors import (
     ConnectionFailed,
     CursorsUnavailable,
     IncorrectOffset,
+    InvalidRequest,
     LiftbridgeError,
     NoMetadataLeader,
+    NotFound,
     NotPartitionLeader,
     PublishNotSent,
     PublishOutcomeUnknown,
@@ -27,9 +31,17 @@ from liftbridge_aio.options import Duration, seconds
 from liftbridge_aio.retry import Backoff
 from liftbridge_aio.stan import ClientIdTaken, SubscriptionClosed
 
-from .core.addresses import LIFTBRIDGE, System, check_pair, parse_address
+from .core.addresses import (
+    LIFTBRIDGE,
+    Address,
+    System,
+    check_pair,
+    message_name,
+    parse_address,
+)
 from .core.rate import Rate
-from .ends import Source, Target
+from .ends import Record, Source, Target
+from .errors import MessageRefused
 from .liftbridge import ExactTarget, LiftbridgeSource, LiftbridgeTarget
 from .nsq import NsqSource, NsqTarget
 from .stan import StanSource, StanTarget
@@ -53,6 +65,10 @@ _PASSING: Final = (
 _BACKOFF: Final = Backoff(initial=0.2, maximum=5.0)
 _CLOSE: Final = 10.0
 """Seconds for the end of the connections."""
+_MIN_PATIENCE: Final = 2.0
+"""Seconds that every attempt to connect may take."""
+_MIN_MESSAGE_TIMEOUT: Final = 1.0
+"""Seconds; nsqd refuses less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +79,8 @@ class Progress:
     """Messages that the target has stored."""
     repeats: int
     """Messages that it had already, so that they were not stored again."""
+    skipped: int
+    """Messages that it refused, with `skip_refused`."""
     rate: float
     """Messages copied per second, over the last 10 seconds."""
     lag: int | None
@@ -90,7 +108,10 @@ class Bridge:
             tell, that is when nothing has come for longer than `message_timeout`.
         after: the sequence of NATS Streaming behind which to begin if the target does not say how
             far the channel was copied.
-        message_timeout: seconds after which nsqd delivers a message again that is not copied.
+        skip_refused: log and count messages that the target can never take, because they are too
+            large for it, or empty, and go on. False: end with `MessageRefused`.
+        message_timeout: seconds after which nsqd delivers a message again that is not copied, from
+            1 to its `--max-msg-timeout`, 15 minutes by default.
         retry_timeout: seconds without progress after which `run` ends with the error of the side
             that is away.
 
@@ -106,12 +127,13 @@ class Bridge:
         *,
         once: bool = False,
         after: int | None = None,
+        skip_refused: bool = False,
         message_timeout: Duration = 10.0,
         retry_timeout: Duration = 60.0,
     ) -> None:
         check_text(source, "the source")
         check_text(target, "the target")
-        check_flags(once=once)
+        check_flags(once=once, skip_refused=skip_refused)
         if after is not None:
             check_whole_number(after, "after", 0, INT64_MAX)
         self._from = parse_address(source)
@@ -119,9 +141,16 @@ class Bridge:
         check_pair(self._from, self._to)
         self._once = once
         self._after = after
+        self._skip_refused = skip_refused
         self._message_timeout = seconds(message_timeout, "message_timeout")
+        if self._message_timeout < _MIN_MESSAGE_TIMEOUT:
+            text = (
+                "message_timeout is at least 1 second, as nsqd takes no less, not"
+                f" {message_timeout!r}"
+            )
+            raise InvalidRequest(text)
         self._retry_timeout = seconds(retry_timeout, "retry_timeout")
-        self._copied = self._repeats = self._retries = 0
+        self._copied = self._repeats = self._skipped = self._retries = 0
         self._lag: int | None = None
         self._rate: Rate | None = None
         self._source: Source | None = None
@@ -145,7 +174,7 @@ class Bridge:
         """What was done so far."""
         now = asyncio.get_running_loop().time()
         rate = 0.0 if self._rate is None else self._rate.per_second(self._copied, now)
-        return Progress(self._copied, self._repeats, rate, self._lag, self._retries)
+        return Progress(self._copied, self._repeats, self._skipped, rate, self._lag, self._retries)
 
     async def measure_lag(self) -> int | None:
         """Ask the source how many messages wait to be copied; None if it does not say.
@@ -168,6 +197,7 @@ class Bridge:
             TargetUnsuitable: the target exists, and is none that this can be copied to.
             SourceReset: the source is another log than the one that was copied.
             PositionLost: the target does not say how far the source was copied.
+            MessageRefused: the target can never take a message, and none is skipped.
             LiftbridgeError: a side cannot be reached at the start or has been away for too long,
                 or refuses what it is asked for: the stream was deleted, the target is read-only.
             UsageError: it is running already.
@@ -183,63 +213,133 @@ class Bridge:
             while True:
                 before = self._well_at
                 try:
-                    await self._copy()
+                    await self._copy(max(self._patience(), _MIN_PATIENCE))
                 except _PASSING as error:
                     if self._well_at > before:
                         tries = 0
-                    late = loop.time() - self._well_at > self._retry_timeout
-                    if not self._was_open or late or isinstance(error, TLSFailed):
+                    left = self._patience()
+                    if not self._was_open or left <= 0 or isinstance(error, TLSFailed):
                         raise
-                    logger.warning("%r connects again: %s", self, error)
+                    logger.warning("%r connects again: %s", self, error.message)
                     self._retries += 1
-                    await asyncio.sleep(_BACKOFF.delay(tries, random.random()))  # noqa: S311
+                    delay = _BACKOFF.delay(tries, random.random())  # noqa: S311
+                    await asyncio.sleep(min(delay, left))
                     tries += 1
                 else:
                     return self.progress
         finally:
             self._is_running = False
 
-    async def _copy(self) -> None:
-        """Copy over one connection to each side, until the end or an error."""
-        loop = asyncio.get_running_loop()
-        self._rate = rate = self._rate or Rate(loop.time())
-        target, source = self._ends()
+    def _patience(self) -> float:
+        """Return the seconds that are left until a side has been away for too long."""
+        return self._well_at + self._retry_timeout - asyncio.get_running_loop().time()
+
+    async def _copy(self, patience: float) -> None:
+        """Copy over one connection to each side, until the end or an error.
+
+        Args:
+            patience: the longest that a side may take to answer.
+        """
+        target, source = self._ends(patience)
         try:
-            await source.open(await target.open())
+            with self._of_target():
+                copied = await target.open()
+            with self._of_source():
+                await source.open(copied)
             self._source = source
             self._was_open = True
-            while (records := await source.next_batch()) is not None:
+            while True:
+                with self._of_source():
+                    records = await source.next_batch()
+                if records is None:
+                    return
                 if records:
                     self._note_well()
-                    self._is_storing = True
-                    repeats = await target.store(records)
-                    self._repeats += repeats
-                    self._copied += len(records) - repeats
-                    rate.note(self._copied, loop.time())
-                    self._is_storing = False
-                    await source.stored(records)
+                    with self._of_target():
+                        await self._store(target, records)
+                    with self._of_source():
+                        await source.stored(records)
         finally:
             if self._source is not None:
                 self._note_well()
             self._source = None
-            for end in (source, target):
-                await _closed(end)
+            await asyncio.gather(_closed(source), _closed(target))
+
+    async def _store(self, target: Target, records: list[Record]) -> None:
+        now = asyncio.get_running_loop().time
+        self._rate = rate = self._rate or Rate(now())
+        self._is_storing = True
+        skipped = self._skipped
+        repeats = await target.store(records)
+        self._repeats += repeats
+        self._copied += len(records) - repeats - (self._skipped - skipped)
+        rate.note(self._copied, now())
+        self._is_storing = False
+
+    def _refuse(self, record: Record, error: LiftbridgeError) -> None:
+        """Skip a message that the target can never take, or end there."""
+        text = f"{message_name(self._from, record.identity)} is refused: {error.message}"
+        if not self._skip_refused:
+            refusal = MessageRefused(text)
+            if self._from.system in LIFTBRIDGE:
+                refusal.at(record.origin.stream, record.origin.partition, record.origin.offset)
+            raise refusal from error
+        self._skipped += 1
+        logger.warning("%r skips a message: %s", self, text)
 
     def _note_well(self) -> None:
         """Note that all went well until now, unless what came last could not be stored yet."""
         if not self._is_storing:
             self._well_at = asyncio.get_running_loop().time()
 
-    def _ends(self) -> tuple[Target, Source]:
+    def _ends(self, patience: float) -> tuple[Target, Source]:
         here, there = self._from, self._to
-        once = self._once
+        once, refuse = self._once, self._refuse
+        target: Target
         if here.system is System.STAN:
-            return ExactTarget(there, here, self._after), StanSource(here, there, once=once)
+            target = ExactTarget(there, here, refuse, patience, self._after)
+            return target, StanSource(here, there, patience, once=once)
         if here.system not in LIFTBRIDGE:
-            source = NsqSource(here, self._message_timeout, once=once)
-            return LiftbridgeTarget(there, here), source
-        target = StanTarget(there, here) if there.system is System.STAN else NsqTarget(there)
-        return target, LiftbridgeSource(here, there, once=once)
+            source = NsqSource(here, self._message_timeout, patience, once=once)
+            return LiftbridgeTarget(there, here, refuse, patience), source
+        if there.system is System.STAN:
+            target = StanTarget(there, here, refuse, patience)
+        else:
+            target = NsqTarget(there, refuse, patience)
+        return target, LiftbridgeSource(here, there, patience, once=once)
+
+    @contextmanager
+    def _of_source(self) -> Iterator[None]:
+        """Tell errors of the source."""
+        try:
+            yield
+        except LiftbridgeError as error:
+            if isinstance(error, NotFound):
+                error.hint = "check the URL; a stream that was deleted has nothing to copy"
+            _tell_side(error, "source", self._from)
+            raise
+
+    @contextmanager
+    def _of_target(self) -> Iterator[None]:
+        """Tell errors of the target."""
+        try:
+            yield
+        except LiftbridgeError as error:
+            if isinstance(error, NotFound):
+                error.hint = "start the bridge again, and it creates the target"
+            if not isinstance(error, MessageRefused):
+                error.offset = None  # an offset that was expected there says nothing here
+            _tell_side(error, "target", self._to)
+            raise
+
+
+def _tell_side(error: LiftbridgeError, side: str, address: Address) -> None:
+    """Say in an error which side has failed, and what whoever runs the bridge can do."""
+    error.message = f"{side} {address.location}: {error.message}"
+    if isinstance(error, ClientIdTaken):
+        error.hint = "another bridge for this pair is running: stop it"
+    elif isinstance(error, _PASSING):
+        error.hint = "start the bridge again when that side answers; it resumes where it was"
 
 
 async def _closed(end: Source | Target) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from liftbridge_aio.errors import LiftbridgeError
 
 SOURCE_HEADER: Final = "bridge-source"
 """Header with the source of a message, for example `stan/test-cluster/orders`."""
@@ -27,12 +30,19 @@ class Record:
         value: what was published.
         timestamp: when, in Unix nanoseconds.
         origin: the message of the source's client.
+        is_marker: True for a message that the target cannot take and the bridge skips.
     """
 
     identity: bytes
     value: bytes
     timestamp: int
     origin: Any
+    is_marker: bool = False
+
+
+Refuse: TypeAlias = Callable[[Record, LiftbridgeError], None]
+"""Called by a target with a message that it can never take, and why; raises unless the bridge
+skips such messages."""
 
 
 class Copied(NamedTuple):
@@ -76,6 +86,7 @@ class Target(Protocol):
         """Store messages and return how many of them it had already.
 
         Raises:
+            MessageRefused: the target can never take one of them.
             LiftbridgeError: it is unknown which of them are stored, so all are copied again.
         """
 

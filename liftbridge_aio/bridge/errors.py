@@ -1,21 +1,22 @@
 """The errors of bridges, a tree below `LiftbridgeError`; those of clients pass through.
 
 BridgeError
-├── TargetUnsuitable (InvalidRequest)  the target cannot be copied to
-├── SourceReset                        the source is another log than the one that was copied
-└── PositionLost                       nobody knows how far the source was copied
+├── TargetUnsuitable   the target cannot be copied to
+├── SourceReset        the source is another log than the one that was copied
+├── PositionLost       nobody knows how far the source was copied
+└── MessageRefused     the target can never take a message
 """
 
 from __future__ import annotations
 
-from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
+from liftbridge_aio.errors import LiftbridgeError
 
 
 class BridgeError(LiftbridgeError):
     """Root of the errors of bridges."""
 
 
-class TargetUnsuitable(BridgeError, InvalidRequest):
+class TargetUnsuitable(BridgeError):
     """The target exists, and a bridge cannot keep its promise there."""
 
     hint = "let the bridge create it, or create it with optimistic_concurrency_control=True"
@@ -30,4 +31,14 @@ class SourceReset(BridgeError):
 class PositionLost(BridgeError):
     """Retention has removed from the target what would tell how far the source was copied."""
 
-    hint = "tell after= which message of the source was copied last, 0 for none"
+    hint = "tell after= (--after) which message of the source was copied last, 0 for none"
+
+
+class MessageRefused(BridgeError):
+    """The target can never take a message, which is too large for it, or empty.
+
+    It has the stream, partition and offset of a message of Liftbridge; the text has the sequence
+    or id of one of another system.
+    """
+
+    hint = "raise the limit of the target, or skip such messages: skip_refused=True, --skip-refused"

@@ -6,7 +6,8 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from liftbridge_aio import (
     ALL_PARTITIONS,
@@ -23,10 +24,12 @@ from liftbridge_aio import (
 from liftbridge_aio.errors import (
     IncorrectOffset,
     LiftbridgeError,
+    MessageTooLarge,
     PublishOutcomeUnknown,
     StreamNotFound,
 )
 from liftbridge_aio.model import ACK_HEADER
+from liftbridge_aio.options import seconds
 
 from .core.addresses import Address, System
 from .core.known_ids import KnownIds, unbroken
@@ -38,6 +41,7 @@ from .ends import (
     TIME_HEADER,
     Copied,
     Record,
+    Refuse,
 )
 from .errors import PositionLost, SourceReset, TargetUnsuitable
 
@@ -55,16 +59,33 @@ _COMMIT_INTERVAL: Final = 0.1
 """Seconds between commits of the position."""
 _TICK: Final = 1.0
 """Seconds after which a source without messages says so."""
+_TIMEOUTS: Final = (
+    "connect_timeout",
+    "call_timeout",
+    "ack_timeout",
+    "publish_timeout",
+    "resubscribe_timeout",
+)
 _NOT_AN_OFFSET: Final = 1 << 40
 """Added to an expected offset, so that servers refuse it if they check it."""
 
 
-def new_client(address: Address) -> Client:
-    """Return a client, whose other settings are those of the environment."""
+def new_client(address: Address, patience: float) -> Client:
+    """Return a client, whose other settings are those of the environment.
+
+    Args:
+        address: the stream.
+        patience: the longest that a call may take.
+    """
     query = f"?{address.query}" if address.query else ""
     url = f"{address.system.value}://{','.join(address.servers)}{query}"
     secure = address.system is System.LIFTBRIDGE_TLS
-    return Client(url, options=ClientOptions.from_env(secure=secure))
+    options = ClientOptions.from_env(secure=secure)
+    bounded: dict[str, Any] = {}
+    for name in _TIMEOUTS:
+        timeout = getattr(options, name)
+        bounded[name] = patience if timeout is None else min(seconds(timeout), patience)
+    return Client(url, options=replace(options, **bounded))
 
 
 async def find_stream(client: Client, stream: str) -> StreamInfo:
@@ -84,18 +105,20 @@ class LiftbridgeSource:
     """Reads all partitions of a stream; a cursor for each says how far it was copied.
 
     The cursors name the target as its URL does. A further one has the creation time of the stream,
-    as a stream that was deleted and created again has the same name and other messages. What the bridge in the other direction has brought is passed over.
+    as one that was deleted and created again has the same name and other messages.
+
+    What the bridge in the other direction has brought is passed over.
     """
 
     # State, changed only by the task of the bridge: `_positions` have the offset of the last
     # message of each partition that is settled, `_ends` those at which to end.
 
-    def __init__(self, address: Address, target: Address, *, once: bool) -> None:
+    def __init__(self, address: Address, target: Address, patience: float, *, once: bool) -> None:
         [self._stream] = address.names
         self._cursor = f"bridge:{target.location}"
         self._other = str(target).encode()
         self._once = once
-        self._client = new_client(address)
+        self._client = new_client(address, patience)
         self._stack = AsyncExitStack()
         self._batches: AsyncIterator[list[Message]] | None = None
         self._read: dict[int, int] = {}
@@ -214,12 +237,16 @@ class LiftbridgeSource:
 
 
 class LiftbridgeTarget:
-    """Stores what comes from NSQ, and passes over what is among the last messages of the stream."""
+    """Stores what comes from NSQ, and passes over what is among the last messages of the stream.
 
-    def __init__(self, address: Address, source: Address) -> None:
+    A marker takes the place of a message that is refused, so that it is known as well.
+    """
+
+    def __init__(self, address: Address, source: Address, refuse: Refuse, patience: float) -> None:
         [self._stream] = address.names
         self._source = str(source).encode()
-        self._client = new_client(address)
+        self._refuse = refuse
+        self._client = new_client(address, patience)
         self._window = KnownIds(_WINDOW)
         self._partitions = 1
 
@@ -247,33 +274,48 @@ class LiftbridgeTarget:
         """Publish messages that the window does not have, and wait for all acks."""
         window = self._window
         new = {record.identity: record for record in records if record.identity not in window}
-        futures = [
-            await self._publish(record, zlib.crc32(record.identity) % self._partitions)
-            for record in new.values()
-        ]
+        futures = [await self._publish(record, self._place(record)) for record in new.values()]
         outcomes = await asyncio.gather(*futures, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
+        for record, outcome in zip(new.values(), outcomes, strict=True):
+            if isinstance(outcome, MessageTooLarge):
+                self._replace(record, outcome)
+                await (await self._publish(record, self._place(record)))
+            elif isinstance(outcome, BaseException):
                 raise outcome
         for identity in new:
             window.add(identity)
         return len(records) - len(new)
 
+    def _place(self, record: Record) -> int:
+        return zlib.crc32(record.identity) % self._partitions
+
+    def _replace(self, record: Record, error: MessageTooLarge) -> None:
+        """Turn a message that is too large into a marker, unless the bridge is to end there."""
+        self._refuse(record, error)
+        record.is_marker = True
+
     async def _publish(
         self, record: Record, partition: int, expected: int | None = None
     ) -> asyncio.Future[Ack]:
-        return await self._client.publish_async(
-            self._stream,
-            record.value,
-            headers={
-                SOURCE_HEADER: self._source,
-                ID_HEADER: record.identity,
-                TIME_HEADER: b"%d" % record.timestamp,
-            },
-            partition=partition,
-            ack_policy=AckPolicy.ALL,
-            expected_offset=expected,
-        )
+        headers = {
+            SOURCE_HEADER: self._source,
+            ID_HEADER: record.identity,
+            TIME_HEADER: b"%d" % record.timestamp,
+        }
+        if record.is_marker:
+            headers[MARKER_HEADER] = self._source
+        try:
+            return await self._client.publish_async(
+                self._stream,
+                b"" if record.is_marker else record.value,
+                headers=headers,
+                partition=partition,
+                ack_policy=AckPolicy.ALL,
+                expected_offset=expected,
+            )
+        except MessageTooLarge as error:
+            self._replace(record, error)
+            return await self._publish(record, partition, expected)
 
     async def aclose(self) -> None:
         """Disconnect."""
@@ -294,6 +336,8 @@ class ExactTarget(LiftbridgeTarget):
     Args:
         address: the stream.
         source: the channel.
+        refuse: is told of messages that are too large.
+        patience: the longest that a call may take.
         after: the sequence up to which the channel was copied, if the stream does not say.
     """
 
@@ -302,8 +346,10 @@ class ExactTarget(LiftbridgeTarget):
     # stream were published, `_width` how many may be in flight, `_one_by_one` how many of the next
     # messages go alone.
 
-    def __init__(self, address: Address, source: Address, after: int | None) -> None:
-        super().__init__(address, source)
+    def __init__(
+        self, address: Address, source: Address, refuse: Refuse, patience: float, after: int | None
+    ) -> None:
+        super().__init__(address, source, refuse, patience)
         self._after = after
         self._next = 0
         self._copied = 0
@@ -339,9 +385,13 @@ class ExactTarget(LiftbridgeTarget):
             ]
             outcomes = await asyncio.gather(*futures, return_exceptions=True)
             failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-            for error in failed:
-                if not isinstance(error, IncorrectOffset):
-                    raise error
+            for record, outcome in zip(chunk, outcomes, strict=True):
+                if isinstance(outcome, MessageTooLarge):
+                    self._replace(record, outcome)
+                elif isinstance(outcome, BaseException) and not isinstance(
+                    outcome, IncorrectOffset
+                ):
+                    raise outcome
             if failed:
                 self._width, self._one_by_one = 1, _CAUTION
                 await self._catch_up()
@@ -367,8 +417,14 @@ class ExactTarget(LiftbridgeTarget):
             await (await self._publish(record, 0, self._next + _NOT_AN_OFFSET))
         except IncorrectOffset:
             self._is_checked = True
+        except MessageTooLarge as error:
+            self._replace(record, error)
+            await self._check(record)
         else:
-            text = "the stream has no optimistic concurrency control"
+            text = (
+                "the stream has no optimistic concurrency control, which showed when it stored the"
+                f" message of sequence {record.identity.decode()}"
+            )
             raise TargetUnsuitable(text, stream=self._stream)
 
     async def _look(self) -> None:

@@ -8,23 +8,44 @@ from hashlib import sha256
 from typing import Final
 
 from liftbridge_aio import stan
+from liftbridge_aio.errors import MessageTooLarge
+from liftbridge_aio.options import seconds
 
 from .core.addresses import Address
-from .ends import MAX_BATCH, Copied, Record
+from .ends import MAX_BATCH, Copied, Record, Refuse
 from .errors import SourceReset
 
 _ANSWER: Final = 2.0
 """Seconds in which a server delivers the newest message of a channel, if there is one."""
-_OPTIONS: Final = stan.ClientOptions(recover=False, ping_interval=1, ping_max_out=15)
-"""A session that is lost ends the attempt; a server that is silent is noticed after 15 seconds."""
+_SILENCE: Final = 15.0
+"""Seconds after which a server that is silent is noticed."""
+_MIN_PINGS: Final = 2
+_OPTIONS: Final = stan.ClientOptions()
 
 
-def new_client(address: Address, other: Address) -> stan.Client:
-    """Return a client with an id of the bridge, so that a second one of the kind is refused."""
+def new_client(address: Address, other: Address, patience: float) -> stan.Client:
+    """Return a client with an id of the bridge, so that a second one of the kind is refused.
+
+    A session that is lost ends the attempt.
+
+    Args:
+        address: the channel.
+        other: the other end of the bridge.
+        patience: the longest that a call may take.
+    """
     cluster, _ = address.names
     name = sha256(f"{address}>{other}".encode()).hexdigest()[:20]
     servers = [f"nats://{server}" for server in address.servers]
-    return stan.Client(servers, cluster=cluster, client_id=f"bridge-{name}", options=_OPTIONS)
+    options = stan.ClientOptions(
+        recover=False,
+        connect_timeout=min(seconds(_OPTIONS.connect_timeout), patience),
+        ack_timeout=min(seconds(_OPTIONS.ack_timeout), patience),
+        publish_timeout=min(seconds(_OPTIONS.publish_timeout), patience),
+        close_timeout=min(seconds(_OPTIONS.close_timeout), patience),
+        ping_interval=1,
+        ping_max_out=max(int(min(_SILENCE, patience)), _MIN_PINGS),
+    )
+    return stan.Client(servers, cluster=cluster, client_id=f"bridge-{name}", options=options)
 
 
 class StanSource:
@@ -36,10 +57,10 @@ class StanSource:
     # State, changed only by the task of the bridge: `_last` is the sequence of the last message
     # that was handed out, `_gap` what came in place of the one after it, `_end` where to end.
 
-    def __init__(self, address: Address, target: Address, *, once: bool) -> None:
+    def __init__(self, address: Address, target: Address, patience: float, *, once: bool) -> None:
         self._address = address
         self._once = once
-        self._client = new_client(address, target)
+        self._client = new_client(address, target, patience)
         self._channel = address.names[1]
         self._subscription: stan.Subscription | None = None
         self._last = 0
@@ -174,8 +195,9 @@ class StanSource:
 class StanTarget:
     """Publishes to a channel, which the first message creates."""
 
-    def __init__(self, address: Address, source: Address) -> None:
-        self._client = new_client(address, source)
+    def __init__(self, address: Address, source: Address, refuse: Refuse, patience: float) -> None:
+        self._refuse = refuse
+        self._client = new_client(address, source, patience)
         self._channel = address.names[1]
 
     async def open(self) -> Copied:
@@ -189,8 +211,10 @@ class StanTarget:
             await self._client.publish_async(self._channel, record.value) for record in records
         ]
         outcomes = await asyncio.gather(*publishes, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
+        for record, outcome in zip(records, outcomes, strict=True):
+            if isinstance(outcome, MessageTooLarge):
+                self._refuse(record, outcome)
+            elif isinstance(outcome, BaseException):
                 raise outcome
         return 0
 

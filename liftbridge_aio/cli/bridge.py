@@ -35,11 +35,18 @@ async def bridge(
             help="Sequence of NATS Streaming behind which to begin, if the target does not say."
         ),
     ] = None,
+    skip_refused: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Skip messages that TO can never take, because they are too large or empty.",
+        ),
+    ] = False,
     message_timeout: Annotated[
         str,
         Parameter(
-            help=f"Time after which nsqd delivers a message again ({DURATION_HELP}). With --once,"
-            " nothing may have come for longer than that."
+            help=f"Time after which nsqd delivers a message again ({DURATION_HELP}), at least 1s."
+            " With --once, nothing may have come for longer than that."
         ),
     ] = "10s",
     retry_timeout: Annotated[
@@ -70,6 +77,7 @@ async def bridge(
         target,
         once=once,
         after=after,
+        skip_refused=skip_refused,
         message_timeout=parse_duration(message_timeout),
         retry_timeout=parse_duration(retry_timeout),
     )
@@ -100,4 +108,5 @@ async def _report(running: Bridge, interval: float) -> None:
 def _line(progress: Progress) -> str:
     lag = "" if progress.lag is None else f", {progress.lag} wait"
     again = f", {progress.repeats} repeats passed over" if progress.repeats else ""
-    return f"{progress.copied} copied, {progress.rate:.0f} a second{lag}{again}"
+    skipped = f", {progress.skipped} skipped" if progress.skipped else ""
+    return f"{progress.copied} copied, {progress.rate:.0f} a second{lag}{again}{skipped}"

@@ -115,6 +115,8 @@ def _hint(error: LiftbridgeError) -> str:
     if isinstance(error, SubscriptionLost):
         offset = error.last_offset
         return "" if offset is None else f"continue at offset {offset + 1}"
+    if "hint" in vars(error):  # it is about this error, not about its kind
+        return error.hint
     for kind, hint in _HINTS.items():
         if isinstance(error, kind):
             return hint

@@ -86,6 +86,16 @@ async def test_nsqds_are_found_and_their_lag_is_known(
     assert sorted(await ends.in_stream(), key=int) == [b"%d" % n for n in range(20)]
 
 
+async def test_a_topic_that_no_nsqd_has_is_reported_and_empty(
+    ends: Ends, lookupd: NsqDaemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"nsq+lookup://{lookupd.http_url.removeprefix('http://')}/{ends.name}/moving"
+    async with asyncio.timeout(30):
+        progress = await Bridge(url, ends.lift_url, once=True, message_timeout=1).run()
+    assert progress.copied == 0
+    assert f"no nsqd that has the topic of nsq/{ends.name}" in caplog.text
+
+
 async def test_what_nsqd_delivers_again_is_not_stored_again(ends: Ends) -> None:
     await ends.to_topic(b"bread")
     async with nsq.Consumer(ends.name, "moving", nsqd=[ends.nsqd.address]) as consumer:
@@ -110,6 +120,14 @@ def test_the_command_tells_what_it_has_done(
     out, errors = capsys.readouterr()
     assert json.loads(out)["copied"] == 0
     assert errors.count("0 copied, 0 a second") >= 2
+    servers = ("--servers", real_server.address)
+    assert main(["streams", "create", "with-an-empty-message", *servers]) == 0
+    assert main(["publish", "with-an-empty-message", "", *servers]) == 0
+    stream = f"liftbridge://{real_server.address}/with-an-empty-message"
+    assert main(["bridge", stream, source, "--once"]) == 1
+    assert "partition 0, offset 0 is refused" in capsys.readouterr().err
+    assert main(["bridge", stream, source, "--once", "--skip-refused"]) == 0
+    assert "0 copied, 0 a second, 1 skipped" in capsys.readouterr().err
     assert main(["bridge", source, source]) == 2
     assert main(["bridge", "nsq://127.0.0.1:1/a/b", target]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err

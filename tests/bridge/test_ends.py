@@ -9,9 +9,11 @@ from typing import Final
 
 import pytest
 
+from conftest import StartRealServer
 from liftbridge_aio import StreamOptions
 from liftbridge_aio.bridge import (
     Bridge,
+    MessageRefused,
     PositionLost,
     SourceReset,
     TargetUnsuitable,
@@ -23,8 +25,10 @@ from liftbridge_aio.errors import (
     NotFound,
     PartitionReadonly,
     PublishRefused,
+    StreamNotFound,
 )
 from support.bridges import Ends, eventually
+from support.servers.nsq_daemons import NsqDaemon
 from support.servers.streaming import CLUSTER, StreamingServer
 from support.streaming_clients import client_of, publish_many
 
@@ -44,7 +48,7 @@ def own_streaming(streaming_binary: Path, tmp_path: Path) -> Iterator[StreamingS
 async def test_targets_without_control_of_offsets_are_refused(ends: Ends) -> None:
     await publish_many(ends.stan, ends.name, 2)
     await ends.lift.create_stream(ends.name)
-    with pytest.raises(TargetUnsuitable, match="optimistic"):
+    with pytest.raises(TargetUnsuitable, match="stored the message of sequence 1"):
         await Bridge(ends.stan_url, ends.lift_url).run()
 
 
@@ -125,7 +129,7 @@ async def test_a_target_that_is_taken_away_ends_the_bridge(ends: Ends) -> None:
     await ends.lift.pause_stream(ends.name)
     progress = await Bridge(ends.stan_url, ends.lift_url, once=True).run()
     assert (progress.copied, progress.repeats) == (5, 0)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="start the bridge again, and it creates"):
         await run_on(lambda: ends.lift.delete_stream(ends.name))
     assert (await Bridge(ends.stan_url, ends.lift_url, once=True).run()).copied == 15
 
@@ -178,11 +182,50 @@ async def test_a_target_that_refuses_messages_ends_the_bridge(
         await client.publish("taken", b"x")
     with pytest.raises(PublishRefused, match="channels"):
         await Bridge(ends.lift_url, f"stan://{address}/{CLUSTER}/{ends.name}").run()
-    with pytest.raises(InvalidRequest, match="body"):
+    with pytest.raises(MessageRefused, match="partition 0, offset 1 is refused") as refused:
         await Bridge(ends.lift_url, ends.nsq_url).run()
+    assert (refused.value.stream, refused.value.offset) == (ends.name, 1)
     # Nothing is settled that is not stored: the next bridge copies both.
     progress = await Bridge(ends.lift_url, ends.stan_url, once=True).run()
     assert progress.copied == 2
+
+
+@pytest.fixture
+def narrow_nsqd(nsq_programs: None, tmp_path: Path) -> Iterator[NsqDaemon]:  # noqa: ARG001
+    """An nsqd that takes small messages only."""
+    daemon = NsqDaemon("nsqd", tmp_path / "nsqd", ("-max-msg-size=1000",))
+    daemon.start()
+    yield daemon
+    daemon.stop()
+
+
+async def test_what_the_target_can_never_take_is_skipped_if_wanted(
+    ends: Ends, narrow_nsqd: NsqDaemon
+) -> None:
+    large = bytes(1_048_400)
+    for value in (b"0", large, b"2"):
+        await ends.to_channel(value)
+        await ends.to_topic(value)
+
+    async def copy(source: str, target: str, *, skips: bool) -> tuple[int, int, int]:
+        bridge = Bridge(source, target, once=True, message_timeout=1, skip_refused=skips)
+        progress = await bridge.run()
+        return progress.copied, progress.repeats, progress.skipped
+
+    with pytest.raises(MessageRefused, match="sequence 2 is refused"):
+        await copy(ends.stan_url, ends.lift_url, skips=False)
+    assert await copy(ends.stan_url, ends.lift_url, skips=True) == (1, 0, 1)
+    assert await copy(ends.stan_url, ends.lift_url, skips=False) == (0, 0, 0)
+    assert await ends.in_stream() == [b"0", b"2"]
+    with pytest.raises(MessageRefused, match=f"of nsqd at {ends.nsqd.address} is refused"):
+        await copy(ends.nsq_url, ends.lift_url, skips=False)
+    _, _, skipped = await copy(ends.nsq_url, ends.lift_url, skips=True)
+    assert skipped == 1
+    assert sorted(await ends.in_stream()) == [b"0", b"0", b"2", b"2"]
+    for value in (b"", bytes(1001)):
+        await ends.to_stream(value)
+    narrow = f"nsq://{narrow_nsqd.address}/{ends.name}/moving"
+    assert await copy(ends.lift_url, narrow, skips=True) == (2, 0, 2)
 
 
 async def test_a_stream_that_is_deleted_ends_the_bridge(ends: Ends) -> None:
@@ -247,8 +290,49 @@ async def test_what_came_from_the_other_side_is_not_copied_back(ends: Ends) -> N
     assert progress.copied == 1
 
 
-async def test_a_server_that_is_not_there_is_reported_at_once(ends: Ends) -> None:
+async def test_what_is_not_there_is_reported_at_once(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIFTBRIDGE_NOT_FOUND_TIMEOUT", "0.2")
     with pytest.raises(LiftbridgeError):
         await Bridge(f"stan://127.0.0.1:1/{CLUSTER}/{ends.name}", ends.lift_url).run()
-    with pytest.raises(ConnectionFailed):
-        await Bridge(f"nsq://127.0.0.1:1/{ends.name}/a", ends.lift_url).run()
+    nobody = f"nsq://127.0.0.1:1/{ends.name}/a"
+    with pytest.raises(ConnectionFailed, match=f"source {nobody}: .*: start the bridge again"):
+        await Bridge(nobody, ends.lift_url).run()
+    with pytest.raises(StreamNotFound, match=r"source liftbridge://.*check the URL"):
+        await Bridge(f"{ends.lift_url}-2", ends.nsq_url).run()
+    with pytest.raises(InvalidRequest, match="at least 1 second"):
+        Bridge(nobody, ends.lift_url, message_timeout=0.5)
+
+
+async def test_a_side_that_stays_away_ends_the_bridge_in_time(
+    ends: Ends,
+    own_streaming: StreamingServer,
+    narrow_nsqd: NsqDaemon,
+    start_real_server: StartRealServer,
+) -> None:
+    node = start_real_server()
+    there = f"stan://{own_streaming.url.removeprefix('nats://')}/{CLUSTER}/{ends.name}"
+    away = f"liftbridge://{node.address}/{ends.name}"
+    narrow = f"nsq://{narrow_nsqd.address}/{ends.name}/moving"
+    await ends.lift.create_stream(ends.name)
+    bridges = {
+        f"target {there}": Bridge(ends.lift_url, there, retry_timeout=3),
+        f"source {there}": Bridge(there, f"{ends.lift_url}-2", retry_timeout=3),
+        f"target {narrow}": Bridge(ends.lift_url, narrow, retry_timeout=3),
+        f"source {narrow}": Bridge(narrow, f"{ends.lift_url}-3", retry_timeout=3),
+        f"target {away}": Bridge(ends.stan_url, away, retry_timeout=3),
+        f"target {away}-2": Bridge(ends.nsq_url, f"{away}-2", retry_timeout=3),
+    }
+    running = [asyncio.create_task(bridge.run()) for bridge in bridges.values()]
+    await eventually(lambda: all(bridge.is_connected for bridge in bridges.values()))
+    for server in (own_streaming, narrow_nsqd, node):
+        await asyncio.to_thread(server.kill)
+    for publish in (ends.to_stream, ends.to_channel, ends.to_topic):
+        await publish(b"bread")
+    async with asyncio.timeout(20):
+        errors = await asyncio.gather(*running, return_exceptions=True)
+    for side, error in zip(bridges, errors, strict=True):
+        assert isinstance(error, LiftbridgeError)
+        assert f"{side}: " in str(error)
+        assert "start the bridge again when that side answers" in str(error)

@@ -65,6 +65,17 @@ class Address:
         return f"{self.system.value}://{servers}/{'/'.join(self.names)}"
 
 
+def message_name(source: Address, identity: bytes) -> str:
+    """Return what names a message of a source to people."""
+    text = identity.decode()
+    if source.system is System.STAN:
+        return f"the message of sequence {text}"
+    if source.system in LIFTBRIDGE:
+        return "the message of partition {}, offset {}".format(*text.split("/"))
+    nsqd, _, name = text.rpartition("/")
+    return f"the message {name} of nsqd at {nsqd}"
+
+
 def parse_address(url: str) -> Address:
     """Parse a URL.
 
@@ -97,10 +108,13 @@ def check_pair(source: Address, target: Address) -> None:
     """Refuse pairs between which no bridge copies.
 
     Raises:
-        InvalidRequest: not exactly one of them is Liftbridge, or the target is an nsqlookupd.
+        InvalidRequest: not exactly one of them is Liftbridge, or the target cannot be created.
     """
     if (source.system in LIFTBRIDGE) == (target.system in LIFTBRIDGE):
         text = f"a bridge has Liftbridge on one side, unlike {source} and {target}"
+        raise InvalidRequest(text)
+    if target.system in LIFTBRIDGE and set(target.names[0]) & set("*>"):
+        text = f"a target is a stream without wildcards in its name, not {target.names[0]!r}"
         raise InvalidRequest(text)
     if target.system is System.NSQ_LOOKUP or (
         target.system is System.NSQ and len(target.servers) > 1

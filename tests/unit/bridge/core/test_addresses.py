@@ -8,6 +8,7 @@ from liftbridge_aio.bridge.core.addresses import (
     EXAMPLES,
     System,
     check_pair,
+    message_name,
     parse_address,
 )
 from liftbridge_aio.errors import InvalidRequest
@@ -33,6 +34,23 @@ def test_what_identifies_messages_has_no_password_and_no_channel_of_nsq() -> Non
     assert str(parse_address("liftbridge+tls://a/orders?ca=ca.pem")) == "liftbridge/orders"
 
 
+def test_a_location_has_everything_but_the_password() -> None:
+    assert parse_address("stan://ann:secret@a:1,b/c/orders").location == "stan://a:1,b/c/orders"
+    assert parse_address("nsq://a:4150/orders/billing").location == "nsq://a:4150/orders/billing"
+
+
+@pytest.mark.parametrize(
+    ("system", "identity", "name"),
+    [
+        (System.STAN, b"17", "the message of sequence 17"),
+        (System.LIFTBRIDGE, b"2/40", "the message of partition 2, offset 40"),
+        (System.NSQ, b"127.0.0.1:4150/0a1b", "the message 0a1b of nsqd at 127.0.0.1:4150"),
+    ],
+)
+def test_a_message_is_named_as_its_system_does(system: System, identity: bytes, name: str) -> None:
+    assert message_name(parse_address(EXAMPLES[system]), identity) == name
+
+
 @pytest.mark.parametrize(
     ("source", "target"),
     [
@@ -46,6 +64,7 @@ def test_what_identifies_messages_has_no_password_and_no_channel_of_nsq() -> Non
         ("liftbridge://a/b", "liftbridge://a/c"),
         ("liftbridge://a/b", "nsq+lookup://a/b/c"),
         ("liftbridge://a/b", "nsq://a,b/b/c"),
+        ("stan://a/b/c", "liftbridge://a/b.*"),
     ],
 )
 def test_what_is_no_pair_is_refused(source: str, target: str) -> None:
