@@ -172,9 +172,12 @@ class LiftbridgeSource:
         """Return the next messages; None at the end, if there is one."""
         if self._once and all(self._read[each] >= end for each, end in self._ends.items()):
             return None
+        batches = self._batches or await self._subscribe()
         try:
             async with asyncio.timeout(_TICK):
-                messages = await anext(self._batches or await self._subscribe())
+                messages = await anext(batches)
+        except LiftbridgeError:  # some are a TimeoutError as well
+            raise
         except TimeoutError:
             await self._commit()
             return []

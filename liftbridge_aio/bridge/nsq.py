@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from typing import Final
 
 from liftbridge_aio import nsq
-from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 from liftbridge_aio.nsq.connection import NsqConnection
 from liftbridge_aio.nsq.core import protocol
 
@@ -91,6 +91,8 @@ class NsqSource:
             try:
                 async with asyncio.timeout(_TICK):
                     messages = await anext(batches)
+            except LiftbridgeError:  # some are a TimeoutError as well
+                raise
             except TimeoutError:
                 if self._consumer.statistics().connections:
                     self._had_nsqd = True

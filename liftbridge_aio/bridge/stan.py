@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from liftbridge_aio import stan
-from liftbridge_aio.errors import MessageTooLarge
+from liftbridge_aio.errors import LiftbridgeError, MessageTooLarge
 from liftbridge_aio.options import seconds
 
 from .core.addresses import Address
@@ -126,6 +126,8 @@ class StanSource:
                 try:
                     async with asyncio.timeout(_ANSWER):
                         messages = await anext(batches, None)
+                except LiftbridgeError:  # some are a TimeoutError as well
+                    raise
                 except TimeoutError:
                     self._end = await self._newest()  # retention may have removed the last ones
                     return []
@@ -181,6 +183,8 @@ class StanSource:
             try:
                 async with asyncio.timeout(_ANSWER):
                     return await anext(messages)
+            except LiftbridgeError:  # some are a TimeoutError as well
+                raise
             except TimeoutError:
                 return None
             except StopAsyncIteration:

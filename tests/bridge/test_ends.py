@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from conftest import StartRealServer
-from liftbridge_aio import StreamOptions
+from liftbridge_aio import Client, StreamOptions
 from liftbridge_aio.bridge import (
     Bridge,
     MessageRefused,
@@ -316,13 +316,16 @@ async def test_a_side_that_stays_away_ends_the_bridge_in_time(
     away = f"liftbridge://{node.address}/{ends.name}"
     narrow = f"nsq://{narrow_nsqd.address}/{ends.name}/moving"
     await ends.lift.create_stream(ends.name)
+    async with Client(node.address) as client:
+        await client.create_stream(f"{ends.name}-3")
     bridges = {
-        f"target {there}": Bridge(ends.lift_url, there, retry_timeout=3),
-        f"source {there}": Bridge(there, f"{ends.lift_url}-2", retry_timeout=3),
-        f"target {narrow}": Bridge(ends.lift_url, narrow, retry_timeout=3),
-        f"source {narrow}": Bridge(narrow, f"{ends.lift_url}-3", retry_timeout=3),
-        f"target {away}": Bridge(ends.stan_url, away, retry_timeout=3),
-        f"target {away}-2": Bridge(ends.nsq_url, f"{away}-2", retry_timeout=3),
+        f"target {there}": Bridge(ends.lift_url, there, retry_timeout=2),
+        f"source {there}": Bridge(there, f"{ends.lift_url}-2", retry_timeout=2),
+        f"target {narrow}": Bridge(ends.lift_url, narrow, retry_timeout=2),
+        f"source {narrow}": Bridge(narrow, f"{ends.lift_url}-3", retry_timeout=2),
+        f"target {away}": Bridge(ends.stan_url, away, retry_timeout=2),
+        f"target {away}-2": Bridge(ends.nsq_url, f"{away}-2", retry_timeout=2),
+        f"source {away}-3": Bridge(f"{away}-3", ends.stan_url, retry_timeout=2),
     }
     running = [asyncio.create_task(bridge.run()) for bridge in bridges.values()]
     await eventually(lambda: all(bridge.is_connected for bridge in bridges.values()))
