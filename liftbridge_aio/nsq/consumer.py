@@ -94,7 +94,8 @@ class Consumer:
             `nsq`.
         max_in_flight: messages that may be unanswered at a time, over all connections.
         on_giving_up: called with each message that was attempted too often, which is finished
-            after that; None: it is logged as an error.
+            after that; its `attempts` counts the delivery that is not handled, so it is above
+            `max_attempts`. None: it is logged as an error.
         options: of the consumer and its connections.
 
     Raises:
@@ -321,8 +322,12 @@ class Consumer:
         elif isinstance(failure, Reject):
             await message.reject(str(failure))
         else:
-            logger.warning("the handler failed, so %r is requeued: %r", message, failure)
-            nack = failure if isinstance(failure, Nack) else Nack()
+            if isinstance(failure, Nack):
+                nack = failure
+                logger.info("the handler has nacked %r: %s", message, nack)
+            else:
+                nack = Nack()
+                logger.warning("the handler failed, so %r is requeued: %r", message, failure)
             await message.requeue(nack.delay, backoff=nack.backoff)
 
     # Flow

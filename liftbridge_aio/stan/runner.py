@@ -100,7 +100,9 @@ class HandlerRunner:
     def _failed(self, message: Message, error: BaseException) -> None:
         self._tell(HandlerFailed(message, error))
         where = f"message {message.sequence} of {message.channel!r}"
-        if self._stops and not isinstance(error, Nack):
+        if isinstance(error, Nack):
+            logger.info("the handler of %s has nacked it: %s", where, error)
+        elif self._stops:
             error.add_note(f"raised by the handler of {where}")
             self._end(error)
         else:
