@@ -65,7 +65,7 @@ _PASSING: Final = (
 _BACKOFF: Final = Backoff(initial=0.2, maximum=5.0)
 _CLOSE: Final = 10.0
 """Seconds for the end of the connections."""
-_MIN_PATIENCE: Final = 2.0
+_MIN_PATIENCE: Final = 3.0
 """Seconds that every attempt to connect may take."""
 _MIN_MESSAGE_TIMEOUT: Final = 1.0
 """Seconds; nsqd refuses less."""

@@ -27,6 +27,7 @@ from liftbridge_aio.errors import (
     MessageTooLarge,
     PublishOutcomeUnknown,
     StreamNotFound,
+    SubscriptionLost,
 )
 from liftbridge_aio.model import ACK_HEADER
 from liftbridge_aio.options import seconds
@@ -183,7 +184,7 @@ class LiftbridgeSource:
             return []
         except StopAsyncIteration:
             text = "the subscription has ended"
-            raise LiftbridgeError(text, stream=self._stream) from None
+            raise SubscriptionLost(text, stream=self._stream) from None
         records = []
         for message in messages:
             self._read[message.partition] = message.offset

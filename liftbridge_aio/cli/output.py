@@ -112,11 +112,11 @@ def failure_line(error: Exception) -> str:
 
 
 def _hint(error: LiftbridgeError) -> str:
+    if "hint" in vars(error):  # it is about this error, not about its kind
+        return error.hint
     if isinstance(error, SubscriptionLost):
         offset = error.last_offset
         return "" if offset is None else f"continue at offset {offset + 1}"
-    if "hint" in vars(error):  # it is about this error, not about its kind
-        return error.hint
     for kind, hint in _HINTS.items():
         if isinstance(error, kind):
             return hint
