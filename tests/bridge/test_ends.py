@@ -199,8 +199,19 @@ def narrow_nsqd(nsq_programs: None, tmp_path: Path) -> Iterator[NsqDaemon]:  # n
     daemon.stop()
 
 
+@pytest.fixture
+def narrow_streaming(streaming_binary: Path, tmp_path: Path) -> Iterator[StreamingServer]:
+    """A server that takes small messages only."""
+    configuration = tmp_path / "nats.conf"
+    configuration.write_text("max_payload: 1000\n")
+    server = StreamingServer(streaming_binary, tmp_path, "MEMORY", ("-c", str(configuration)))
+    server.start()
+    yield server
+    server.stop()
+
+
 async def test_what_the_target_can_never_take_is_skipped_if_wanted(
-    ends: Ends, narrow_nsqd: NsqDaemon
+    ends: Ends, narrow_nsqd: NsqDaemon, narrow_streaming: StreamingServer
 ) -> None:
     large = bytes(1_048_400)
     for value in (b"0", large, b"2"):
@@ -226,6 +237,11 @@ async def test_what_the_target_can_never_take_is_skipped_if_wanted(
         await ends.to_stream(value)
     narrow = f"nsq://{narrow_nsqd.address}/{ends.name}/moving"
     assert await copy(ends.lift_url, narrow, skips=True) == (2, 0, 2)
+    narrow = f"stan://{narrow_streaming.url.removeprefix('nats://')}/{CLUSTER}/{ends.name}"
+    with pytest.raises(MessageRefused, match="partition 0, offset 7 is refused"):
+        await copy(ends.lift_url, narrow, skips=False)
+    copied, _, skipped = await copy(ends.lift_url, narrow, skips=True)
+    assert (copied, skipped) == (3, 1)  # without those that came from NATS Streaming
 
 
 async def test_a_stream_that_is_deleted_ends_the_bridge(ends: Ends) -> None:
