@@ -91,7 +91,8 @@ async def _finish_http(run: Run) -> None:
         async with asyncio.timeout(READ_WITHIN):
             wrong, by_servers = await http.judge(run.crew.clients[0])
     except (LiftbridgeError, TimeoutError) as error:
-        run.load.find(f"streams were not read over HTTP: {error!r}", excusable=False)
+        text = f"streams were not read over HTTP: {error!r}; gateways wrote {http.last_words()}"
+        run.load.find(text, excusable=False)
         return
     for text in wrong:
         run.load.find(text, excusable=False)

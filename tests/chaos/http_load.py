@@ -216,6 +216,10 @@ class HttpLoad:
             for part in message.value.decode().replace("},{", "}\n{").splitlines()
         }
 
+    def last_words(self) -> list[str]:
+        """Return the ends of the logs of the gateways."""
+        return [gateway.log[-1000:] for gateway in self._gateways]
+
     def text(self) -> str:
         """Return figures."""
         counts = ", ".join(str(len(each)) for each in self.written)
