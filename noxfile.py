@@ -155,7 +155,7 @@ def tests_long(session: nox.Session) -> None:
         return
     _run_each(
         session,
-        ("pytest", "-n", "5", "--dist", "loadgroup", *LONG),
+        ("pytest", "-n", "4", "--dist", "loadgroup", *LONG),
         ("pytest", "-n", "3", "--dist", "loadgroup", *HEAVY),
         ("pytest", "-n", "2", "-m", "hypothesis", "tests/unit"),
     )

@@ -27,7 +27,7 @@ from matrix.worlds import World
 from support.raw import Wire
 
 HANGS: Final = "hangs"
-MIDWAY_BOUND: Final = 100.0
+MIDWAY_BOUND: Final = 200.0
 """Seconds that an operation may take to come to its middle, and the state to arise."""
 AT_ONCE: Final = 8
 """Streams that are created or filled at a time."""

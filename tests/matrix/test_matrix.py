@@ -24,7 +24,7 @@ from matrix.worlds import World
 EXPECTED: Final = read_tables(TABLES.read_text())
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 async def test_every_operation_goes_as_the_table_says(
     world: World, state: State, stream_name: str
 ) -> None:
