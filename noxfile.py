@@ -128,7 +128,10 @@ def unit(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests, on real servers and Spark too, in some minutes; arguments go to pytest."""
+    """Run the tests, on real servers and Spark too, in some minutes; arguments go to pytest.
+
+    Where CI is set, coverage is measured, which takes minutes more.
+    """
     provided = (*go(), *java(), *node())
     session.install(".[spark]", *group("test"), *group("coverage"), *provided)
     if session.posargs:
@@ -137,7 +140,8 @@ def tests(session: nox.Session) -> None:
     # Tests wait for servers more than they compute, so there may be more of them than processors.
     # One process has the one Spark session; in the others run tests that start their own.
     long = [f"--ignore={each}" for each in (*LONG, *HEAVY)]
-    covered = ("-n", "4", "--dist", "worksteal", "--cov", "--cov-report=", *UNIT, *CONTRACT, *long)
+    coverage = ("--cov", "--cov-report=") if os.environ.get("CI") else ()
+    covered = ("-n", "4", "--dist", "worksteal", *coverage, *UNIT, *CONTRACT, *long)
     elsewhere = [*long, *(f"--ignore={each}" for each in (BROWSER, "tests/unit", *CONTRACT))]
     _run_each(
         session,
