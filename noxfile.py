@@ -146,7 +146,7 @@ def tests(session: nox.Session) -> None:
     _run_each(
         session,
         ("pytest", *covered),
-        ("pytest", "-n", "5", "--dist", "loadgroup", *elsewhere),
+        ("pytest", "-n", "4", "--dist", "loadgroup", *elsewhere),
     )
 
 

@@ -95,7 +95,7 @@ async def test_another_service_is_no_liftbridge_and_harms_no_list(library: str) 
         client = Client(address, options=OPTIONS)
         try:
             with pytest.raises(NotLiftbridge, match=said):
-                await within(BOUND, client.wait_ready(timeout=0.3))
+                await within(BOUND, client.wait_ready(timeout=1.5))
         finally:
             await client.aclose()
         await use_beside(address, broker, library)

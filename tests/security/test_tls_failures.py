@@ -377,7 +377,7 @@ async def test_a_server_of_something_else_is_named_after_the_wait(
         tls = TLS(ca=certificates.ca)
         client = Client(f"{host}:{port}", options=ClientOptions(tls=tls))
         with pytest.raises(NotLiftbridge, match="does not speak HTTP/2"):
-            await client.wait_ready(timeout=0.3)
+            await client.wait_ready(timeout=2)
         await client.aclose()
 
 
