@@ -73,7 +73,7 @@ _MIN_MESSAGE_TIMEOUT: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a bridge has done since it was created."""
+    """Counts of a bridge since it was created."""
 
     copied: int
     """Messages that the target has stored."""
@@ -86,7 +86,7 @@ class Progress:
     lag: int | None
     """Messages that wait to be copied, when `Bridge.measure_lag` was called last; None: unknown."""
     retries: int
-    """How often the bridge has connected again."""
+    """Times that the bridge has connected again."""
 
 
 class Bridge:
@@ -171,7 +171,7 @@ class Bridge:
 
     @property
     def progress(self) -> Progress:
-        """What was done so far."""
+        """The counts so far."""
         now = asyncio.get_running_loop().time()
         rate = 0.0 if self._rate is None else self._rate.per_second(self._copied, now)
         return Progress(self._copied, self._repeats, self._skipped, rate, self._lag, self._retries)

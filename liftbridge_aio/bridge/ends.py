@@ -1,4 +1,4 @@
-"""What a bridge needs of its two ends."""
+"""The protocols of the two ends of a bridge, and the messages that they pass on."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Copied(NamedTuple):
 
 
 class Source(Protocol):
-    """Where messages come from."""
+    """The end from which messages come."""
 
     async def open(self, copied: Copied) -> None:
         """Connect, and begin behind what was copied."""
@@ -77,7 +77,7 @@ class Source(Protocol):
 
 
 class Target(Protocol):
-    """Where messages go."""
+    """The end to which messages go."""
 
     async def open(self) -> Copied:
         """Connect, create it if it is missing, and return how far it has the source."""

@@ -11,7 +11,7 @@ from liftbridge_aio.errors import InvalidRequest
 
 
 class System(enum.Enum):
-    """What is at one end of a bridge; the values are the schemes of URLs."""
+    """The system at one end of a bridge; the values are the schemes of URLs."""
 
     STAN = "stan"
     NSQ = "nsq"
@@ -60,13 +60,13 @@ class Address:
 
     @property
     def location(self) -> str:
-        """What the URL says, without user and password: system, servers and names."""
+        """The URL without user and password: system, servers and names."""
         servers = ",".join(server.rpartition("@")[2] for server in self.servers)
         return f"{self.system.value}://{servers}/{'/'.join(self.names)}"
 
 
 def message_name(source: Address, identity: bytes) -> str:
-    """Return what names a message of a source to people."""
+    """Return the name of a message of a source, for logs and errors."""
     text = identity.decode()
     if source.system is System.STAN:
         return f"the message of sequence {text}"
