@@ -49,7 +49,16 @@ class Closing(Protocol):
 
 Submit: TypeAlias = Callable[[OutgoingMessage], Awaitable[AckFuture]]
 SubmitNow: TypeAlias = Callable[
-    [str, bytes, bytes | None, Mapping[str, bytes] | None, int | None, AckPolicy, int | None],
+    [
+        str,
+        bytes,
+        bytes | None,
+        Mapping[str, bytes] | None,
+        int | None,
+        AckPolicy,
+        int | None,
+        bytes,
+    ],
     "AckFuture | None",
 ]
 """`Publisher.submit_now`."""

@@ -189,7 +189,7 @@ class ClientPublishing(ClientBase):
             and timeout is None
         ):
             future = parts.submit_now(
-                stream, value, key, headers, partition, ack_policy, expected_offset
+                stream, value, key, headers, partition, ack_policy, expected_offset, b""
             )
         if future is None:
             message = OutgoingMessage(

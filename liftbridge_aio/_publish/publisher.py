@@ -192,10 +192,12 @@ class Publisher:
         partition: int | None,
         ack_policy: AckPolicy,
         expected_offset: int | None,
+        encoded: bytes = b"",
     ) -> asyncio.Future[Ack | None] | None:
         """Queue a message of these fields as `submit` does, in as few steps as can be.
 
-        They are arguments because an `OutgoingMessage` takes longer to make than to encode.
+        They are arguments because an `OutgoingMessage` takes longer to make than to encode;
+        `encoded` has further headers.
 
         Returns:
             The future of its ack; None where `submit` must take it, because something must be
@@ -225,7 +227,9 @@ class Publisher:
         head, terms = route.plain[ack_policy]
         self._id_count = count = self._id_count + 1
         correlation_id = f"{self._id_prefix}{count}"
-        frame = frame_publish_fast(head, value, key, headers, expected_offset, correlation_id)
+        frame = frame_publish_fast(
+            head, value, key, headers, expected_offset, correlation_id, encoded
+        )
         size = len(frame)
         if not 0 < size <= self._surely_sendable or not self._window.try_enter(size):
             return None

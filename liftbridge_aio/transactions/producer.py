@@ -119,6 +119,11 @@ class Producer:
         """Abort open transactions and publish no more. May be called again."""
         for transaction in tuple(self._transactions):
             if transaction.phase is Phase.OPEN:
+                if transaction.has_messages:
+                    logger.warning(
+                        "a transaction was neither committed nor aborted when its producer was"
+                        " closed, so nothing of it is visible: use `async with`"
+                    )
                 transaction.abort()
         self._sender.closed = True
 

@@ -26,6 +26,7 @@ from liftbridge_aio.net.network import Network
 from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.options import Duration
 from liftbridge_aio.retry import Retry
+from liftbridge_aio.wire.codec import encode_uuid_header
 
 from .core.transaction import AckIntent, Place, ProducerIdentity
 from .core.uuid import PRODUCER_BYTES, producer_id
@@ -190,9 +191,8 @@ class Sender:
         uuid: bytes,
     ) -> AckFuture | None:
         """Send a message; return None if something has to be awaited for that."""
-        all_headers = {**headers, UUID_HEADER: uuid} if headers else {UUID_HEADER: uuid}
         return self._client.submit_now(
-            stream, value, key, all_headers, partition, self._policy, None
+            *(stream, value, key, headers, partition, self._policy, None), encode_uuid_header(uuid)
         )
 
     async def send(

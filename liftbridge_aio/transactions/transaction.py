@@ -6,12 +6,20 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self, cast
+from typing import Final, Protocol, Self
 
 from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
-from liftbridge_aio.errors import LiftbridgeError, PublishOutcomeUnknown, UsageError
+from liftbridge_aio.errors import (
+    InvalidRequest,
+    LiftbridgeError,
+    NotFound,
+    PartitionReadonly,
+    PermissionDenied,
+    PublishOutcomeUnknown,
+    UsageError,
+)
 from liftbridge_aio.interceptors import AckFuture
-from liftbridge_aio.model import Ack, Partitioner
+from liftbridge_aio.model import Partitioner
 from liftbridge_aio.net.supervisor import Child
 
 from .core.transaction import PHASES, AckIntent, Phase, Place, ProducerIdentity, Step
@@ -43,6 +51,10 @@ class CommitStore(Protocol):
 
     async def settle(self) -> None:
         """Store a transaction that may be stored or not."""
+
+
+_PERMANENT: Final = (InvalidRequest, NotFound, PartitionReadonly, PermissionDenied, UsageError)
+"""Errors of messages that would come again if the block were repeated."""
 
 
 class _Span:
@@ -104,6 +116,11 @@ class Transaction:
         """Its phase."""
         return self._phase
 
+    @property
+    def has_messages(self) -> bool:
+        """True once something was published in it."""
+        return bool(self._spans)
+
     async def __aenter__(self) -> Self:
         """Return it."""
         return self
@@ -120,6 +137,7 @@ class Transaction:
 
         Raises:
             TransactionAborted: a message was not stored; nothing is visible.
+            LiftbridgeError: the same, and it would happen again: a stream is missing, say.
             CommitInDoubt: it may be visible in some partitions; see `resume`.
             ProducerFenced: another producer of the name has taken over; nothing is visible.
         """
@@ -153,7 +171,7 @@ class Transaction:
 
         Raises:
             InvalidRequest: it cannot be sent like this; it is left out.
-            TransactionAborted: an earlier message was not stored.
+            TransactionAborted: an earlier message was not stored, which may go well next time.
             ProducerFenced: another producer of the name has taken over; nothing will be visible.
             UsageError: the transaction is over.
             LiftbridgeError: as for `Client.publish`, or the store could not be written; the message
@@ -225,9 +243,14 @@ class Transaction:
         unsettled, last = span.unsettled, span.last
         while unsettled and unsettled[0].done():
             try:
-                offset = cast("Ack", unsettled.popleft().result()).offset
+                ack = unsettled.popleft().result()
+                assert ack is not None  # noqa: S101 - acks are asked for
+                offset = ack.offset
             except (LiftbridgeError, asyncio.CancelledError) as error:
                 self.abort()
+                if isinstance(error, _PERMANENT):
+                    error.add_note("the transaction was aborted")
+                    raise
                 said = error.message if isinstance(error, LiftbridgeError) else "it was cancelled"
                 text = f"a message was not stored, so the transaction was aborted: {said}"
                 raise TransactionAborted(text, stream=place[0], partition=place[1]) from error
@@ -247,6 +270,7 @@ class Transaction:
 
         Raises:
             TransactionAborted: one was not stored; nothing will be visible.
+            LiftbridgeError: the same, and it would happen again: the stream is missing, say.
             UsageError: the transaction is over.
         """
         self._check()
@@ -287,6 +311,7 @@ class Transaction:
 
         Raises:
             TransactionAborted: a message, or the checkpoint, was not stored; nothing is visible.
+            LiftbridgeError: the same, and it would happen again: a stream is missing, say.
             CommitInDoubt: it may be visible in some partitions; see `resume`.
             ProducerFenced: another producer of the name has taken over; nothing is visible.
             UsageError: the transaction is over.

@@ -16,6 +16,7 @@ from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import (
     RESERVED_HEADERS,
     UNCHECKED_OFFSET,
+    UUID_HEADER,
     Ack,
     AckError,
     AckPolicy,
@@ -96,8 +97,11 @@ def frame_publish_fast(  # noqa: C901 - a call per field would take longer than 
     headers: Mapping[str, bytes] | None,
     expected_offset: int | None,
     correlation_id: str,
+    encoded: bytes = b"",
 ) -> bytes:
     """Encode what `frame_publish` encodes, of fields that were not checked.
+
+    `encoded` has further headers, see `encode_uuid_header`.
 
     Returns:
         Nothing where a field is unusual or wrong, so that the message must be checked.
@@ -105,10 +109,10 @@ def frame_publish_fast(  # noqa: C901 - a call per field would take longer than 
     if type(value) is not bytes:
         return b""
     correlation = correlation_id.encode()
-    if key is None and headers is None and expected_offset is None:
+    if key is None and headers is None and expected_offset is None and not encoded:
         before, between = _around(head, len(value), len(correlation))
         return b"".join((before, value, between, correlation))
-    rest = b""
+    rest = encoded
     if expected_offset is not None:
         if type(expected_offset) is not int or not 0 <= expected_offset <= INT64_MAX:
             return b""
@@ -170,6 +174,11 @@ def _before_content(name: str, size: int) -> bytes:
     return _HEADERS + _varint(len(entry) + size) + entry
 
 
+def encode_uuid_header(uuid: bytes) -> bytes:
+    """Encode the header with the UUID of a message, as a field of a request to publish."""
+    return _BEFORE_UUID + uuid
+
+
 def _varint(number: int) -> bytes:
     groups = bytearray()
     while number > 0x7F:
@@ -177,6 +186,10 @@ def _varint(number: int) -> bytes:
         number >>= 7
     groups.append(number)
     return bytes(groups)
+
+
+_UUID_BYTES: Final = 16
+_BEFORE_UUID: Final = _before_content(UUID_HEADER, _UUID_BYTES)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import enum
 from typing import Final, NamedTuple, TypeAlias
 
 from .sequencer import NO_OFFSET
-from .uuid import Clock, Flags, build_uuid
+from .uuid import Clock, Flags, pack_uuid
 from .visibility import AckEntry
 
 Place: TypeAlias = tuple[str, int]
@@ -97,7 +97,7 @@ class ProducerIdentity:
 
     def next_uuid(self, flags: Flags) -> bytes:
         """Return the UUID of the next message."""
-        return build_uuid(self.id, self._clock.tick(), flags)
+        return pack_uuid(self.id, self._clock.tick(), flags)
 
     def commit(self, begins: dict[Place, int]) -> list[AckIntent]:
         """Return the acks that commit everything up to now.

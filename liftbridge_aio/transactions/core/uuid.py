@@ -128,6 +128,11 @@ def build_uuid(producer: bytes, clock: int, flags: int) -> bytes:
         check_whole_number(clock, "the clock of a UUID", 0, MAX_CLOCK)
         check_whole_number(flags, "the flags of a UUID", 0, MAX_FLAGS)
         _check_bytes(producer, PRODUCER_BYTES, "a producer id")
+    return pack_uuid(producer, clock, flags)
+
+
+def pack_uuid(producer: bytes, clock: int, flags: int) -> bytes:
+    """Return what `build_uuid` returns, of parts that fit."""
     return _LAYOUT.pack(
         (clock >> 4) & 0xFFFFFFFF,
         (clock >> 36) & 0xFFFF,
