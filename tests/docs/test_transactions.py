@@ -13,7 +13,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -23,8 +23,12 @@ from liftbridge_aio.transactions import CheckpointStream, ClaimedLog, Phase, err
 from liftbridge_aio.transactions.core.transaction import PHASES
 from support.markdown import ROOT, blocks, names, table
 
+if TYPE_CHECKING:
+    from conftest import StartRealServer
+
 PAGE: Final = ROOT / "docs" / "transactions.md"
-KILLS: Final = 20
+KILLS: Final = {"embedded": 5, "real": 20}
+"""Kills of the loop, by the broker."""
 MOST: Final = 6
 """Messages in the store of one life, at most: a claim, a new producer id, four transactions."""
 BOUND: Final = 100.0
@@ -61,33 +65,42 @@ def test_the_table_of_phases_is_that_of_the_code() -> None:
 
 
 def test_the_errors_of_publishing_are_shown() -> None:
-    shown = [names(row[0])[0] for row in table(PAGE, "Error")]
+    shown = [name for row in table(PAGE, "Error") for name in names(row[0])]
+    shown = [name for name in shown if hasattr(errors, name)]
     assert shown == ["TransactionAborted", "CommitInDoubt", "ProducerFenced"]
     assert all(issubclass(getattr(errors, name), errors.TransactionError) for name in shown)
 
 
+@pytest.fixture(params=KILLS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedBroker]:
+async def address(kind: str, start_real_server: StartRealServer) -> AsyncIterator[str]:
+    if kind == "real":
+        yield start_real_server().address
+        return
     async with EmbeddedBroker() as running:
-        yield running
+        yield running.address
 
 
 @pytest.fixture
-async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
-    async with Client(broker.address) as client:
+async def client(address: str) -> AsyncIterator[Client]:
+    async with Client(address) as client:
         for stream in ("orders", "invoices"):
             await client.create_stream(stream, partitions=2)
         yield client
 
 
 @pytest.fixture
-async def program(tmp_path: Path, broker: EmbeddedBroker) -> AsyncIterator[Process]:
+async def program(tmp_path: Path, address: str) -> AsyncIterator[Process]:
     """The loop of the page, with batches that are smaller and come sooner."""
     block, _ = [block for block in blocks(PAGE, "python") if block.setup == "transactions"]
     assert "max=100, wait=0.5" in block.code
     loop = block.code.replace("max=100, wait=0.5", "max=3, wait=0.01")
     path = tmp_path / "invoicer.py"
-    code = PROGRAM.format(loop=textwrap.indent(loop, " " * 8), address=broker.address)
+    code = PROGRAM.format(loop=textwrap.indent(loop, " " * 8), address=address)
     path.write_text(code)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(path)), stdin=PIPE, stdout=PIPE, stderr=DEVNULL
@@ -102,7 +115,7 @@ async def values(client: Client, stream: str) -> list[bytes]:
     return [message.value async for message in reading]
 
 
-async def test_the_loop_is_killed_twenty_times(client: Client, program: Process) -> None:
+async def test_the_loop_is_killed_many_times(client: Client, program: Process, kind: str) -> None:
     """Each order has one invoice in the end, and none has two at any time."""
     chance = random.Random(20)
     producer = client.producer()
@@ -113,7 +126,7 @@ async def test_the_loop_is_killed_twenty_times(client: Client, program: Process)
     assert program.stdin is not None
     assert program.stdout is not None
     async with asyncio.timeout(BOUND):
-        for life in range(KILLS + 1):
+        for life in range(KILLS[kind] + 1):
             async with producer.transaction() as transaction:
                 for _ in range(3 * MOST):
                     orders.append(b"%d" % len(orders))
@@ -126,7 +139,7 @@ async def test_the_loop_is_killed_twenty_times(client: Client, program: Process)
             while stored < enough:
                 await asyncio.sleep(0.002)
                 stored = (await client.fetch_partition_metadata(store, 0)).newest_offset
-            if life < KILLS:
+            if life < KILLS[kind]:
                 os.kill(process, signal.SIGKILL)
                 assert await program.stdout.readline() == b"ended\n"
             found = Counter(await values(client, "invoices"))
