@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,9 +14,11 @@ from liftbridge_aio.spark.errors import BatchSuperseded
 from liftbridge_aio.spark.write.sink import BatchSink
 from spark.conftest import EVERY_SERVER
 from support.spark.log_client import LogClient
-from support.spark.played_query import COMMIT, SCHEMA, PlayedQuery
+from support.spark.played_query import COMMIT, KILLED_COMMIT, SCHEMA, PlayedQuery
 
 PARTITIONS = 3
+MESSAGES_OF_A_COMMIT = 3
+"""At least: a claim, a decision, and an ack for each partition with rows."""
 
 pytestmark = EVERY_SERVER
 
@@ -110,3 +113,26 @@ def test_a_batch_without_tasks_or_rows_is_committed(query: PlayedQuery) -> None:
     query.sink().commit(query.run(2), 2)
     query.sink().commit(query.run(2, "a"), 2)
     assert query.committed() == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_driver_killed_at_any_message_of_a_commit_repeats_nothing(
+    query: PlayedQuery, when: str
+) -> None:
+    kills = 0
+    while True:
+        batch = kills
+        driver = subprocess.run(
+            [sys.executable, "-c", KILLED_COMMIT, str(kills + 1), when],
+            input=query.as_input(batch, query.run(batch, f"{batch}a", f"{batch}b")),
+            check=False,
+        )
+        if not driver.returncode:
+            break
+        assert driver.returncode == -signal.SIGKILL
+        kills += 1
+        query.sink().commit(query.run(batch, f"{batch}b", f"{batch}a"), batch)
+        close_connections()
+    assert kills >= MESSAGES_OF_A_COMMIT
+    rows = [f"{task}{batch}{row}" for task in "01" for batch in range(kills + 1) for row in "ab"]
+    assert query.committed() == sorted(rows)

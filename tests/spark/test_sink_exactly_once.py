@@ -32,7 +32,7 @@ EXACTLY_ONCE = "exactly_once"
 START_BOUND = 200.0
 """Seconds in which a Spark of its own starts and comes to its first commit."""
 EVERY_KILL = "LIFTBRIDGE_BY_HAND" in os.environ
-"""Kills the driver at each point, and not only where most goes wrong: `test_killed_commit` kills
+"""Kills the driver at each point, and not only where most goes wrong: `test_exactly_once` kills
 the process that commits at each of them anyway."""
 
 

@@ -27,6 +27,32 @@ sink, messages, batch = pickle.load(sys.stdin.buffer)
 sink.commit(messages, batch)
 """
 """A program that commits a batch in a process of its own, as another driver would."""
+KILLED_COMMIT = (
+    """
+import asyncio, os, pickle, signal, sys
+from dataclasses import replace
+from liftbridge_aio import Interceptor
+from liftbridge_aio.spark.core.connection_options import ConnectionOptions
+
+class Kill(Interceptor):
+    left, when = int(sys.argv[1]), sys.argv[2]
+
+    async def publish(self, message, send):
+        self.left -= 1
+        if not self.left and self.when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        last, future = not self.left, await send(message)
+        if last:
+            await asyncio.wait([future])
+            os.kill(os.getpid(), signal.SIGKILL)
+        return future
+
+kill, made = Kill(), ConnectionOptions.client_options
+ConnectionOptions.client_options = lambda *given: replace(made(*given), interceptors=[kill])
+"""
+    + COMMIT
+)
+"""The same, ended with kill -9 "before" it sends its n-th message or "after" that is stored."""
 
 _numbers = count()
 
