@@ -46,6 +46,7 @@ and Spark but for its first."""
 LONG: Final = (
     *("tests/cancellation", "tests/cluster", "tests/hostile", "tests/matrix"),
     *("tests/contract/test_group_members.py", "tests/contract/test_group_restart.py"),
+    "tests/contract/test_queue_storm.py",
     "tests/durable_streams/test_faults.py",
     "tests/durable_streams/test_gateway_conformance.py",
     "tests/durable_streams/test_gateway_faults.py",

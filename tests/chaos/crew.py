@@ -14,6 +14,9 @@ from chaos.cursor_writer import CursorWriter
 from chaos.http_load import HttpLoad
 from chaos.journal import Place
 from chaos.load import Load
+from chaos.queues import MEMBERS as QUEUE_MEMBERS
+from chaos.queues import STREAM as QUEUE_STREAM
+from chaos.queues import Queues
 from chaos.readers import Member, Reader
 from chaos.stage import Stage
 from chaos.transactions import PARTITIONS as TRANSACTION_PARTITIONS
@@ -26,7 +29,7 @@ from liftbridge_aio.testing import EventKind
 ALL_STREAMS: Final = ("all-a", "all-b", "all-c")
 LEADER_STREAM: Final = "leader"
 FLIPPED_STREAM: Final = "damaged"
-STREAMS: Final = (*ALL_STREAMS, LEADER_STREAM, FLIPPED_STREAM, TRANSACTION_STREAM)
+STREAMS: Final = (*ALL_STREAMS, LEADER_STREAM, FLIPPED_STREAM, TRANSACTION_STREAM, QUEUE_STREAM)
 PARTITIONS: Final = 2
 RATE: Final = 20.0
 """Messages a second to each partition."""
@@ -90,6 +93,7 @@ class Crew:
         self.members: list[Member] = []
         self.cursors: list[CursorWriter] = []
         self.transactions: Transactions | None = None
+        self.queues: Queues | None = None
         self.http: HttpLoad | None = None
         self.told: deque[tuple[float, str, Told]] = deque(maxlen=KEPT)
         self.longest_lag = 0.0
@@ -150,10 +154,9 @@ class Crew:
                     reader.stop()
                 for member in self.members:
                     member.stop()
-                if self.transactions is not None:
-                    self.transactions.stop()
-                if self.http is not None:
-                    self.http.stop()
+                for each in (self.transactions, self.queues, self.http):
+                    if each is not None:
+                        each.stop()
                 await asyncio.wait(running, timeout=SETTLE_WITHIN)
                 for task in running:
                     if not task.done():
@@ -168,7 +171,7 @@ class Crew:
         """Keep nothing of the clients, so that what they left can be seen."""
         for kept in (self.clients, self.readers, self.members, self.cursors, self.told):
             kept.clear()
-        self.transactions = self.http = None
+        self.transactions = self.queues = self.http = None
 
     async def _close(self, client: Client) -> None:
         await self._load.timed("aclose", CLOSE_WITHIN, client.aclose())
@@ -195,6 +198,7 @@ class Crew:
             for place, name in zip(places, CURSORS, strict=False)
         ]
         transactions = self.transactions = Transactions(load, writer, [reader, second])
+        queues = self.queues = Queues(load, writer, [reader, second])
         for stream, number in self.places:
             load.lane(f"group on {stream}/{number}", (stream, number))
         return [
@@ -204,6 +208,8 @@ class Crew:
             *(each.run() for each in self.readers),
             *(each.run() for each in self.members),
             *(each.run() for each in self.cursors),
+            queues.publish(),
+            *(queues.work(number) for number in range(QUEUE_MEMBERS)),
             transactions.publish(),
             *(
                 transactions.read(number, partition)

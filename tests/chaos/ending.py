@@ -50,6 +50,7 @@ async def finish(run: Run) -> None:
         text = f"did not read to the end: {', '.join(behind + waited)}"
         run.load.find(text, excusable=False)
     await _finish_transactions(run)
+    await _finish_queues(run)
     await _finish_http(run)
     await _take_up_again(run)
     now = time.monotonic()
@@ -74,6 +75,25 @@ async def _finish_transactions(run: Run) -> None:
         run.load.find(f"the log of transactions was not read: {error!r}", excusable=False)
         return
     wrong, by_servers = transactions.judge(log)
+    for text in wrong:
+        run.load.find(text, excusable=False)
+    run.servers += by_servers
+
+
+async def _finish_queues(run: Run) -> None:
+    """Wait until what is stored is handled, and judge it."""
+    queues = run.crew.queues
+    assert queues is not None
+    until = time.monotonic() + READ_WITHIN
+    while queues.behind and time.monotonic() < until:  # noqa: ASYNC110 - it is a test
+        await asyncio.sleep(POLL)
+    try:
+        async with asyncio.timeout(READ_WITHIN):
+            log = await queues.read_log(run.crew.clients[0])
+    except (LiftbridgeError, TimeoutError) as error:
+        run.load.find(f"the log of the queue was not read: {error!r}", excusable=False)
+        return
+    wrong, by_servers = queues.judge(log)
     for text in wrong:
         run.load.find(text, excusable=False)
     run.servers += by_servers

@@ -96,6 +96,7 @@ async def _evidence(run: Run, seed: int, before: Holdings) -> Evidence:
     stale = sum(len(each.stale) for each in crew.cursors)
     began = {each.key: each.began for each in crew.cursors}
     transactions = "" if crew.transactions is None else crew.transactions.text()
+    queues = "" if crew.queues is None else crew.queues.text()
     http = "" if crew.http is None else crew.http.text()
     crew.dismiss()
     after = await settled_holdings(before)
@@ -123,6 +124,7 @@ async def _evidence(run: Run, seed: int, before: Holdings) -> Evidence:
         "slow reader": f"{published} messages while it took nothing, of which the client held "
         f"{held} ({held_bytes} bytes); the others waited at the server",
         "transactions": transactions,
+        "queue": queues,
         "over HTTP": http,
         "stale answers of the servers to FetchCursor": stale,
         "positions of cursors that reached the log late": len(late),

@@ -14,6 +14,7 @@ from chaos.alarms import listening
 from chaos.journal import Place
 from chaos.leftovers import network_objects
 from chaos.load import Load
+from chaos.queues import Step, out_of_order
 from chaos.readers import Member, Reader
 from liftbridge_aio import AckPolicy, ClientOptions, LiftbridgeError, Message, StreamReset
 from liftbridge_aio.net.connection_pool import ConnectionPool
@@ -179,3 +180,11 @@ def test_objects_of_the_network_that_are_left_are_seen() -> None:
     assert "ConnectionPool" in (network_objects() - before)
     del left
     assert not network_objects() - before
+
+
+def test_the_judge_of_a_queue_sees_what_is_handed_out_too_soon() -> None:
+    by_key = {b"a": [b"1", b"3"], b"b": [b"2"]}
+    good = [Step(b"1", ended=False), Step(b"2", ended=False), Step(b"1", ended=True)]
+    assert not out_of_order(by_key, [*good, Step(b"3", ended=False), Step(b"1", ended=False)])
+    [wrong] = out_of_order(by_key, [*good[:2], Step(b"3", ended=False)])
+    assert wrong == "b'3' was handed out before b'1' of its key was handled"
