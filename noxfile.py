@@ -62,7 +62,10 @@ ON_OLDEST: Final = (
 """The tests that `oldest` runs: the client on embedded brokers and the usual path of messages."""
 BROWSER: Final = "tests/browser"
 """The tests that only `browser` runs: they need Chromium."""
-CONTRACT: Final = ("tests/contract", "tests/durable_streams", "tests/nsq_client", "tests/stan")
+CONTRACT: Final = (
+    *("tests/contract", "tests/durable_streams", "tests/fault_proxy"),
+    *("tests/nsq_client", "tests/stan"),
+)
 """What users rely on, on real servers: with the unit tests it is what coverage is measured over."""
 TOOLS: Final = ("go", "gofmt", "java", "javac", "node", "npm", "npx")
 """The tools that `bare` runs without."""
@@ -123,7 +126,7 @@ def pipeline(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """Run the tests that need no server, with few examples each; arguments go to pytest."""
     session.install(".[spark]", *group("test"))
-    session.run("pytest", "-n", "3", *UNIT, *session.posargs)
+    session.run("pytest", "-n", "2", *UNIT, *session.posargs)
 
 
 @nox.session

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -51,7 +52,7 @@ if MEMORY.is_mount() and shutil.disk_usage(MEMORY).free > ROOM:
 
 # A loaded machine may be slow; that is no failure of what is tested.
 hypothesis.settings.register_profile("patient", deadline=None)
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)  # for `nox -s unit`
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=5)  # for `nox -s unit`
 hypothesis.settings.load_profile("patient")
 
 EMBEDDED: Final = "embedded"
@@ -84,6 +85,17 @@ OTHER_BUILDS: Final[dict[str, Callable[[], object]]] = {
 StartRealServer = Callable[..., LiftbridgeNode]
 
 _stream_numbers = itertools.count(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Exempt the collected tests from garbage collection, which would walk through them all."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
