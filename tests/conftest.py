@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 import hypothesis
 import pytest
+from _pytest.runner import runtestprotocol
 
 from liftbridge_aio._client import parts as client_parts
 from liftbridge_aio.groups import partition_transfer
@@ -119,6 +120,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         build_nats()
     except ServerUnavailable as error:
         session.config.stash[WHY_NO_SERVER] = str(error)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Report less from a process of xdist: passing on what says nothing takes longer than a test.
+
+    Setups and teardowns that pass are reported where `--durations` asks for theirs.
+    """
+    if not hasattr(item.config, "workerinput") or item.config.option.durations is not None:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.hookimpl(tryfirst=True)
