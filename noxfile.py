@@ -126,7 +126,8 @@ def pipeline(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """Run the tests that need no server, with few examples each; arguments go to pytest."""
     session.install(".[spark]", *group("test"))
-    session.run("pytest", "-n", "2", *UNIT, *session.posargs)
+    # Each process collects all tests first, so more of them than processors take longer.
+    session.run("pytest", "-n", "auto", "--maxprocesses", "4", *UNIT, *session.posargs)
 
 
 @nox.session
