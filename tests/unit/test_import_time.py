@@ -65,11 +65,11 @@ def test_the_front_door_imports_nothing_heavy(bytecode: Path) -> None:
 def test_the_front_door_opens_quickly(
     bytecode: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    # Processor time of the quickest run: how busy the machine is, is no matter of ours.
+    # Processor time of one run is enough: others take longer where the machine is busy.
     took = math.inf
     for _ in range(15):
         took = min(took, float(run(TIMED, bytecode)))
-        if took < 0.7 * MOST:
+        if took < MOST:
             break
     record_property("import_seconds", took)
     print(f"importing the client takes {took * 1000:.0f} ms")  # noqa: T201 - shown with -rP
