@@ -25,6 +25,11 @@ LEAST_JAVA: Final = 17
 OTHER_SPARK: Final = "4.2.1"
 ON_EVERY_SPARK: Final = "tests/spark/test_every_spark.py"
 ON_CLUSTERS: Final = (ON_EVERY_SPARK, "tests/spark/test_lost_executor.py")
+WITHOUT_SPARK: Final = (
+    "tests/spark/test_batch_publisher.py",
+    "tests/spark/test_uncommitted_rows.py",
+)
+"""Tests of what a Spark task does with its rows, which need a broker and no Spark."""
 SPARK_TESTS: Final = {
     "local": ("-m", "spark"),
     "cluster": ON_CLUSTERS,
@@ -38,11 +43,11 @@ HEAVY: Final = (
     *("tests/benchmarks", "tests/chaos", "tests/cli/test_pipeline.py", "tests/scenario"),
     *sorted(
         {f"tests/spark/{each.name}" for each in ROOT.glob("tests/spark/test_*.py")}
-        - {ON_EVERY_SPARK}
+        - {ON_EVERY_SPARK, *WITHOUT_SPARK}
     ),
 )
 """The tests of `tests_long` that start many processes: chaos, bridges under faults, benchmarks,
-and Spark but for its first."""
+and Spark but for what runs in `tests`."""
 LONG: Final = (
     *("tests/cancellation", "tests/cluster", "tests/hostile", "tests/matrix"),
     *("tests/contract/test_group_members.py", "tests/contract/test_group_restart.py"),
@@ -63,8 +68,11 @@ ON_OLDEST: Final = (
 """The tests that `oldest` runs: the client on embedded brokers and the usual path of messages."""
 BROWSER: Final = "tests/browser"
 """The tests that only `browser` runs: they need Chromium."""
-CONTRACT: Final = ("tests/contract", "tests/durable_streams", "tests/nsq_client", "tests/stan")
-"""What users rely on, on real servers: with the unit tests it is what coverage is measured over."""
+CONTRACT: Final = (
+    *("tests/contract", "tests/durable_streams", "tests/fault_proxy"),
+    *("tests/nsq_client", "tests/stan", *WITHOUT_SPARK),
+)
+"""What users rely on, most of it on real servers: coverage is of this and the unit tests."""
 TOOLS: Final = ("go", "gofmt", "java", "javac", "node", "npm", "npx")
 """The tools that `bare` runs without."""
 GENERATED: Final = (
@@ -124,7 +132,8 @@ def pipeline(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """Run the tests that need no server, with few examples each; arguments go to pytest."""
     session.install(".[spark]", *group("test"))
-    session.run("pytest", "-n", "3", *UNIT, *session.posargs)
+    # Each process collects all tests first, so more of them than processors take longer.
+    session.run("pytest", "-n", "auto", "--maxprocesses", "4", *UNIT, *session.posargs)
 
 
 @nox.session

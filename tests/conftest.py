@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
 import hypothesis
 import pytest
+from _pytest.runner import runtestprotocol
 
 from liftbridge_aio._client import parts as client_parts
 from liftbridge_aio.groups import partition_transfer
@@ -51,7 +53,7 @@ if MEMORY.is_mount() and shutil.disk_usage(MEMORY).free > ROOM:
 
 # A loaded machine may be slow; that is no failure of what is tested.
 hypothesis.settings.register_profile("patient", deadline=None)
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)  # for `nox -s unit`
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=5)  # for `nox -s unit`
 hypothesis.settings.load_profile("patient")
 
 EMBEDDED: Final = "embedded"
@@ -86,6 +88,17 @@ StartRealServer = Callable[..., LiftbridgeNode]
 _stream_numbers = itertools.count(1)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Exempt the collected tests from garbage collection, which would walk through them all."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build real servers and clients before the first test, which has only its own time."""
     if session.config.option.collectonly:
@@ -107,6 +120,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         build_nats()
     except ServerUnavailable as error:
         session.config.stash[WHY_NO_SERVER] = str(error)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Report less from a process of xdist: passing on what says nothing takes longer than a test.
+
+    Setups and teardowns that pass are reported where `--durations` asks for theirs.
+    """
+    if not hasattr(item.config, "workerinput") or item.config.option.durations is not None:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FRONT_DOOR = "from liftbridge_aio import Client"
 HEAVY = {
@@ -31,8 +33,14 @@ print(time.process_time() - began)
 """
 
 
+@pytest.fixture(scope="module")
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where fresh interpreters keep their bytecode, as installed packages do."""
+    return tmp_path_factory.mktemp("bytecode")
+
+
 def run(code: str, bytecode: Path) -> str:
-    """Run code in a fresh interpreter that keeps its bytecode, as installed packages do."""
+    """Run code in a fresh interpreter."""
     environment = dict(os.environ)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTHONPYCACHEPREFIX"] = str(bytecode)
@@ -48,20 +56,20 @@ def run(code: str, bytecode: Path) -> str:
     return result.stdout
 
 
-def test_the_front_door_imports_nothing_heavy(tmp_path: Path) -> None:
-    loaded = set(run(f"import sys\n{FRONT_DOOR}\nprint(*sys.modules)", tmp_path).split())
+def test_the_front_door_imports_nothing_heavy(bytecode: Path) -> None:
+    loaded = set(run(f"import sys\n{FRONT_DOOR}\nprint(*sys.modules)", bytecode).split())
     assert "liftbridge_aio._client.client" in loaded
     assert not HEAVY & loaded
 
 
 def test_the_front_door_opens_quickly(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    bytecode: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    # Processor time of the quickest run: how busy the machine is, is no matter of ours.
+    # Processor time of one run is enough: others take longer where the machine is busy.
     took = math.inf
     for _ in range(15):
-        took = min(took, float(run(TIMED, tmp_path)))
-        if took < 0.7 * MOST:
+        took = min(took, float(run(TIMED, bytecode)))
+        if took < MOST:
             break
     record_property("import_seconds", took)
     print(f"importing the client takes {took * 1000:.0f} ms")  # noqa: T201 - shown with -rP

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,23 +9,6 @@ import pytest
 from liftbridge_aio import Client, StartAt, StopAt
 from liftbridge_aio.broker import BrokerState, EmbeddedBroker
 from liftbridge_aio.broker.storage.data_directory import DataDirectoryError
-
-ON_A_FULL_DISK = """
-import asyncio, resource, signal, sys
-from liftbridge_aio.broker import EmbeddedBroker
-
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
-
-async def main():
-    broker = EmbeddedBroker(data_dir=sys.argv[1])
-    try:
-        await broker.start()
-    except OSError as error:
-        print(broker.state.value, error)
-
-asyncio.run(main())
-"""
 
 
 async def test_a_data_directory_of_a_broker_with_another_id_is_refused(tmp_path: Path) -> None:
@@ -44,19 +25,6 @@ async def test_a_data_directory_of_a_broker_with_another_id_is_refused(tmp_path:
     assert other.state is BrokerState.STOPPED
     async with EmbeddedBroker(data_dir=tmp_path, server_id="a") as broker:
         assert broker.statistics().streams == 2
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="files cannot be limited there")
-def test_a_full_disk_is_an_internal_error(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", ON_A_FULL_DISK, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    )
-
-    assert ended.stdout.startswith("stopped cannot store the operation: ")
 
 
 async def test_a_paused_partition_shows_its_end_after_a_restart(

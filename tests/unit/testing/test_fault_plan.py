@@ -1,16 +1,12 @@
-"""Plans are made by a seed, and played to their end."""
+"""Plans are made by a seed."""
 
 from __future__ import annotations
-
-import asyncio
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio.testing import FaultKind, FaultProxy, PlannedFault, plan_faults
-from liftbridge_aio.testing.proxy.faults import Direction
-from support.peers.tcp import BOUND, Dial, exchange
+from liftbridge_aio.testing import FaultKind, plan_faults
 
 
 @given(st.integers(), st.integers(0, 30))
@@ -34,33 +30,3 @@ def test_plans_differ_and_have_every_kind() -> None:
 def test_a_plan_is_made_of_faults(kinds: list[FaultKind]) -> None:
     with pytest.raises(ValueError, match="made of faults"):
         plan_faults(1, kinds=kinds)
-
-
-async def test_every_fault_is_played_and_healed(dial: Dial, proxy: FaultProxy) -> None:
-    plan = plan_faults(5, 60, kinds=[*FAULTS], max_lasts=0.01, max_pause=0.01)
-    assert {each.kind for each in plan} == FAULTS
-    await asyncio.wait_for(proxy.play(plan), BOUND)
-    ordered = [fault.kind for fault in proxy.faults if fault.connection is None]
-    assert set(ordered) == {*FAULTS, FaultKind.HEAL, FaultKind.ACCEPT}
-    assert await exchange(await dial(), b"peace") == b"peace"
-
-
-FAULTS = {*FaultKind} - {FaultKind.ACCEPT, FaultKind.THAW, FaultKind.HEAL}
-
-
-async def test_a_cancelled_plan_ends_healed(dial: Dial, proxy: FaultProxy) -> None:
-    plan = [PlannedFault(FaultKind.REFUSE, Direction.BOTH, lasts=60.0, pause=0.0)]
-    playing = asyncio.create_task(proxy.play(plan))
-    await asyncio.sleep(0.01)
-    with pytest.raises(ConnectionRefusedError):
-        await dial()
-    playing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await playing
-    assert await exchange(await dial(), b"peace") == b"peace"
-
-
-async def test_what_is_no_fault_is_not_played(proxy: FaultProxy) -> None:
-    plan = [PlannedFault(FaultKind.HEAL, Direction.BOTH, lasts=0.0, pause=0.0)]
-    with pytest.raises(ValueError, match="cannot be planned"):
-        await proxy.play(plan)

@@ -10,6 +10,7 @@ from liftbridge_aio.wire.codec import decode_message
 from liftbridge_aio.wire.columns import ACK_MARK, Mark
 from liftbridge_aio.wire.hot_schema import WireMessage
 from liftbridge_aio.wire.marked_batch import read_marked
+from support.examples import examples
 
 UUID = bytes(range(16))
 LOOKS_LIKE_A_UUID = WireMessage(
@@ -47,7 +48,7 @@ def mark_of(data: bytes) -> Mark:
     return ACK_MARK if ACK_HEADER in headers else headers.get(UUID_HEADER)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(VALUES, HEADERS), min_size=1, max_size=60))
 def test_marks_are_those_of_each_message(rows: list[tuple[bytes, list[tuple[str, bytes]]]]) -> None:
     datas = [encoded(number, *row) for number, row in enumerate(rows)]

@@ -286,19 +286,20 @@ async def test_requests_before_a_malformed_one_are_answered(wire: Wire) -> None:
 async def test_a_publisher_that_reads_no_acks_can_still_publish(
     broker: EmbeddedBroker, wire: Wire
 ) -> None:
-    count = 2_000  # their acks are several times the window
+    # Their acks are several times the window.
+    ids = [f"{number:0500}" for number in range(400)]
     await wire.create("s")
     window = Configuration(http2_connection_window_size=2**16, http2_stream_window_size=2**16)
     channel = Channel(broker.host, broker.port, config=window)
     async with unread_call(channel, rpc.PUBLISH_ASYNC) as session:
-        for number in range(count):
-            await session.send_message(message("s", b"x", correlation_id=str(number)))
-        await wire.stored("s", count)
+        for each in ids:
+            await session.send_message(message("s", b"x", correlation_id=each))
+        await wire.stored("s", len(ids))
 
-        acks = [await session.recv_message() for _ in range(count)]
+        acks = [await session.recv_message() for _ in ids]
 
     channel.close()
-    assert [ack.correlation_id for ack in acks if ack] == [str(number) for number in range(count)]
+    assert [ack.correlation_id for ack in acks if ack] == ids
 
 
 async def test_an_unread_subscription_does_not_block_others(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -15,16 +13,6 @@ from liftbridge_aio.broker.storage.core.stream_config import StreamConfig
 from liftbridge_aio.broker.storage.data_directory import DataDirectory, DataDirectoryError
 from support.broker.disk_logs import contents, message
 from support.broker.killing import each_kill
-
-HOLDER = """
-import sys
-from pathlib import Path
-from liftbridge_aio.broker.storage.data_directory import DataDirectory
-directory = DataDirectory(Path(sys.argv[1]))
-directory.journal.append(b"entry")
-print("ready", flush=True)
-sys.stdin.read()
-"""
 
 
 def with_logs(path: Path, *logs: tuple[int, int]) -> DataDirectory:
@@ -84,22 +72,6 @@ def test_a_second_broker_is_refused_while_the_first_runs(tmp_path: Path) -> None
 
     first.close()
     DataDirectory(tmp_path).close()
-
-
-def test_a_killed_broker_holds_no_lock(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"ready\n"
-        with pytest.raises(DataDirectoryError, match="in use by another broker"):
-            DataDirectory(tmp_path)
-        holder.kill()
-        holder.wait(timeout=30)
-
-    directory = DataDirectory(tmp_path)
-
-    assert list(directory.journal.entries) == [b"entry"]
-    directory.close()
 
 
 @pytest.mark.parametrize(

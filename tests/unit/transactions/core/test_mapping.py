@@ -62,7 +62,7 @@ def test_rendezvous_mapping_regression_fixture(count: int) -> None:
     assert found == [21, 179, 50, 13, 337, 29, 110, 395, 192, 394, 344, 75]
 
 
-@pytest.mark.parametrize("count", [2, 3, 10, 100])
+@pytest.mark.parametrize("count", [2, 3, 10, 30])
 def test_the_usual_rendezvous_spreads_keys_evenly(count: int) -> None:
     among = journals(count)
     mapping = rendezvous_mapping(str.encode, lambda: among)

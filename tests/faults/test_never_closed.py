@@ -10,6 +10,7 @@ from typing import Final
 
 import liftbridge_aio
 
+DATA_PATHS: Final = ["lane"]
 PROGRAM: Final = """
 import asyncio
 from liftbridge_aio import Client, StartAt

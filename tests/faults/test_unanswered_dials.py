@@ -17,6 +17,7 @@ from liftbridge_aio._publish.broker_selection import choose_broker
 from liftbridge_aio.broker import EmbeddedCluster
 from support.faults import BOUND, QUICK, outcomes_of
 
+DATA_PATHS: Final = ["lane"]
 PARTITIONS: Final = 12
 PATIENCE: Final = 2.0
 

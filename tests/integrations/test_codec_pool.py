@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+UNIT = Path(__file__).parents[1] / "unit" / "wire"
+
 ANOTHER_CLIENT = """
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -87,7 +89,7 @@ class FewExamples:
         settings.load_profile("few")
 
 assert api_implementation.Type() == "python"
-folder = {str(Path(__file__).parent)!r}
+folder = {str(UNIT)!r}
 files = [f"{{folder}}/test_codec_batches.py", f"{{folder}}/test_codec_oracle.py"]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *files], plugins=[FewExamples()]))
 """
