@@ -6,6 +6,7 @@ Run it with `uvicorn orders_fastapi:app`, and open http://127.0.0.1:8000.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -38,6 +39,8 @@ PAGE = """<!doctype html>
   };
 </script>
 """
+
+logging.basicConfig(level=logging.INFO)
 
 sold: Counter[str] = Counter()
 

@@ -7,6 +7,7 @@ becomes a dead letter after three attempts.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 
 from liftbridge_aio import Client, StartAt
@@ -35,5 +36,6 @@ async def main() -> None:
     print("stopped in order")
 
 
+logging.basicConfig(level=logging.INFO)
 with suppress(KeyboardInterrupt):
     asyncio.run(main())

@@ -67,7 +67,7 @@ _HINTS: Final[dict[type[LiftbridgeError], str]] = {
 
 
 def prepare_output() -> None:
-    """Configure stdout to escape what its encoding lacks, and show warnings of reading on stderr.
+    """Configure stdout to escape what its encoding lacks, and show the warnings of the library on stderr.
 
     Raises:
         OSError: stdout is closed.
@@ -77,16 +77,15 @@ def prepare_output() -> None:
         raise OSError(_CLOSED)
     if isinstance(output, TextIOWrapper):
         output.reconfigure(errors="backslashreplace")
-    for name in ("subscription", "groups"):
-        logging.getLogger(f"liftbridge_aio.{name}").addHandler(_WARNINGS)  # added once
+    logging.getLogger("liftbridge_aio").addHandler(_WARNINGS)  # added once
 
 
 class _Warnings(logging.Handler):
-    """Write warnings about what is read to stderr, one line each."""
+    """Write warnings and errors of the library to stderr, one line each."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one."""
-        say(f"warning: {one_line(record.getMessage())}")
+        say(f"{record.levelname.lower()}: {one_line(record.getMessage())}")
 
 
 _WARNINGS: Final = _Warnings(logging.WARNING)

@@ -182,7 +182,10 @@ def test_a_stream_is_created_listed_described_and_deleted(run: Run, stream: str)
     assert f"[stream='{stream}']: give --exist-ok to accept that" in again.err
     existing = run("streams", "create", stream, "--exist-ok", "--json")
     assert json.loads(existing.out) == json.loads(created.out) | {"created": False}
-    assert "exists already" in run("streams", "create", stream, "--exist-ok").err
+    same = run("streams", "create", stream, "--exist-ok", "--partitions", "2").err
+    assert same == f"stream {stream} exists already\n"
+    other = run("streams", "create", stream, "--exist-ok", "--partitions", "5").err
+    assert other == f"stream {stream} exists already, with 2 partitions, not 5\n"
 
     listed = json.loads(run("streams", "list", "--json").out)
     assert {"subject": f"{stream}.subject", "partitions": [0, 1]}.items() <= next(

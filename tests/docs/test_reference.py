@@ -111,6 +111,13 @@ def test_the_table_of_events_names_every_method_of_a_hook() -> None:
     assert shown == {name for name in vars(telemetry.Hook) if not name.startswith("_")}
 
 
+def test_the_table_of_loggers_is_that_of_the_code() -> None:
+    made = re.compile(r'logging\.getLogger\("(liftbridge_aio\.\w+)"\)|^LOGGER: Final = "(.+)"', re.M)
+    files = (ROOT / "liftbridge_aio").rglob("*.py")
+    used = {match[1] or match[2] for file in files for match in made.finditer(file.read_text())}
+    assert [names(row[0])[0] for row in table(DOCS / "observing.md", "Logger")] == sorted(used)
+
+
 def test_the_command_for_the_faults_is_one_and_its_table_has_them_all() -> None:
     page = DOCS / "faults.md"
     [line] = blocks(page, "console")[0].code.splitlines()
