@@ -67,7 +67,7 @@ _HINTS: Final[dict[type[LiftbridgeError], str]] = {
 
 
 def prepare_output() -> None:
-    """Configure stdout to escape what its encoding lacks, and show the warnings of the library on stderr.
+    """Configure stdout to escape what its encoding lacks, and show warnings on stderr.
 
     Raises:
         OSError: stdout is closed.
