@@ -1,4 +1,4 @@
-"""Handle orders from a queue; stop in order on SIGTERM.
+"""Handle orders from a queue; stop in order on SIGTERM and Ctrl-C.
 
 Start it several times: the members share the partitions. An order that fails is tried again, and
 becomes a dead letter after three attempts.

@@ -1,4 +1,4 @@
-"""Handle orders as a member of a group; stop in order on SIGTERM.
+"""Handle orders as a member of a group; stop in order on SIGTERM and Ctrl-C.
 
 Start it several times: the members share the partitions, and take over from each other.
 """
