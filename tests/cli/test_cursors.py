@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from cli.conftest import ON_EMBEDDED, Run
+from liftbridge_aio._core.addresses import parse_address
+from support.raw import Wire
 
 
 def cursor(cursor_id: str, stream: str, partition: int, offset: int | None) -> dict[str, Any]:
@@ -34,13 +38,20 @@ def test_cursors_are_listed_with_what_they_hold_now(run_on_each: Run, stream: st
 
 
 def test_what_anybody_put_into_the_stream_of_cursors_is_no_cursor(
-    run_on_each: Run, stream: str
+    run_on_each: Run, stream: str, address: str
 ) -> None:
     run_on_each("streams", "create", stream)
     run_on_each("cursor", "set", "real", stream, "1")
-    value = b"\n\x01x\x1a\x05bogus".decode()  # of another name than its key
-    for words in (("nonsense",), (value, "--key", "bogus-key,b,0")):
-        run_on_each("publish", "__cursors", *words, "--partition", "0")
+    refused = run_on_each("publish", "__cursors", "oops", code=2)
+    assert refused.err.startswith("error: internal streams are written by the server")
+
+    async def put() -> None:
+        with closing(Wire(*parse_address(address))) as wire:
+            await wire.publish("__cursors", b"nonsense")
+            other = b"\n\x01x\x1a\x05bogus"  # of another name than its key
+            await wire.publish("__cursors", other, key=b"bogus-key,b,0")
+
+    asyncio.run(put())
     listed = run_on_each("cursor", "list", "--json").json
     assert cursor("real", stream, 0, 1) in listed
     assert {"bogus-key", "bogus", ""}.isdisjoint(one["cursor_id"] for one in listed)
