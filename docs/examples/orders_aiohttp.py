@@ -43,7 +43,7 @@ async def worker(app: web.Application) -> AsyncIterator[None]:
 
 async def order(request: web.Request) -> web.Response:
     """Publish an order; it is stored when this is answered."""
-    ack = await request.app[CLIENT].publish("orders", await request.read())
+    ack = await request.app[CLIENT].publish("orders", await request.read(), timeout=5)
     return web.json_response({"offset": ack.offset}, status=201)
 
 

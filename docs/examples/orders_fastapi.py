@@ -79,7 +79,7 @@ async def page() -> str:
 @app.post("/orders/{item}", status_code=201)
 async def order(item: str, client: ConnectedClient) -> dict[str, int]:
     """Publish an order; it is stored when this is answered."""
-    ack = await client.publish("orders", item.encode())
+    ack = await client.publish("orders", item.encode(), timeout=5)
     return {"offset": ack.offset}
 
 
