@@ -12,6 +12,8 @@ from typing import Any, Final, TextIO
 
 from liftbridge_aio.errors import (
     ClientNotTrusted,
+    ConnectionFailed,
+    ConnectTimeout,
     LiftbridgeError,
     PartitionPaused,
     PartitionReadonly,
@@ -64,6 +66,10 @@ _HINTS: Final[dict[type[LiftbridgeError], str]] = {
     ),
 }
 """Advice that replaces that of the client, which is for Python programs."""
+_NO_SERVER: Final = (
+    "check that the servers run, and the addresses: --servers or LIFTBRIDGE_SERVERS name them;"
+    " `liftbridge-aio broker` starts one to try things on"
+)
 
 
 def prepare_output() -> None:
@@ -116,6 +122,8 @@ def _hint(error: LiftbridgeError) -> str:
     if isinstance(error, SubscriptionLost):
         offset = error.last_offset
         return "" if offset is None else f"continue at offset {offset + 1}"
+    if type(error) in {ConnectionFailed, ConnectTimeout}:  # those of other systems are below it
+        return _NO_SERVER
     for kind, hint in _HINTS.items():
         if isinstance(error, kind):
             return hint

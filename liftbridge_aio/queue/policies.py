@@ -75,7 +75,7 @@ def retry_delay(retry: Duration | Sequence[Duration] | RetryDelay) -> RetryDelay
     """
     if callable(retry):
         return retry
-    if isinstance(retry, Sequence):
+    if isinstance(retry, Sequence) and not isinstance(retry, str):
         delays = [seconds(each, "a delay of retry") for each in retry]
         if not delays:
             raise InvalidRequest("retry needs at least one delay")

@@ -70,9 +70,12 @@ def test_a_partition_that_is_not_there_gets_no_cursor(run_on_each: Run, stream: 
     gone = run_on_each("cursor", "set", "reader", f"{stream}.gone", "1", code=1)
     hint = "`streams list` shows the existing ones"
     assert gone.err == f"error: stream not found [stream='{stream}.gone']: {hint}\n"
+    assert run_on_each("cursor", "get", "reader", f"{stream}.gone", code=1).err == gone.err
     run_on_each("streams", "create", stream)
     gone = run_on_each("cursor", "set", "reader", stream, "1", "--partition", "1", code=1)
     assert "the stream has 1 partitions" in gone.err
+    none = run_on_each("cursor", "get", "reader", stream)
+    assert none.err == f"no cursor 'reader' for partition 0 of {stream}\n"
     assert run_on_each("cursor", "list", stream, f"{stream}.gone", "--json").json == []
 
 
