@@ -90,7 +90,12 @@ class _Warnings(logging.Handler):
     """Write warnings and errors of the library to stderr, one line each."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one."""
+        """Write one.
+
+        A server that cannot be used is the error of the command, or another one is used.
+        """
+        if record.name == "liftbridge_aio.net" and record.levelno < logging.ERROR:
+            return
         say(f"{record.levelname.lower()}: {one_line(record.getMessage())}")
 
 
