@@ -60,7 +60,6 @@ from ._core import early_interrupt as _early_interrupt  # noqa: F401 - before al
 
 # isort: split
 import importlib
-import logging
 from typing import TYPE_CHECKING, Any
 
 from ._client.client import Client, ClientStatistics
@@ -244,8 +243,6 @@ __all__ = [
     "by_key",
     "round_robin",
 ]
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

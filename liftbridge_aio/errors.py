@@ -4,7 +4,7 @@
     ├── InvalidRequest (ValueError)       refused before sending, or by the server as invalid
     │   ├── WrongType (TypeError)         an argument of the wrong type
     │   ├── MessageTooLarge               larger than client or server allow
-    │   ├── StreamReserved                an internal stream that nobody may create or delete
+    │   ├── StreamReserved                an internal stream, which only servers change
     │   └── DuplicateCorrelationId        the same id is already in flight
     ├── MalformedData (ValueError)        bytes that are not in the expected format
     │   └── UndecodableMessage            a value that its reader cannot decode
@@ -143,7 +143,7 @@ class MessageTooLarge(InvalidRequest):
 
 
 class StreamReserved(InvalidRequest):
-    """Internal streams are created and deleted by the server alone."""
+    """Internal streams are created, written and deleted by the server alone."""
 
     hint = "choose another name"
 

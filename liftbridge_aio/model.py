@@ -34,7 +34,7 @@ ACTIVITY_STREAM: Final = "__activity"
 """The internal stream to which servers write events of streams and groups."""
 
 RESERVED_STREAMS: Final = frozenset({CURSORS_STREAM, ACTIVITY_STREAM})
-"""Streams that only the server creates and deletes."""
+"""Streams that only the server creates, writes and deletes."""
 
 RESERVED_HEADERS: Final = frozenset({"subject", "reply"})
 """Names of headers that the server sets in every message, replacing the publisher's."""

@@ -6,6 +6,7 @@ Run it with `python -m aiohttp.web -H 127.0.0.1 -P 8000 orders_aiohttp:make_app`
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 
@@ -14,6 +15,8 @@ from aiohttp import web
 from liftbridge_aio import ALL_PARTITIONS, StartAt
 from liftbridge_aio.integrations.aiohttp import CLIENT, client_context, health, send_events
 from liftbridge_aio.queue import Delivery
+
+logging.basicConfig(level=logging.INFO)
 
 sold: Counter[str] = Counter()
 
@@ -40,7 +43,7 @@ async def worker(app: web.Application) -> AsyncIterator[None]:
 
 async def order(request: web.Request) -> web.Response:
     """Publish an order; it is stored when this is answered."""
-    ack = await request.app[CLIENT].publish("orders", await request.read())
+    ack = await request.app[CLIENT].publish("orders", await request.read(), timeout=5)
     return web.json_response({"offset": ack.offset}, status=201)
 
 

@@ -6,6 +6,7 @@ Run it with `uvicorn orders_fastapi:app`, and open http://127.0.0.1:8000.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -38,6 +39,8 @@ PAGE = """<!doctype html>
   };
 </script>
 """
+
+logging.basicConfig(level=logging.INFO)
 
 sold: Counter[str] = Counter()
 
@@ -76,7 +79,7 @@ async def page() -> str:
 @app.post("/orders/{item}", status_code=201)
 async def order(item: str, client: ConnectedClient) -> dict[str, int]:
     """Publish an order; it is stored when this is answered."""
-    ack = await client.publish("orders", item.encode())
+    ack = await client.publish("orders", item.encode(), timeout=5)
     return {"offset": ack.offset}
 
 

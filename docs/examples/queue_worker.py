@@ -1,4 +1,4 @@
-"""Handle orders from a queue; stop in order on SIGTERM.
+"""Handle orders from a queue; stop in order on SIGTERM and Ctrl-C.
 
 Start it several times: the members share the partitions. An order that fails is tried again, and
 becomes a dead letter after three attempts.
@@ -7,6 +7,7 @@ becomes a dead letter after three attempts.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 
 from liftbridge_aio import Client, StartAt
@@ -35,5 +36,6 @@ async def main() -> None:
     print("stopped in order")
 
 
+logging.basicConfig(level=logging.INFO)
 with suppress(KeyboardInterrupt):
     asyncio.run(main())

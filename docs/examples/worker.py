@@ -1,4 +1,4 @@
-"""Handle orders as a member of a group; stop in order on SIGTERM.
+"""Handle orders as a member of a group; stop in order on SIGTERM and Ctrl-C.
 
 Start it several times: the members share the partitions, and take over from each other.
 """
@@ -6,6 +6,7 @@ Start it several times: the members share the partitions, and take over from eac
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 
 from liftbridge_aio import Client, Message, StartAt
@@ -25,5 +26,6 @@ async def main() -> None:
     print("stopped in order")
 
 
+logging.basicConfig(level=logging.INFO)
 with suppress(KeyboardInterrupt):
     asyncio.run(main())

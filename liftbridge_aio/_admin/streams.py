@@ -101,6 +101,10 @@ class StreamAdministration:
                 raise
             self._network.metadata.forget(name)
             await self._warn_of_other_partitions(name, partitions, min(timeout, _LOOK))
+        except InvalidRequest as error:
+            if "replicationFactor" in error.message:
+                error.hint = "each copy needs a server of its own; -1 makes one on every server"
+            raise
         self._network.metadata.forget(name)
 
     async def _warn_of_other_partitions(self, name: str, wanted: int, timeout: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, overload
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Final, overload
 from liftbridge_aio._core.arguments import (
     INT32_MAX,
     INT64_MAX,
+    PARTITION_0,
     about,
     check_flags,
     check_text,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from liftbridge_aio._subscribe.subscription import Subscription
     from liftbridge_aio.transactions.reading import OnTruncated, ReadCommitted
 
+logger = logging.getLogger("liftbridge_aio.subscription")
+
 _NEW_ONLY: Final = StartAt.new_only()
 _EARLIEST: Final = StartAt.earliest()
 _LATEST: Final = StopAt.latest()
@@ -43,6 +47,9 @@ _LATEST: Final = StopAt.latest()
 
 class ClientReading(ClientBase):
     """Calls that subscribe and read messages."""
+
+    _read_in_part: frozenset[str] = frozenset()
+    """Streams of which it was logged that only partition 0 of several is read."""
 
     @overload
     def subscribe(
@@ -104,7 +111,7 @@ class ClientReading(ClientBase):
     def subscribe(
         self,
         stream: str,
-        partition: int | AllPartitions | Collection[int] = 0,
+        partition: int | AllPartitions | Collection[int] = PARTITION_0,
         start: StartAt | Mapping[int, StartAt] = _NEW_ONLY,
         stop: StopAt | None = None,
         *,
@@ -137,7 +144,8 @@ class ClientReading(ClientBase):
         Args:
             stream: the stream to read.
             partition: a number, several of them, or `ALL_PARTITIONS`. Several are read as one; the
-                order of each is kept.
+                order of each is kept. Left out it is 0; a warning is logged, once per stream, if
+                the stream is known to have more.
             start: where to begin, or a `Checkpoint`; for several partitions also a mapping from
                 their numbers.
             stop: where to end; None: never.
@@ -196,9 +204,24 @@ class ClientReading(ClientBase):
             durable = parts.durable_reading(cursor, interval, plan.timeout)
         close_timeout = timer_seconds(self.options.close_timeout)
         if isinstance(partition, int):
+            self._warn_if_read_in_part(stream, partition)
             return parts.subscription(plan, close_timeout, durable)
         merged = MergedPlan(plan, partition, start)
         return parts.merged_subscription(merged, close_timeout, durable)
+
+    def _warn_if_read_in_part(self, stream: str, partition: int) -> None:
+        """Warn, once per stream, if only partition 0 of several is read and nobody chose it."""
+        if partition is not PARTITION_0 or stream in self._read_in_part:
+            return
+        count = self._living.network.metadata.snapshot.partition_count(stream)
+        if count is not None and count > 1:
+            self._read_in_part |= {stream}
+            logger.warning(
+                "only partition 0 of the stream %r is read, which has %d: pass"
+                " partition=ALL_PARTITIONS, or the partition that is meant",
+                stream,
+                count,
+            )
 
     @overload
     def read(
@@ -257,7 +280,7 @@ class ClientReading(ClientBase):
         stream: str,
         start: StartAt | Mapping[int, StartAt] = _EARLIEST,
         stop: StopAt = _LATEST,
-        partition: int | AllPartitions | Collection[int] = 0,
+        partition: int | AllPartitions | Collection[int] = PARTITION_0,
         *,
         resume: bool = False,
         isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
@@ -359,7 +382,7 @@ class ClientReading(ClientBase):
         self,
         stream: str,
         n: int,
-        partition: int = 0,
+        partition: int = PARTITION_0,
         *,
         resume: bool = False,
         isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
@@ -373,7 +396,7 @@ class ClientReading(ClientBase):
         Args:
             stream: the stream to read.
             n: how many messages, from 0 up.
-            partition: which of its partitions.
+            partition: which of its partitions; left out, as for `subscribe`.
             resume: resume the partition if it is paused.
             isolation: as for `subscribe`: READ_COMMITTED returns those that such a reading shows
                 last.

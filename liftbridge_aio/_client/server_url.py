@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -83,7 +84,8 @@ def parse_servers(texts: Sequence[str]) -> Servers:
 def _parse_url(url: str) -> Servers:
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in {_PLAIN, _SECURE}:
-        text = f"a URL of servers begins with {_PLAIN}:// or {_SECURE}://, for example {_EXAMPLE}"
+        given = f", not {scheme}://" if re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme) else ""
+        text = f"a URL of servers begins with {_PLAIN}:// or {_SECURE}://{given}: write {_EXAMPLE}"
         raise InvalidRequest(text)
     if "#" in rest:
         text = f"a URL of servers has no fragment; write %23 for a #, as in {_EXAMPLE}"

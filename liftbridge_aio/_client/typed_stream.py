@@ -16,7 +16,7 @@ from typing import (
     overload,
 )
 
-from liftbridge_aio._core.arguments import about, check_type
+from liftbridge_aio._core.arguments import PARTITION_0, about, check_type
 from liftbridge_aio._subscribe.typed_reader import TypedReader
 from liftbridge_aio.model import (
     Ack,
@@ -341,7 +341,7 @@ class TypedStream(Generic[T, ItemT_co]):
 
     def subscribe(
         self,
-        partition: int | AllPartitions | Collection[int] = 0,
+        partition: int | AllPartitions | Collection[int] = PARTITION_0,
         start: StartAt | Mapping[int, StartAt] = _NEW_ONLY,
         stop: StopAt | None = None,
         **options: Unpack[SubscribeOptions],

@@ -51,10 +51,7 @@ def parse_address(address: str, default_port: int = 9292) -> tuple[str, int]:
         raise InvalidRequest(message)
     match = _ADDRESS.fullmatch(text)
     if match is None or (match["host"] is not None and not is_host_name(match["host"])):
-        # It may be a part of a URL, or a name and a password.
-        said = repr(address) if _SURELY_NO_SECRET.fullmatch(text) else "this"
-        message = f"{said} is not an address; write host:port, for example 127.0.0.1:{default_port}"
-        raise InvalidRequest(message)
+        raise InvalidRequest(_problem(address, default_port))
     bare = match["bare_ipv6"]
     if bare is not None and _ends_like_a_port(bare):
         host, _, end = bare.rpartition(":")
@@ -65,6 +62,19 @@ def parse_address(address: str, default_port: int = 9292) -> tuple[str, int]:
         message = f"the port of {address!r} must be from 1 to 65535"
         raise InvalidRequest(message)
     return match["ipv6"] or bare or match["host"], port
+
+
+def _problem(address: str, default_port: int) -> str:
+    """Return what is wrong with a text that is no address, without what may be a secret."""
+    text = address.strip()
+    several = text.split(",")
+    if len(several) > 1 and all(map(_ADDRESS.fullmatch, several)):
+        return f"{address!r} is several addresses: pass each as an argument of its own"
+    host, colon, _ = text.partition(":")
+    if colon and is_host_name(host) and not _SURELY_NO_SECRET.fullmatch(text):
+        return f"the port of {host!r} must be a number from 1 to 65535"
+    said = repr(address) if _SURELY_NO_SECRET.fullmatch(text) else "what was given"
+    return f"{said} is not an address; write host:port, for example 127.0.0.1:{default_port}"
 
 
 def _ends_like_a_port(bare: str) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from liftbridge_aio.errors import InvalidRequest, MessageTooLarge, WrongType
-from liftbridge_aio.model import RESERVED_HEADERS, AckPolicy, OutgoingMessage
+from liftbridge_aio.errors import InvalidRequest, MessageTooLarge, StreamReserved, WrongType
+from liftbridge_aio.model import RESERVED_HEADERS, RESERVED_STREAMS, AckPolicy, OutgoingMessage
 
 from .arguments import (
     INT32_MAX,
@@ -34,6 +34,7 @@ def check_message(message: OutgoingMessage, policy: AckPolicy) -> None:
     """Check the fields of a message that are sent, but for its correlation id.
 
     Raises:
+        StreamReserved: only servers write to the stream.
         InvalidRequest: one of them is invalid.
     """
     stream, partition, expected_offset = message.stream, message.partition, message.expected_offset
@@ -42,6 +43,8 @@ def check_message(message: OutgoingMessage, policy: AckPolicy) -> None:
         check_text(stream, "a stream name")
         if not stream:
             raise InvalidRequest("a stream name must not be empty")
+        if stream in RESERVED_STREAMS:
+            raise StreamReserved("internal streams are written by the server")
         if partition is not None:
             check_whole_number(partition, "a partition", 0, INT32_MAX)
         if expected_offset is not None:

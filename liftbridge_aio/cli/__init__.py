@@ -56,7 +56,7 @@ import sys
 from collections.abc import Sequence
 from enum import IntEnum
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnknownOptionError
 
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 
@@ -90,6 +90,7 @@ app = App(
     help="Publish to, read from and administer Liftbridge; or try it on the embedded broker.",
     result_action="return_value",
     suppress_keyboard_interrupt=False,
+    version_flags=("--version", "-V"),
 )
 app.command(demo)
 app.command(broker)
@@ -125,7 +126,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prepare_output()
         result = app(connection_behind_command(app, words), exit_on_error=False)
         sys.stdout.flush()
-    except CycloptsError:  # cyclopts has printed it
+    except CycloptsError as error:  # cyclopts has printed it
+        if isinstance(error, UnknownOptionError) and "publish" in (error.command_chain or ()):
+            option = error.token.keyword or error.token.value
+            if not option.startswith("--"):
+                say("a value that begins with - goes behind --, as in: publish jobs -- -x")
         return ExitCode.USAGE
     except (BadArgument, InvalidRequest) as error:
         _say_error(error)

@@ -14,6 +14,8 @@ from liftbridge_aio.model import Message, StartAt, StopAt, StopPosition, datetim
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
+_STARTS: Final = "new, latest, earliest, an offset, a time, -5m"
+
 DURATION_HELP: Final = "seconds, or with units: 500ms, 90s, 1h30m, 7d"
 
 
@@ -39,8 +41,12 @@ def parse_duration(text: str) -> float:
     raise BadArgument(message)
 
 
-def parse_start(text: str) -> StartAt:
+def parse_start(text: str, *, choices: str = _STARTS) -> StartAt:
     """Parse `new`, `latest`, `earliest`, an offset, a time or `-5m` into a start position.
+
+    Args:
+        text: the argument.
+        choices: what the error names.
 
     Raises:
         BadArgument: it is none of these.
@@ -60,7 +66,7 @@ def parse_start(text: str) -> StartAt:
         except OverflowError:
             message = f"{text!r} is before the earliest possible time"
             raise BadArgument(message) from None
-    return StartAt.time(_moment(text, "new, latest, earliest, an offset, a time or -5m"))
+    return StartAt.time(_moment(text, choices))
 
 
 def parse_stop(text: str) -> StopAt:
@@ -96,7 +102,7 @@ def parse_from(text: str) -> StartAt | LastMessages:
             message = f"{text!r} is invalid; write last:10 for the last ten messages"
             raise BadArgument(message)
         return LastMessages(_offset(number))
-    return parse_start(text)
+    return parse_start(text, choices=f"{_STARTS}, or last:10")
 
 
 @dataclass(frozen=True, slots=True)

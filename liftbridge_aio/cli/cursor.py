@@ -79,7 +79,7 @@ async def get_cursor(
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Write the stored offset; nothing (null in JSON) if there is none.
+    """Write the stored offset; nothing (null in JSON) if there is none in this partition.
 
     For example:
 
@@ -87,6 +87,8 @@ async def get_cursor(
     """
     async with connection.client() as client:
         offset = await client.fetch_cursor(cursor_id, stream, partition)
+        if offset is None:
+            await _check(client, stream, partition)
     if as_json:
         write_json(_as_json(CursorName(cursor_id, stream, partition), offset))
     elif offset is None:

@@ -91,4 +91,7 @@ def _print_results(console: Console, report: Report) -> None:
         " of guessing; with expected_offset and retry= the outcome is known."
     )
     console.print()
-    console.print("Next: `nox -s pipeline` runs a pipeline on Spark, from stream to stream.")
+    console.print(
+        "Next: `liftbridge-aio broker --port 9292` starts a broker to try the other commands on;"
+        " `liftbridge-aio --help` names them."
+    )

@@ -12,6 +12,8 @@ from typing import Any, Final, TextIO
 
 from liftbridge_aio.errors import (
     ClientNotTrusted,
+    ConnectionFailed,
+    ConnectTimeout,
     LiftbridgeError,
     PartitionPaused,
     PartitionReadonly,
@@ -64,10 +66,14 @@ _HINTS: Final[dict[type[LiftbridgeError], str]] = {
     ),
 }
 """Advice that replaces that of the client, which is for Python programs."""
+_NO_SERVER: Final = (
+    "check that the servers run, and the addresses: --servers or LIFTBRIDGE_SERVERS name them;"
+    " `liftbridge-aio broker` starts one to try things on"
+)
 
 
 def prepare_output() -> None:
-    """Configure stdout to escape what its encoding lacks, and show warnings of reading on stderr.
+    """Configure stdout to escape what its encoding lacks, and show warnings on stderr.
 
     Raises:
         OSError: stdout is closed.
@@ -77,16 +83,20 @@ def prepare_output() -> None:
         raise OSError(_CLOSED)
     if isinstance(output, TextIOWrapper):
         output.reconfigure(errors="backslashreplace")
-    for name in ("subscription", "groups"):
-        logging.getLogger(f"liftbridge_aio.{name}").addHandler(_WARNINGS)  # added once
+    logging.getLogger("liftbridge_aio").addHandler(_WARNINGS)  # added once
 
 
 class _Warnings(logging.Handler):
-    """Write warnings about what is read to stderr, one line each."""
+    """Write warnings and errors of the library to stderr, one line each."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one."""
-        say(f"warning: {one_line(record.getMessage())}")
+        """Write one.
+
+        A server that cannot be used is the error of the command, or another one is used.
+        """
+        if record.name == "liftbridge_aio.net" and record.levelno < logging.ERROR:
+            return
+        say(f"{record.levelname.lower()}: {one_line(record.getMessage())}")
 
 
 _WARNINGS: Final = _Warnings(logging.WARNING)
@@ -117,6 +127,8 @@ def _hint(error: LiftbridgeError) -> str:
     if isinstance(error, SubscriptionLost):
         offset = error.last_offset
         return "" if offset is None else f"continue at offset {offset + 1}"
+    if type(error) in {ConnectionFailed, ConnectTimeout}:  # those of other systems are below it
+        return _NO_SERVER
     for kind, hint in _HINTS.items():
         if isinstance(error, kind):
             return hint

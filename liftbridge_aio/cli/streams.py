@@ -192,7 +192,8 @@ async def create(
             if not exist_ok:
                 raise
             created = False
-        if not created and as_json:
+        wanted = partitions
+        if not created:
             [info] = await fetch_streams(client, [stream])
             subject, partitions = info.subject, len(info.partitions)
     if as_json:
@@ -204,8 +205,11 @@ async def create(
                 "created": created,
             }
         )
+    elif created:
+        say(f"stream {stream} is created")
     else:
-        say(f"stream {stream} is created" if created else f"stream {stream} exists already")
+        differs = f", with {partitions} partitions, not {wanted}" if partitions != wanted else ""
+        say(f"stream {stream} exists already{differs}")
 
 
 @app.command

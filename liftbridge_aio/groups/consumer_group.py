@@ -295,7 +295,7 @@ class ConsumerGroup(MessageSource):
         on_error: OnError = "stop",
         stop_on_sigterm: bool = True,
     ) -> None:
-        """Call a handler for each message, until the group is closed, SIGTERM, or an error.
+        """Call a handler for each message, until the group is closed, a signal, or an error.
 
         The messages of a partition are handled in order, one at a time. Partitions are handled
         concurrently, and take turns if there are more than `concurrency`. A message is finished
@@ -309,10 +309,10 @@ class ConsumerGroup(MessageSource):
                 await group.run(handle, concurrency=8)
 
         A revoked partition is released after its handler has returned, or after `close_timeout`; a
-        message that takes longer is handled again by the new owner. On SIGTERM no further message
-        is handled, and this returns when the running handlers have returned and the positions are
-        committed. The interceptors of the client wrap the handler. Inside it the group may be used,
-        but not read.
+        message that takes longer is handled again by the new owner. On SIGTERM, and the first
+        Ctrl-C, no further message is handled, and this returns when the running handlers have
+        returned and the positions are committed. A second Ctrl-C interrupts them. The interceptors
+        of the client wrap the handler. Inside it the group may be used, but not read.
 
         Cancelling cancels the running handlers, waits for them, and commits; their messages are not
         finished.
@@ -325,9 +325,9 @@ class ConsumerGroup(MessageSource):
                 handled, the running handlers finish, and the exception is raised; its message is
                 not finished, and a later `run` begins with it. "skip": it is logged, and the
                 message counts as finished. Both are reported to the hook (`handler_failed`).
-            stop_on_sigterm: stop on SIGTERM too, if this runs in the main thread. An installed
-                handler of the signal is called as well, and restored at the end. False leaves
-                signals alone.
+            stop_on_sigterm: stop on SIGTERM and Ctrl-C too, if this runs in the main thread. A
+                handler of the signal that the program installed is called as well, and restored at
+                the end. False leaves signals alone.
 
         Raises:
             ConcurrentRead: the group is being read already.

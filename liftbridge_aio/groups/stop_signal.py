@@ -1,48 +1,69 @@
-"""Handles SIGTERM as a request to stop."""
+"""Handles SIGTERM and Ctrl-C as a request to stop."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import Final, TypeAlias
+
+_Handler: TypeAlias = signal.Handlers | Callable[[int, FrameType | None], object] | int | None
 
 _stops: Final[dict[object, Callable[[], object]]] = {}
-"""The callbacks for SIGTERM; the signal handler is installed while there are any."""
-_previous: signal.Handlers | Callable[[int, FrameType | None], object] | int | None = None
+"""The callbacks for the signals; the signal handlers are installed while there are any."""
+_previous: Final[dict[int, _Handler]] = {}
+"""The handlers that ours have replaced."""
+_heard: Final[set[int]] = set()
+"""The signals that have arrived since ours were installed."""
 
 
 @contextmanager
 def stopped_by_sigterm(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` on the event loop when SIGTERM arrives.
+    """Call `stop` on the event loop when SIGTERM or SIGINT, which is Ctrl-C, arrives.
 
-    A Python function that handled SIGTERM before is called too; the default, which ends the
-    process, is not. The former handler is restored at the end. Does nothing outside the main
-    thread, where signals cannot be handled.
+    A Python function that handled the signal before is called too. What Python and
+    `asyncio.Runner` install for Ctrl-C is not, before the second one; nor is the default of
+    SIGTERM, which ends the process. The former handlers are restored at the end. An ignored SIGINT
+    stays ignored. Does nothing outside the main thread, where signals cannot be handled.
     """
-    global _previous  # noqa: PLW0603 - a process has one handler for a signal
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
     key = object()
     if not _stops:
-        _previous = signal.signal(signal.SIGTERM, _on_sigterm)
+        _heard.clear()
+        _previous[signal.SIGTERM] = signal.signal(signal.SIGTERM, _on_signal)
+        if callable(signal.getsignal(signal.SIGINT)):
+            _previous[signal.SIGINT] = signal.signal(signal.SIGINT, _on_signal)
     _stops[key] = lambda: loop.call_soon_threadsafe(stop)
     try:
         yield
     finally:
         del _stops[key]
-        if not _stops and signal.getsignal(signal.SIGTERM) is _on_sigterm:
-            # None: it was installed by a C library, and cannot be restored from here.
-            signal.signal(signal.SIGTERM, signal.SIG_DFL if _previous is None else _previous)
+        if not _stops:
+            for number, previous in _previous.items():
+                if signal.getsignal(number) is _on_signal:
+                    # None: it was installed by a C library, and cannot be restored from here.
+                    signal.signal(number, signal.SIG_DFL if previous is None else previous)
 
 
-def _on_sigterm(number: int, frame: FrameType | None) -> None:
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    previous = _previous[number]
+    is_first = bool(_stops) and number not in _heard
+    _heard.add(number)
     for stop in tuple(_stops.values()):
         stop()
-    if callable(_previous):
-        _previous(number, frame)
+    if callable(previous) and not (is_first and _interrupts(previous)):
+        previous(number, frame)
+
+
+def _interrupts(handler: _Handler) -> bool:
+    """Return True for the handlers that raise `KeyboardInterrupt` or cancel the main task."""
+    if isinstance(handler, functools.partial):
+        return isinstance(getattr(handler.func, "__self__", None), asyncio.Runner)
+    return handler is signal.default_int_handler

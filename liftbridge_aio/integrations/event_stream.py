@@ -12,7 +12,7 @@ from typing import Final, TypedDict, Unpack
 import anyio
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio._core.arguments import INT32_MAX, check_whole_number
+from liftbridge_aio._core.arguments import INT32_MAX, PARTITION_0, check_whole_number
 from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
 from liftbridge_aio._subscribe.subscription import Subscription
 from liftbridge_aio._subscribe.subscription_base import Batches
@@ -120,7 +120,7 @@ class EventStream:
         stream: str,
         last_event_id: str | None,
         *,
-        partition: int | AllPartitions | Collection[int] = 0,
+        partition: int | AllPartitions | Collection[int] = PARTITION_0,
         start: StartAt = _NEW_ONLY,
         stop: StopAt | None = None,
         to_event: Callable[[Message], Event | None] = as_text,

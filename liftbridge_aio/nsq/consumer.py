@@ -263,12 +263,12 @@ class Consumer:
         interceptors: Sequence[Interceptor] = (),
         stop_on_sigterm: bool = True,
     ) -> None:
-        """Call a handler for each message, until `drain`, `aclose` or SIGTERM.
+        """Call a handler for each message, until `drain`, `aclose` or a signal.
 
         A message is finished when its handler returns, and requeued when it raises, which is logged
         and slows the consumer down; `Nack` and `Reject` say what else to do, and the handler may
-        answer it itself. On SIGTERM no further message is handled, and this returns when the
-        running handlers have returned.
+        answer it itself. On SIGTERM, and the first Ctrl-C, no further message is handled, and this
+        returns when the running handlers have returned.
 
         Cancelling cancels the running handlers; their messages are requeued when the consumer is
         closed.
@@ -279,7 +279,7 @@ class Consumer:
             concurrency: the maximum of messages handled concurrently; `max_in_flight` should not be
                 less.
             interceptors: wrap the handler; the first is the outermost.
-            stop_on_sigterm: stop on SIGTERM too, if this runs in the main thread.
+            stop_on_sigterm: stop on SIGTERM and Ctrl-C too, if this runs in the main thread.
 
         Raises:
             Closed: the consumer is closed, or was not entered.

@@ -85,6 +85,8 @@ class Unauthorized(CommandRefused):
 class AlreadyAnswered(NsqError, UsageError):
     """The message was finished or requeued before; nothing was sent."""
 
+    hint = "answer each message once; `run` finishes it when its handler returns"
+
 
 class Closed(NsqError, UsageError):
     """The consumer or producer is closed, or was never entered."""

@@ -19,6 +19,8 @@ class QueueError(LiftbridgeError):
 class AlreadySettled(QueueError, UsageError):
     """The delivery was acked, nacked or rejected before; nothing has changed."""
 
+    hint = "answer each delivery once; `run` acks it when its handler returns"
+
 
 class LeaseExpired(QueueError):
     """The answer comes too late, so the message is delivered again, or was."""

@@ -17,7 +17,7 @@ from liftbridge_aio._core.arguments import (
     check_type,
     check_whole_number,
 )
-from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.errors import InvalidRequest, WrongType
 from liftbridge_aio.options import Duration, seconds
 
 
@@ -76,6 +76,10 @@ def retry_delay(retry: Duration | Sequence[Duration] | RetryDelay) -> RetryDelay
     if callable(retry):
         return retry
     if isinstance(retry, Sequence):
+        whole: object = retry
+        if isinstance(whole, str):
+            text = f"retry is a number of seconds, several or a function, not {whole!r}"
+            raise WrongType(text)
         delays = [seconds(each, "a delay of retry") for each in retry]
         if not delays:
             raise InvalidRequest("retry needs at least one delay")

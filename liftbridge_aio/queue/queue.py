@@ -358,7 +358,7 @@ class Queue(Generic[DeliveryT]):
         on_timeout: OnTimeout = "cancel",
         stop_on_sigterm: bool = True,
     ) -> None:
-        """Call a handler for each delivery, until the queue is closed, SIGTERM, or an error.
+        """Call a handler for each delivery, until the queue is closed, a signal, or an error.
 
         A delivery is acked when its handler has returned, and nacked if it raises an exception,
         which is logged and reported to the hook (`handler_failed`); `Nack` and `Reject` say what
@@ -370,9 +370,9 @@ class Queue(Generic[DeliveryT]):
             async with client.queue("orders", group="billing") as queue:
                 await queue.run(handle, concurrency=16)
 
-        On SIGTERM nothing more is handed out, and this returns when the running handlers have
-        returned. The interceptors of the client wrap the handler. Cancelling cancels the running
-        handlers and waits for them; their deliveries are not answered.
+        On SIGTERM, and the first Ctrl-C, nothing more is handed out, and this returns when the
+        running handlers have returned. The interceptors of the client wrap the handler. Cancelling
+        cancels the running handlers and waits for them; their deliveries are not answered.
 
         Args:
             handler: a coroutine function, or a plain function, which runs on the event loop and
@@ -380,7 +380,7 @@ class Queue(Generic[DeliveryT]):
             concurrency: the maximum of deliveries handled concurrently.
             on_timeout: what happens to a handler that has not answered within ack_wait: "cancel"
                 cancels it; with "continue" it runs on while its message is delivered again.
-            stop_on_sigterm: stop on SIGTERM too, if this runs in the main thread.
+            stop_on_sigterm: stop on SIGTERM and Ctrl-C too, if this runs in the main thread.
 
         Raises:
             UsageError: the queue was not entered, or `run` runs already.

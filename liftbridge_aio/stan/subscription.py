@@ -322,7 +322,7 @@ class Subscription:
         interceptors: Sequence[Interceptor] = (),
         stop_on_sigterm: bool = True,
     ) -> None:
-        """Call a handler for each message, until the subscription is closed, SIGTERM, or an error.
+        """Call a handler for each message, until the subscription is closed, a signal, or an error.
 
             async def handle(message: stan.Message) -> None:
                 await store(message.data)
@@ -336,9 +336,9 @@ class Subscription:
         `Reject` gives a message up: it is acked and logged; a delay of `Nack` has no effect.
 
         With one call at a time messages are handled in the order in which they come; redelivered
-        ones come later than they were published. On SIGTERM no further message is handled, and this
-        returns when the running handlers have returned. Cancelling cancels the running handlers and
-        waits for them; their messages are not acked.
+        ones come later than they were published. On SIGTERM, and the first Ctrl-C, no further
+        message is handled, and this returns when the running handlers have returned. Cancelling
+        cancels the running handlers and waits for them; their messages are not acked.
 
         Args:
             handler: a coroutine function, or a plain function, which runs on the event loop and
@@ -348,8 +348,9 @@ class Subscription:
                 next message is handled. "stop": no further message is handled, the running handlers
                 finish, and the exception is raised. Both tell `on_event` of a `HandlerFailed`.
             interceptors: wrap the handler; the first is the outermost.
-            stop_on_sigterm: stop on SIGTERM too, if this runs in the main thread. An installed
-                handler of the signal is called as well, and restored at the end.
+            stop_on_sigterm: stop on SIGTERM and Ctrl-C too, if this runs in the main thread. A
+                handler of the signal that the program installed is called as well, and restored at
+                the end.
 
         Raises:
             ConcurrentRead: the subscription is being read already.

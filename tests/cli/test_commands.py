@@ -182,7 +182,10 @@ def test_a_stream_is_created_listed_described_and_deleted(run: Run, stream: str)
     assert f"[stream='{stream}']: give --exist-ok to accept that" in again.err
     existing = run("streams", "create", stream, "--exist-ok", "--json")
     assert json.loads(existing.out) == json.loads(created.out) | {"created": False}
-    assert "exists already" in run("streams", "create", stream, "--exist-ok").err
+    same = run("streams", "create", stream, "--exist-ok", "--partitions", "2").err
+    assert same == f"stream {stream} exists already\n"
+    other = run("streams", "create", stream, "--exist-ok", "--partitions", "5").err
+    assert other == f"stream {stream} exists already, with 2 partitions, not 5\n"
 
     listed = json.loads(run("streams", "list", "--json").out)
     assert {"subject": f"{stream}.subject", "partitions": [0, 1]}.items() <= next(
@@ -235,13 +238,17 @@ def test_a_cursor_is_stored_and_read(run: Run, stream: str) -> None:
         (("subscribe", "stream", "--start", "yesterday"), "new, latest, earliest"),
         (("subscribe", "stream", "--start", "2026-11-21T09:00"), "time zone"),
         (("subscribe", "stream", "--timeout", "soon"), "is not a duration"),
-        (("streams", "list", "--servers", "host:port"), "is not an address"),
+        (("streams", "list", "--servers", "host:port"), "the port of 'host' must be a number"),
+        (("streams", "list", "--servers", "http://a:1"), "not http://"),
         (("streams", "list", "--servers", "a:1,ann:bread@host:1"), "write host:port only"),
         (("streams", "create", "stream", "--retention-max-age", "long"), "is not a duration"),
         (("streams", "create", "bad name"), "blanks"),
         (("streams", "create", "stream", "--partitions", "0"), "partitions must be"),
         (("cursor", "set", "reader", "stream", "-1"), "offset must be"),
         (("broker", "--port", "70000"), "port must be"),
+        (("publish", "stream", "-x"), "goes behind --, as in: publish jobs -- -x\n"),
+        (("tail", "stream", "--from", "earlist"), "a time, -5m, or last:10\n"),
+        (("streams", "create", "stream", "--replication-factor", "3"), "needs a server of its own"),
         (("nonsense",), "nonsense"),
         (("streams", "list", "--nonsense"), "--nonsense"),
     ],

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from cli.conftest import ON_EMBEDDED, Run
+from liftbridge_aio._core.addresses import parse_address
+from support.raw import Wire
 
 
 def cursor(cursor_id: str, stream: str, partition: int, offset: int | None) -> dict[str, Any]:
@@ -34,13 +38,20 @@ def test_cursors_are_listed_with_what_they_hold_now(run_on_each: Run, stream: st
 
 
 def test_what_anybody_put_into_the_stream_of_cursors_is_no_cursor(
-    run_on_each: Run, stream: str
+    run_on_each: Run, stream: str, address: str
 ) -> None:
     run_on_each("streams", "create", stream)
     run_on_each("cursor", "set", "real", stream, "1")
-    value = b"\n\x01x\x1a\x05bogus".decode()  # of another name than its key
-    for words in (("nonsense",), (value, "--key", "bogus-key,b,0")):
-        run_on_each("publish", "__cursors", *words, "--partition", "0")
+    refused = run_on_each("publish", "__cursors", "oops", code=2)
+    assert refused.err.startswith("error: internal streams are written by the server")
+
+    async def put() -> None:
+        with closing(Wire(*parse_address(address))) as wire:
+            await wire.publish("__cursors", b"nonsense")
+            other = b"\n\x01x\x1a\x05bogus"  # of another name than its key
+            await wire.publish("__cursors", other, key=b"bogus-key,b,0")
+
+    asyncio.run(put())
     listed = run_on_each("cursor", "list", "--json").json
     assert cursor("real", stream, 0, 1) in listed
     assert {"bogus-key", "bogus", ""}.isdisjoint(one["cursor_id"] for one in listed)
@@ -59,9 +70,12 @@ def test_a_partition_that_is_not_there_gets_no_cursor(run_on_each: Run, stream: 
     gone = run_on_each("cursor", "set", "reader", f"{stream}.gone", "1", code=1)
     hint = "`streams list` shows the existing ones"
     assert gone.err == f"error: stream not found [stream='{stream}.gone']: {hint}\n"
+    assert run_on_each("cursor", "get", "reader", f"{stream}.gone", code=1).err == gone.err
     run_on_each("streams", "create", stream)
     gone = run_on_each("cursor", "set", "reader", stream, "1", "--partition", "1", code=1)
     assert "the stream has 1 partitions" in gone.err
+    none = run_on_each("cursor", "get", "reader", stream)
+    assert none.err == f"no cursor 'reader' for partition 0 of {stream}\n"
     assert run_on_each("cursor", "list", stream, f"{stream}.gone", "--json").json == []
 
 

@@ -53,6 +53,7 @@ def test_the_demo_is_readable_and_says_that_all_held(run: Run) -> None:
     assert out.splitlines()[0].startswith("liftbridge-aio demo")
     assert out.count("✓") == 6
     assert "✗" not in out
+    assert "Next: `liftbridge-aio broker --port 9292` starts a broker" in " ".join(out.split())
 
 
 def test_lost_repeated_and_disordered_offsets_are_noticed() -> None:

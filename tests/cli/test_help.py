@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from cyclopts import App, Argument, Token
 from cli.conftest import Run
 from liftbridge_aio.cli import app
 from liftbridge_aio.cli.tail import tail
+from support.servers.ports import free_ports
 
 PROGRAM = "liftbridge-aio"
 
@@ -91,3 +93,15 @@ def test_an_unknown_flag_of_publish_is_no_message(run: Run) -> None:
         assert run("publish", "orders", "x", flag, "2", servers="nowhere", code=2).out == ""
     bound = app.parse_args(["publish", "orders", "--", "--nonsense"])[1]
     assert bound.arguments["values"] == ("--nonsense",)
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version_is_told(run: Run, flag: str) -> None:
+    assert run(flag).out == f"{version('liftbridge-aio')}\n"
+
+
+def test_without_a_server_it_is_said_how_to_name_one(run: Run) -> None:
+    [port] = free_ports(1)
+    said = run("streams", "list", servers=f"127.0.0.1:{port}", code=1).err
+    assert said.startswith("error: no server answered")
+    assert "--servers or LIFTBRIDGE_SERVERS name them" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from contextlib import closing
 
 import pytest
 
@@ -127,27 +128,29 @@ async def test_a_bounded_reading_ends(client: Client, stream_name: str) -> None:
 async def test_repeats_and_what_nobody_knows_disturb_no_reader(
     embedded_server: EmbeddedServer,
 ) -> None:
-    async with asyncio.timeout(BOUND), Client(embedded_server.address) as client:
-        await client.create_stream("first")
-        async with client.activity(EARLIEST) as reading:
-            (created,) = await about(reading, "first", 1)
-            again = proto.ActivityStreamEvent(
-                id=created.id,
-                op=proto.ActivityStreamOp.CREATE_STREAM,
-                create_stream_op=proto.CreateStreamOp(stream="first", partitions=[0]),
-            )
-            unknown = b"\x08" + bytes([created.id + 1]) + b"\x10\x63"
-            for value in (bytes(again), b"noise", bytes(again), unknown, unknown):
-                await client.publish("__activity", value)
-            noise, newer = await anext(reading), await anext(reading)
-            assert isinstance(noise, UnknownEvent)
-            assert (noise.operation, noise.data) == (None, b"noise")
-            assert isinstance(newer, UnknownEvent)
-            assert (newer.id, newer.operation) == (created.id + 1, 99)
-            await client.create_stream("second")
-            await client.create_stream("third")
-            assert len(await about(reading, "third", 1)) == 1
-            assert reading.left_out == 3
+    server = embedded_server
+    with closing(Wire(server.host, server.port)) as wire:
+        async with asyncio.timeout(BOUND), Client(server.address) as client:
+            await client.create_stream("first")
+            async with client.activity(EARLIEST) as reading:
+                (created,) = await about(reading, "first", 1)
+                again = proto.ActivityStreamEvent(
+                    id=created.id,
+                    op=proto.ActivityStreamOp.CREATE_STREAM,
+                    create_stream_op=proto.CreateStreamOp(stream="first", partitions=[0]),
+                )
+                unknown = b"\x08" + bytes([created.id + 1]) + b"\x10\x63"
+                for value in (bytes(again), b"noise", bytes(again), unknown, unknown):
+                    await wire.publish("__activity", value)
+                noise, newer = await anext(reading), await anext(reading)
+                assert isinstance(noise, UnknownEvent)
+                assert (noise.operation, noise.data) == (None, b"noise")
+                assert isinstance(newer, UnknownEvent)
+                assert (newer.id, newer.operation) == (created.id + 1, 99)
+                await client.create_stream("second")
+                await client.create_stream("third")
+                assert len(await about(reading, "third", 1)) == 1
+                assert reading.left_out == 3
 
 
 @pytest.mark.parametrize("entered", [True, False])

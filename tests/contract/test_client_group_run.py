@@ -408,33 +408,34 @@ async def test_cancelling_cancels_handlers_and_commits_what_is_done(
     assert handler.handled == ALL
 
 
-async def test_sigterm_lets_handlers_finish_and_commits(
-    client: Client, stream: str, group_id: str
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_lets_handlers_finish_and_commits(
+    client: Client, stream: str, group_id: str, number: signal.Signals
 ) -> None:
     handler, heard = Handler(), list[int]()
     held = handler.hold(0, 2)
 
-    def before(number: int, _: object) -> None:
-        heard.append(number)
+    def before(arrived: int, _: object) -> None:
+        heard.append(arrived)
 
-    restored = signal.signal(signal.SIGTERM, before)
+    restored = signal.signal(number, before)
     try:
         async with client.group(group_id, [stream], start=EARLIEST, commit_interval=60) as group:
             running_it = asyncio.create_task(group.run(handler, concurrency=3))
             await handler.has(10)
             await handler.runs((0, 2))
-            os.kill(os.getpid(), signal.SIGTERM)
-            await eventually(it_is(lambda: heard == [signal.SIGTERM]))
+            os.kill(os.getpid(), number)
+            await eventually(it_is(lambda: heard == [number]))
             await publish(client, stream, 1)
             assert not running_it.done()
             held.set()
             async with asyncio.timeout(BOUND):
                 await running_it
-            assert signal.getsignal(signal.SIGTERM) is before
+            assert signal.getsignal(number) is before
             assert handler.handled == {**ALL, 0: [0, 1, 2]}
             assert [await cursor(client, group_id, stream, one) for one in range(3)] == [2, 3, 3]
     finally:
-        signal.signal(signal.SIGTERM, restored)
+        signal.signal(number, restored)
 
 
 @ON_EMBEDDED

@@ -197,3 +197,23 @@ async def test_many_last_messages(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
     await client.publish_many(stream_name, [b"%d" % n for n in range(700)])
     assert offsets(await client.last(stream_name, 600)) == list(range(100, 700))
+
+
+async def test_a_reading_of_one_of_several_partitions_is_warned_of_once(
+    client: Client, stream_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    single = f"{stream_name}-single"
+    await client.create_stream(single)
+    await client.create_stream(stream_name, partitions=3)
+    for stream in (single, stream_name):
+        await client.publish(stream, b"", partition=0)
+    assert len(await rest(client.read(single))) == 1
+    assert len(await rest(client.read(stream_name, partition=0))) == 1
+    assert len(await rest(client.read(stream_name, partition=ALL_PARTITIONS))) == 1
+    assert caplog.messages == []
+    assert len(await client.last(stream_name, 1)) == 1
+    assert len(await rest(client.read(stream_name))) == 1
+    [warning] = caplog.messages
+    assert warning.startswith(
+        f"only partition 0 of the stream {stream_name!r} is read, which has 3"
+    )

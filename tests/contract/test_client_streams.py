@@ -12,6 +12,7 @@ from liftbridge_aio import (
     InvalidRequest,
     NotFound,
     PartitionReadonly,
+    PublishManyFailed,
     RequestTimeout,
     StreamExists,
     StreamNotFound,
@@ -115,6 +116,12 @@ async def test_internal_streams_belong_to_the_server(client: Client, name: str) 
             await client.create_stream(name, exist_ok=exist_ok)
     with pytest.raises(StreamReserved):
         await client.delete_stream(name)
+    for partition in (None, 0):
+        with pytest.raises(StreamReserved, match=name):
+            await client.publish(name, b"", partition=partition)
+    with pytest.raises(PublishManyFailed) as failed:
+        await client.publish_many(name, [b"", b""])
+    assert isinstance(failed.value.__cause__, StreamReserved)
 
 
 @pytest.mark.parametrize(

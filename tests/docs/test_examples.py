@@ -65,7 +65,8 @@ async def test_a_program_ends_with_what_it_promises(example: str, broker: Embedd
     ("example", "end", "code", "line"),
     [
         ("worker.py", signal.SIGTERM, 0, b"handled bread\n"),
-        ("queue_worker.py", signal.SIGTERM, 0, b"handled bread\n"),
+        ("worker.py", signal.SIGINT, 0, b"handled bread\n"),
+        ("queue_worker.py", signal.SIGINT, 0, b"handled bread\n"),
         ("tail.py", signal.SIGINT, 130, b"0 0 bread\n"),
     ],
 )
@@ -80,9 +81,10 @@ async def test_a_program_that_goes_on_stops_in_order(
         async with asyncio.timeout(BOUND):
             assert await process.stdout.readline() == line
             process.send_signal(end)
-            _, complaints = await process.communicate()
+            rest, complaints = await process.communicate()
         assert complaints == b""
         assert process.returncode == code
+        assert rest == (b"" if example == "tail.py" else b"stopped in order\n")
         if example == "worker.py":
             assert await client.fetch_cursor("__group:billing", "orders", 0) == 0
 

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 from typing import Final
 
 import pytest
 
 from liftbridge_aio import Client, StartAt
+from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.queue import Delivery, Queue, errors
 from liftbridge_aio.queue.giving_up import HEADERS
 from support.markdown import ROOT, names, table
+from support.raw import BOUND
 
 GUIDE: Final = ROOT / "docs" / "queues.md"
+
+
+async def test_a_queue_needs_no_cursors() -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        EmbeddedBroker(cursors_partitions=0) as broker,
+        Client(broker.address) as client,
+    ):
+        await client.create_stream("orders")
+        for value in (b"first", b"second"):
+            await client.publish("orders", value)
+            # The second member begins where the first one has ended.
+            async with client.queue("orders", group="g", start=StartAt.earliest()) as queue:
+                delivery = await anext(queue)
+                assert delivery.value == value
+                await delivery.ack()
 
 
 def test_its_table_names_every_option_and_its_default() -> None:

@@ -87,14 +87,28 @@ def all_errors() -> list[type[errors.LiftbridgeError]]:
 
 
 def public_errors() -> list[type[BaseException]]:
-    # Their pages have tables.
-    told = ("bridge", "durable_streams", "handlers", "nsq", "queue")
-    others = {f"liftbridge_aio.{name}" for name in told}
-    modules = [vars(importlib.import_module(module)) for module in sorted(MODULES - others)]
+    modules = sorted(MODULES - errors_elsewhere().keys())
+    return [kind for module in modules for kind in errors_of(module)]
+
+
+def errors_elsewhere() -> dict[str, list[str]]:
+    """Packages whose errors are on their own page, which the tests of the package hold to them."""
+    rows = table(ERRORS, "Package")
+    return {names(package)[0]: sorted(names(shown)) for package, shown, _ in rows}
+
+
+def test_errors_on_other_pages_are_named() -> None:
+    shown = errors_elsewhere()
+    assert shown.keys() <= MODULES
+    for module, named in shown.items():
+        own = [kind for kind in errors_of(module) if kind.__module__.startswith(module)]
+        assert named == sorted(kind.__name__ for kind in own)
+
+
+def errors_of(module: str) -> list[type[BaseException]]:
     return [
         value
-        for module in modules
-        for value in module.values()
+        for value in vars(importlib.import_module(module)).values()
         if inspect.isclass(value)
         and issubclass(value, BaseException)
         and value.__module__.startswith("liftbridge_aio.")
@@ -109,6 +123,13 @@ def test_the_table_of_ends_names_every_reason() -> None:
 def test_the_table_of_events_names_every_method_of_a_hook() -> None:
     shown = {name for row in table(DOCS / "observing.md", "Event") for name in names(row[0])}
     assert shown == {name for name in vars(telemetry.Hook) if not name.startswith("_")}
+
+
+def test_the_table_of_loggers_is_that_of_the_code() -> None:
+    made = re.compile(r'(?:getLogger\(|LOGGER: Final = )"(liftbridge_aio\.\w+)"')
+    files = (ROOT / "liftbridge_aio").rglob("*.py")
+    used = {name for file in files for name in made.findall(file.read_text())}
+    assert [names(row[0])[0] for row in table(DOCS / "observing.md", "Logger")] == sorted(used)
 
 
 def test_the_command_for_the_faults_is_one_and_its_table_has_them_all() -> None:

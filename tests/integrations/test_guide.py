@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import aiohttp
+import httpx2
 import pytest
 
 from liftbridge_aio import Client, StartAt, StopAt
@@ -154,15 +155,37 @@ async def test_a_service_ends_after_the_acks_of_what_is_on_its_way(
         assert "Traceback" not in service.log
 
 
-def test_the_test_of_the_guide_passes(
-    liftbridge_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+async def test_without_its_lifespan_the_service_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = ModuleType("service")
+    monkeypatch.setitem(sys.modules, "service", service)
+    exec(code_of("fastapi"), vars(service))  # noqa: S102
+    transport = httpx2.ASGITransport(service.app)
+    async with (
+        EmbeddedBroker() as broker,
+        httpx2.AsyncClient(transport=transport, base_url="http://service") as http,
+    ):
+        monkeypatch.setenv("LIFTBRIDGE_SERVERS", broker.address)
+        answer = await http.post("/orders", json={"item": "bread"})
+        assert (answer.status_code, answer.json()) == (503, {"error": "UsageError"})
+        [said] = [one.getMessage() for one in caplog.records if one.name == "service"]
+        assert said.startswith("POST /orders: this application has no client")
+        async with service.app.router.lifespan_context(service.app):
+            answer = await http.post("/orders", json={"item": "bread"})
+            assert (answer.status_code, answer.json()) == (201, {"offset": 0})
+
+
+@pytest.mark.parametrize("name", ["test_orders_are_stored", "test_orders_are_followed"])
+def test_the_tests_of_the_guide_pass(
+    name: str, liftbridge_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = ModuleType("service")
     monkeypatch.setitem(sys.modules, "service", service)
     exec(code_of("fastapi"), vars(service))  # noqa: S102
     tests: dict[str, Any] = {}
     exec(code_of("pytest"), tests)  # noqa: S102
-    tests["test_orders_are_stored"](liftbridge_broker, monkeypatch)
+    tests[name](liftbridge_broker, monkeypatch)
 
 
 # Tables

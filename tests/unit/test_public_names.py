@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -252,3 +254,24 @@ def test_every_coroutine_says_what_cancelling_it_does(owner: type, name: str) ->
     if refers is not None:
         doc = inspect.getdoc(getattr(owner, refers[1])) or ""
     assert re.search(r"[Cc]ancelling", doc)
+
+
+PROGRAM = """
+import asyncio
+from liftbridge_aio import Client
+from liftbridge_aio.broker import EmbeddedBroker
+
+async def main():
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("orders", partitions=2)
+        await client.create_stream("orders", partitions=3, exist_ok=True)
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_configures_no_logging_sees_warnings() -> None:
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    warning = "the stream 'orders' exists with 2 partitions, not 3, and stays as it is\n"
+    assert (done.stdout, done.stderr) == ("", warning)

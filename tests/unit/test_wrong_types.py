@@ -132,3 +132,9 @@ async def test_a_set_and_a_generator_are_lists_of_partitions() -> None:
         assert (await client.fetch_partition_metadata("s", 1)).paused
         await client.resume_stream("s", (number for number in [1]))  # type: ignore[arg-type]
         assert not (await client.fetch_partition_metadata("s", 1)).paused
+
+
+async def test_a_text_is_no_list_of_delays() -> None:
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        with pytest.raises(WrongType, match="not '1s'"):
+            client.queue("s", group="g", retry="1s")  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """Show warnings of this package in Spark's processes, which do not configure logging.
 
-They are written to stderr, and so to the log of the driver or executor. Otherwise they would be
-lost, as the logger of the package is silent until a program configures logging.
+They are written to stderr, and so to the log of the driver or executor, with a time and the name of
+the logger, by which they are found there.
 """
 
 from __future__ import annotations
@@ -76,4 +76,4 @@ def _handlers(name: str) -> Iterator[logging.Handler]:
 
 
 def _is_configured(handler: logging.Handler) -> bool:
-    return not isinstance(handler, (_UnhandledWarnings, logging.NullHandler))
+    return not isinstance(handler, _UnhandledWarnings)
