@@ -69,6 +69,7 @@ class Dispatcher:
         self._sample = plan.sample
         self._backs_off = plan.backoff is not None
         self._stores_acks = plan.stores_acks
+        self._timeout = plan.timeout
         self._sender = sender
         self._readers = readers
         self._giving_up = giving_up
@@ -395,7 +396,8 @@ class Dispatcher:
             text = "acks of a queue without group and durable are not stored: nothing could commit"
             raise UsageError(text, stream=delivery.stream, partition=delivery.partition)
         share, acks = delivery.share, self.partitions.acks
-        return DeliveryTransaction(self._sender, share.producers, delivery, self, acks)
+        producers, timeout = share.producers, self._timeout
+        return DeliveryTransaction(self._sender, producers, delivery, self, acks, timeout)
 
     def _window(self, delivery: Delivery) -> AckWindow[Delivery]:
         window = delivery.share.window

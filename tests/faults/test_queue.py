@@ -191,6 +191,29 @@ async def test_the_next_member_makes_visible_what_was_committed(
             await anext(queue)
 
 
+async def test_a_commit_that_cannot_be_stored_is_in_doubt_after_the_timeout(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    await client.create_stream("results")
+    await client.publish("s", b"")
+    async with member(client, timeout=2) as queue, asyncio.timeout(BOUND):
+        delivery = await anext(queue)
+        transaction = delivery.transaction()
+        await transaction.publish("results", b"result")
+        refusal = broker.faults.fail(
+            "PublishAsync",
+            code="PERMISSION_DENIED",
+            when=lambda request: request.stream.startswith("__acks."),
+            times=None,
+        )
+        with pytest.raises(CommitInDoubt, match="not stored within 2 s"):
+            await transaction.commit()
+        assert await committed(client, "results") == []
+        refusal.cancel()
+        await transaction.resume()
+        assert await committed(client, "results") == [b"result"]
+
+
 async def test_an_ephemeral_group_whose_last_member_is_killed_begins_anew(
     broker: EmbeddedBroker, client: Client
 ) -> None:
