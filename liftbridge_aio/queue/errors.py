@@ -2,6 +2,8 @@
 
 QueueError
 ├── AlreadySettled (UsageError)   the delivery was answered before
+├── AnswerInDoubt                 it is unknown if the owner of the partition has the answer
+├── FailedElsewhere               an attempt failed at another member
 ├── LeaseExpired                  the answer comes too late: the message is delivered again
 ├── QueueTaken                    another member has written the acks of a partition
 └── TooManyDeadLetters            the limit of dead letters stopped the queue
@@ -20,6 +22,16 @@ class AlreadySettled(QueueError, UsageError):
     """The delivery was acked, nacked or rejected before; nothing has changed."""
 
 
+class AnswerInDoubt(QueueError):
+    """The owner of the partition may have the answer or not: the message may come again."""
+
+    hint = "make handlers idempotent; look at the connections to NATS if this happens often"
+
+
+class FailedElsewhere(QueueError):
+    """The attempt before this one failed at another member; the text has its error."""
+
+
 class LeaseExpired(QueueError):
     """The answer comes too late, so the message is delivered again, or was."""
 
@@ -36,3 +48,11 @@ class TooManyDeadLetters(QueueError):
     """More messages were given up than the limit of the dead letters allows."""
 
     hint = "repair what makes handlers fail, then start the queue again"
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error as it is shown to other members, and in dead letters."""
+    if isinstance(error, FailedElsewhere):
+        return error.message
+    text, name = str(error), type(error).__name__
+    return f"{name}: {text}" if text else name

@@ -43,6 +43,8 @@ class QueuePlan:
     commit_interval: float
     timeout: float
     close_timeout: float
+    nats: tuple[str, ...] = ()
+    """NATS servers over which members lease messages to each other; empty: they do not."""
     make_visibility: MakeVisibility | None = None
     """Chooses what is shown of each partition; None shows all."""
     interceptors: tuple[Interceptor, ...] = ()

@@ -7,7 +7,18 @@ from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+)
 from weakref import WeakSet
 
 from liftbridge_aio._admin.streams import StreamAdministration
@@ -39,6 +50,10 @@ from .giving_up import GivingUp
 from .plan import QueuePlan
 from .retry_tiers import AcksStreams, RetryTiers
 from .statistics import QueueStatistics, explanations
+
+if TYPE_CHECKING:
+    from .borrower import ReadAt
+    from .leases import Leases
 
 T = TypeVar("T")
 
@@ -78,7 +93,9 @@ class Queue(Generic[DeliveryT]):
     of tasks may iterate over it. Create one with `Client.queue`.
     """
 
-    def __init__(self, plan: QueuePlan, client: QueueClient, read_last: ReadLast) -> None:
+    def __init__(
+        self, plan: QueuePlan, client: QueueClient, read_last: ReadLast, read_at: ReadAt
+    ) -> None:
         self.stream = plan.stream
         self.group = plan.group
         self._plan = plan
@@ -102,6 +119,11 @@ class Queue(Generic[DeliveryT]):
             self._spawn,
             self._read_from,
         )
+        self._leases: Leases | None = None
+        if plan.nats:
+            from .leases import Leases  # noqa: PLC0415 - needs nats-py
+
+            self._leases = Leases(plan, self._dispatcher, self.consumer_id, self._spawn, read_at)
         self._runner: DeliveryRunner | None = None
         self._children: set[Child] = set()
         self._closer: Child | None = None
@@ -167,7 +189,9 @@ class Queue(Generic[DeliveryT]):
 
         Empty if everything that was read is settled.
         """
-        return list(explanations(self._dispatcher.partitions.windows(), get_running_loop().time()))
+        now = get_running_loop().time()
+        texts = list(explanations(self._dispatcher.partitions.windows(), now))
+        return texts if self._leases is None else [*texts, *self._leases.explain()]
 
     # Lifecycle
 
@@ -179,13 +203,14 @@ class Queue(Generic[DeliveryT]):
             StreamReset: it was created again with more partitions; `unsubscribe` begins anew.
             AlreadyMember: another holder of the durable subscription is alive.
             RequestTimeout: the group was not joined in time.
+            ConnectionFailed: no server of `nats` answered.
             LiftbridgeError: it could not join.
         """
         if self._entered or self._closer is not None:
             text = "a queue is entered only once; create a new one"
             raise UsageError(text)
         # A stream that was created again may have other partitions than are known.
-        await self._network.metadata.fetch([self.stream], timeout=self._plan.timeout)
+        found = await self._network.metadata.fetch([self.stream], timeout=self._plan.timeout)
         if self._plan.is_ephemeral:
             await self._forget_if_over()  # a last member may have been killed
         if self._tiers is not None:
@@ -193,7 +218,14 @@ class Queue(Generic[DeliveryT]):
             await self._tiers.create(self.stream, self._streams, self._network, timeout)
         await self._store.prepare()
         self._work.readers.merge.share(self._dispatcher)
-        await self._member.__aenter__()
+        if self._leases is not None:
+            await self._leases.open(found.streams[self.stream])
+        try:
+            await self._member.__aenter__()
+        except BaseException:
+            if self._leases is not None:
+                await self._leases.close(self._plan.close_timeout)
+            raise
         self._entered = True
         self._open.add(self)
         acks = self._dispatcher.partitions.acks
@@ -234,6 +266,8 @@ class Queue(Generic[DeliveryT]):
         if self._runner is not None:
             self._runner.stop()
         self._dispatcher.stop()
+        if self._leases is not None:
+            self._leases.stop()
         if self._closer is None:
             with suppress(ClientClosed):
                 self._closer = self._supervised(self._close, "close")
@@ -247,8 +281,16 @@ class Queue(Generic[DeliveryT]):
             raise self._close_error
 
     async def _close(self) -> None:
+        timeout, leases = self._plan.close_timeout / 2, self._leases
+        draining: Child | None = None
+        if leases is not None:
+            waits = self._runner is not None
+            with suppress(ClientClosed):
+                draining = self._supervised(lambda: leases.drain(timeout, waits=waits), "leases")
         try:
             await self._member.aclose()
+            if draining is not None:
+                await draining.wait()
             if self._plan.is_ephemeral:
                 with suppress(ClientClosed):  # the next first member forgets it
                     await self._forget_if_over()
@@ -256,6 +298,8 @@ class Queue(Generic[DeliveryT]):
             self._close_error = error
         finally:
             self._dispatcher.close()
+            if leases is not None:
+                await leases.close(timeout)
             for child in self._children:
                 child.cancel()
 
