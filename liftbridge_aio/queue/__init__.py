@@ -33,7 +33,15 @@ from liftbridge_aio.handlers import Nack, Reject
 from .batches import DeliveryBatch
 from .core.ack_window import Order
 from .delivery import Delivery, ValueDelivery
-from .errors import AlreadySettled, LeaseExpired, QueueError, QueueTaken, TooManyDeadLetters
+from .errors import (
+    AlreadySettled,
+    AnswerInDoubt,
+    FailedElsewhere,
+    LeaseExpired,
+    QueueError,
+    QueueTaken,
+    TooManyDeadLetters,
+)
 from .policies import DeadLetter, Exponential, Probing, RetryStreams
 from .queue import Queue
 from .statistics import PartitionStatistics, QueueStatistics
@@ -41,11 +49,13 @@ from .transactions import DeliveryTransaction
 
 __all__ = [
     "AlreadySettled",
+    "AnswerInDoubt",
     "DeadLetter",
     "Delivery",
     "DeliveryBatch",
     "DeliveryTransaction",
     "Exponential",
+    "FailedElsewhere",
     "LeaseExpired",
     "Nack",
     "Order",

@@ -154,7 +154,7 @@ class Dispatcher:
                 delivery = self._next_of(share, share.window, merge.ready, now)
                 if delivery is not None:
                     return delivery
-            if not self._next_reader():
+            if not self.next_reader():
                 if self.leases is not None:
                     self.leases.look()
                 return None
@@ -211,8 +211,14 @@ class Dispatcher:
         if error is not None:
             raise error
 
-    def _next_reader(self) -> bool:
-        """Turn to the next reader with messages; return False if there is none."""
+    def next_reader(self) -> bool:
+        """Turn to the next reader with messages; return False if there is none.
+
+        Partitions that are not claimed yet are.
+
+        Raises:
+            LiftbridgeError: a partition cannot be read.
+        """
         merge = self._readers.merge
         while True:
             reader = merge.next_in_line()

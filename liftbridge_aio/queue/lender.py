@@ -100,6 +100,12 @@ class Lender:
 
     def offer_to_all(self) -> None:
         """Tell all members which partitions this one owns."""
+        dispatcher = self._dispatcher
+        if dispatcher.has_more and not dispatcher.is_stopped:
+            try:
+                dispatcher.next_reader()  # claims partitions, though nobody here may take anything
+            except LiftbridgeError as error:
+                dispatcher.stop(error)
         places = self.places()
         if places:
             self._bus.send_to_all(Offer(self._bus.mailbox, places, has_more=False))

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import pytest
 
-from liftbridge_aio import Client
-from liftbridge_aio.queue import Delivery, Queue
-from support.groups.group_watcher import EARLIEST, it_is
+from liftbridge_aio import Client, InvalidRequest, UsageError
+from liftbridge_aio.errors import ConnectionFailed
+from liftbridge_aio.nats.library import NatsConnection
+from liftbridge_aio.queue import (
+    AlreadySettled,
+    DeadLetter,
+    Delivery,
+    FailedElsewhere,
+    LeaseExpired,
+    Order,
+    Queue,
+)
+from liftbridge_aio.queue.lease_bus import SUBJECTS
+from liftbridge_aio.testing import FaultProxy
+from support.groups.group_watcher import EARLIEST, it_is, publish
 from support.raw import BOUND, eventually
 from support.servers.node import LiftbridgeNode
 
@@ -32,36 +45,226 @@ async def stream(client: Client, stream_name: str) -> str:
     return stream_name
 
 
-def member(client: Client, stream: str, node: LiftbridgeNode, **other: Any) -> Queue[Delivery]:
-    settings = {"group": stream, "start": EARLIEST, "retry": 0.05, "timeout": BOUND}
-    return client.queue(stream, nats=node.nats_url, **{**settings, **other})
+@asynccontextmanager
+async def members(
+    client: Client, stream: str, nats: str, count: int = 2, **other: Any
+) -> AsyncIterator[list[Queue[Delivery]]]:
+    """So many members of a group, the first of which owns the partition."""
+    settings = {"group": "g", "start": EARLIEST, "retry": 0.05, "timeout": BOUND, "nats": nats}
+    async with AsyncExitStack() as stack:
+        queues = []
+        for _ in range(count):
+            queue = client.queue(stream, **{**settings, **other})
+            queues.append(await stack.enter_async_context(queue))
+        await eventually(it_is(lambda: len({each._member.epoch for each in queues}) == 1))
+        await eventually(it_is(lambda: sum(len(each.assignment) for each in queues) == 1))
+        yield sorted(queues, key=lambda each: not each.assignment)
+
+
+async def take(queue: Queue[Delivery], count: int = 1) -> list[Delivery]:
+    async with asyncio.timeout(BOUND):
+        return [await anext(queue) for _ in range(count)]
+
+
+async def close(queues: Sequence[Queue[Delivery]]) -> None:
+    for queue in queues:
+        await queue.aclose()
+
+
+@pytest.mark.timeout(90)
+async def test_members_share_one_partition_and_keep_the_order_of_keys(
+    client: Client, stream: str, real_server: LiftbridgeNode
+) -> None:
+    total, keys = 200, 20
+    done: Counter[int] = Counter()
+    failed: Counter[int] = Counter()
+    by: Counter[str] = Counter()
+    running: dict[bytes, list[int]] = defaultdict(list)
+    broken: list[int] = []
+
+    async with members(client, stream, real_server.nats_url, 4, order=Order.KEY) as queues:
+
+        async def handle(delivery: Delivery) -> None:
+            offset = delivery.message.offset
+            earlier = range(int(delivery.key), offset, keys)
+            broken.extend([each for each in earlier if not done[each]])
+            broken.extend(running[delivery.key])
+            running[delivery.key].append(offset)
+            await asyncio.sleep(0.01)
+            running[delivery.key].remove(offset)
+            if offset % 10 == 3 and not failed[offset]:
+                failed[offset] += 1
+                raise ValueError("the oven is cold")
+            assert delivery.attempt == 1 + failed[offset]
+            done[offset] += 1
+
+        async def run(queue: Queue[Delivery]) -> None:
+            async def handle_here(delivery: Delivery) -> None:
+                by[queue.consumer_id] += 1
+                await handle(delivery)
+
+            await queue.run(handle_here, concurrency=3)
+
+        runs = [asyncio.create_task(run(queue)) for queue in queues]
+        for number in range(total):
+            await client.publish(stream, b"", b"%d" % (number % keys))
+        owner, *others = queues
+        await eventually(it_is(lambda: owner.statistics().acked == total))
+        statistics = owner.statistics()
+        await close(others)
+        await close([owner])
+        await asyncio.wait(runs)
+    assert broken == []
+    assert set(done.values()) == {1}
+    assert len(done) == total
+    assert statistics.nacked == total / 10
+    assert statistics.leased == sum(each.statistics().borrowed for each in others)
+    assert statistics.expired == statistics.late == 0
+    assert all(by[queue.consumer_id] >= total / 20 for queue in queues), by
 
 
 @pytest.mark.timeout(60)
-async def test_four_members_share_the_messages_of_one_partition(
+async def test_a_lease_is_answered_as_any_delivery(
     client: Client, stream: str, real_server: LiftbridgeNode
 ) -> None:
-    total = 300
-    handled: dict[int, Counter[bytes]] = defaultdict(Counter)
-    for number in range(total):
-        await client.publish(stream, b"%d" % number)
-    async with AsyncExitStack() as stack:
-        queues = []
-        for number in range(4):
-            queue = await stack.enter_async_context(member(client, stream, real_server))
-            queues.append(queue)
+    dead = f"{stream}.dead"
+    await client.create_stream(dead)
+    large = b"x" * (2**20 - 500)
+    for value in (b"0", b"1", b"2", b"3", large):
+        await client.publish(stream, value, b"key", {"header": b"4"})
+    options = {"ack_wait": 4, "dead_letter": DeadLetter(dead), "commit_interval": 60}
+    async with members(client, stream, real_server.nats_url, **options) as (owner, other):
+        first, second, third, late, whole = await take(other, 5)
+        message = first.message
+        assert (message.stream, message.partition, message.offset) == (stream, 0, 0)
+        assert (first.value, first.key, first.headers["header"]) == (b"0", b"key", b"4")
+        assert (first.attempt, first.error, message.timestamp > 0) == (1, None, True)
+        assert whole.value == large  # more than fits into a message of NATS beside the lease
+        [text, *rest] = owner.explain()[1:] or owner.explain()
+        assert any(other.consumer_id in each for each in owner.explain()), (text, rest)
+        assert len(other.explain()) == 5
+        assert owner.statistics().partitions[0].leased == 5
 
-            async def handle(delivery: Delivery, number: int = number) -> None:
-                await asyncio.sleep(0.01)
-                handled[number][delivery.value] += 1
+        await first.ack(sync=True)
+        with pytest.raises(AlreadySettled):
+            await first.ack()
+        with pytest.raises(UsageError, match="lease"):
+            second.transaction()
+        await second.nack(0, error=ValueError("the oven is cold"))
+        await third.reject("no such account")
+        await whole.extend()
+        [again] = await take(other)
+        assert (again.value, again.attempt) == (b"1", 2)
+        assert isinstance(again.error, FailedElsewhere)
+        assert again.error.message == "ValueError: the oven is cold"
+        await again.ack()
+        await eventually(it_is(lambda: owner.statistics().dead_letters == 1))
+        [letter] = await client.last(dead, 1)
+        assert letter.headers["queue-error"] == b"Reject: no such account"
 
-            stack.push_async_callback(asyncio.wait, [asyncio.create_task(queue.run(handle, concurrency=2))])
-        await eventually(it_is(lambda: sum(each.total() for each in handled.values()) >= total))
-        for q in queues: print(q.assignment, q.statistics(), q.explain())
-        for q in queues: await q.aclose()
-        for q in queues: print(q.assignment, q.statistics(), q.explain())
-    counts = sum(handled.values(), Counter())
-    print({k: v.total() for k, v in handled.items()})
-    assert set(counts.values()) == {1}
-    assert len(counts) == total
-    assert all(each.total() >= total / 8 for each in handled.values())
+        await eventually(it_is(lambda: late.state.value == "expired"))
+        with pytest.raises(LeaseExpired):
+            await late.ack()
+        await whole.ack()
+        [again] = await take(owner)
+        assert (again.value, again.attempt) == (b"3", 2)
+        await again.ack()
+        assert owner.statistics().acked == 4
+        assert owner.statistics().expired == 1
+
+
+@pytest.mark.timeout(60)
+async def test_messages_are_not_leased_while_nats_is_away(
+    client: Client, stream: str, real_server: LiftbridgeNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    await publish(client, stream, 0, 3)
+    async with (
+        FaultProxy(f"{real_server.host}:{real_server.nats_port}") as proxy,
+        members(client, stream, f"nats://{proxy.address}", ack_wait=60) as (owner, other),
+    ):
+        [kept, *_] = await take(other, 3)
+        await proxy.refuse()
+        await proxy.cut()
+        answer = asyncio.create_task(kept.ack(sync=True))
+        await publish(client, stream, 0, 2)
+        local = await take(owner, 2)
+        assert [each.message.offset for each in local] == [3, 4]
+        for each in local:
+            await each.ack()
+        waiting = asyncio.create_task(take(other))
+        await asyncio.sleep(0.5)
+        assert not answer.done()
+        assert not waiting.done()
+
+        await proxy.accept()
+        async with asyncio.timeout(BOUND):
+            await answer
+        await spoil(real_server, caplog)
+        await publish(client, stream, 0)
+        [delivery] = await waiting
+        assert delivery.message.offset == 5
+        await delivery.ack()
+        await eventually(it_is(lambda: owner.statistics().acked == 4))
+
+
+async def spoil(real_server: LiftbridgeNode, caplog: pytest.LogCaptureFixture) -> None:
+    """Send what no member sends to all subjects on which members listen."""
+    connection = NatsConnection()
+    await connection.connect(real_server.nats_url)
+    subjects: set[str] = set()
+
+    async def note(arrived: Any) -> None:
+        subjects.add(arrived.subject)
+
+    await connection.subscribe(f"{SUBJECTS}.>", cb=note)
+    await eventually(it_is(lambda: len(subjects) >= 3))
+    with caplog.at_level(logging.WARNING, "liftbridge_aio.queue"):
+        caplog.clear()
+        for subject in tuple(subjects):
+            for data in (b"", b"hello", b"lbl1\x03abc", b"lbl1\x05" + bytes(400)):
+                await connection.publish(subject, data)
+        await connection.flush()
+        await eventually(it_is(lambda: "ignored a message" in caplog.text))
+    await connection.close()
+
+
+@pytest.mark.timeout(60)
+async def test_members_that_close_give_back_what_they_have(
+    client: Client, stream: str, real_server: LiftbridgeNode
+) -> None:
+    await publish(client, stream, 0, 4)
+    async with members(client, stream, real_server.nats_url, 3, ack_wait=60) as queues:
+        owner, leaver, other = queues
+        held = await take(leaver, 2)
+        [slow] = await take(other)
+        await leaver.aclose()
+        with pytest.raises(LeaseExpired):
+            await held[0].ack()
+        again = await take(owner, 3)
+        assert sorted((each.message.offset, each.attempt) for each in again) == [
+            (0, 1),
+            (1, 1),
+            (3, 1),
+        ]
+        for each in again:
+            await each.ack()
+        closing = asyncio.create_task(owner.aclose())
+        await asyncio.sleep(0.1)
+        assert not closing.done()  # it waits for the member that has a message of it
+        await slow.ack()
+        async with asyncio.timeout(BOUND):
+            await closing
+        await publish(client, stream, 0)
+        [last] = await take(other)
+        assert last.message.offset == 4
+        await last.ack(sync=True)
+
+
+async def test_leases_need_a_group_and_a_server(client: Client, stream: str) -> None:
+    for options in ({"nats": "nats://127.0.0.1:1"}, {"nats": [], "group": "g"}):
+        with pytest.raises(InvalidRequest):
+            client.queue(stream, **options)  # type: ignore[arg-type]
+    queue = client.queue(stream, group="g", nats="nats://127.0.0.1:1")
+    with pytest.raises(ConnectionFailed, match="no connection to NATS"):
+        await queue.__aenter__()
+    await queue.aclose()
