@@ -441,6 +441,11 @@ class Borrower:
         except TimeoutError:
             self._give_back_all()
 
+    def close(self) -> None:
+        """End all leases: whoever waits for a verdict is told that none will come."""
+        for held in tuple(self.held.values()):
+            held.move(LeaseEvent.EXPIRE)
+
     def _give_back_all(self) -> None:
         for held in tuple(self.held.values()):
             held.give_back()

@@ -328,7 +328,7 @@ class Dispatcher:
     def is_full(self) -> bool:
         """True if nothing is handed out before something is answered."""
         windows = self.partitions.windows().values()
-        return all(window.in_flight >= window.capacity for window in windows)
+        return bool(windows) and all(window.in_flight >= window.capacity for window in windows)
 
     def share(self, bell: Workers) -> None:
         """Ring a bell when there is something to hand out, until `unshare`."""

@@ -48,7 +48,7 @@ class Leases:
         self.look = self.borrower.look
 
     async def open(self, stream: StreamInfo) -> None:
-        """Connect to NATS, and begin. Cancelling leaves nothing behind.
+        """Connect to NATS. Cancelling leaves nothing behind.
 
         Raises:
             ConnectionFailed: no NATS server answered.
@@ -57,6 +57,9 @@ class Leases:
         plan = self._plan
         topic = plan.group, stream.name, stream.creation_timestamp
         await self._bus.open(topic, plan.timeout)
+
+    def start(self) -> None:
+        """Begin to lend and to borrow."""
         self._dispatcher.leases = self
         self._dispatcher.waiters.spare = self.lender
         self._spawn(self._bus.run, "leases")
@@ -123,6 +126,7 @@ class Leases:
         await self.borrower.drain(timeout, waits=waits)
 
     async def close(self, timeout: float) -> None:
-        """Leave NATS. Cancelling takes effect after that."""
+        """End all leases, and leave NATS. Cancelling takes effect after that."""
         self._dispatcher.waiters.spare = None
+        self.borrower.close()
         await self._bus.close(timeout)

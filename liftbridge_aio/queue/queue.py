@@ -228,6 +228,8 @@ class Queue(Generic[DeliveryT]):
             raise
         self._entered = True
         self._open.add(self)
+        if self._leases is not None:
+            self._leases.start()
         acks = self._dispatcher.partitions.acks
         self._spawn(lambda: acks.run(self._plan.commit_interval), "commits")
         return self
