@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -345,6 +345,8 @@ class Borrower:
 
     def beat(self) -> None:
         """Give up owners of which nothing is heard, and send answers again."""
+        if self._dispatcher.prepared and not self._dispatcher.waiters.free:
+            self._give_back(set(self._dispatcher.prepared))  # nobody has taken them
         now = self._loop.time()
         if self._asked is not None and self._asked[1] < now:
             self._asked = None
@@ -421,10 +423,7 @@ class Borrower:
     def stop(self) -> None:
         """Ask for nothing more, and give back what was not handed out."""
         self._stopped = True
-        prepared = set(map(id, self._dispatcher.prepared))
-        for held in tuple(self.held.values()):
-            if held.delivery is None or id(held.delivery) in prepared:
-                held.give_back()
+        self._give_back(set(self._dispatcher.prepared))
 
     async def drain(self, timeout: float, *, waits: bool) -> None:
         """Wait until answers are confirmed, then give back the rest. Cancelling abandons the wait.
@@ -434,18 +433,20 @@ class Borrower:
             waits: False gives back at once what is not answered.
         """
         if not waits:
-            self._give_back_all()
+            self._give_back()
         try:
             async with asyncio.timeout(timeout):
                 await self._none_held.wait()
         except TimeoutError:
-            self._give_back_all()
+            self._give_back()
 
     def close(self) -> None:
         """End all leases: whoever waits for a verdict is told that none will come."""
         for held in tuple(self.held.values()):
             held.move(LeaseEvent.EXPIRE)
 
-    def _give_back_all(self) -> None:
+    def _give_back(self, deliveries: Container[Delivery | None] | None = None) -> None:
+        """Give back what is not answered: all, or only these deliveries."""
         for held in tuple(self.held.values()):
-            held.give_back()
+            if deliveries is None or held.delivery in deliveries:
+                held.give_back()
