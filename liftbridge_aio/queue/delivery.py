@@ -214,7 +214,7 @@ class Delivery(Attempt):
         Raises:
             AlreadySettled: it was answered before.
             LeaseExpired: too late; it is delivered again.
-            AnswerInDoubt: it is leased, and the owner of its partition has not confirmed it.
+            AnswerInDoubt: it is leased, and the owner of its partition has not confirmed that.
             LiftbridgeError: with sync, the ack could not be stored; it is tried again.
         """
         answers = self.answers
@@ -241,7 +241,7 @@ class Delivery(Attempt):
         Raises:
             AlreadySettled: it was answered before.
             LeaseExpired: too late; it is delivered again.
-            AnswerInDoubt: it is leased, and the owner of its partition has not confirmed it.
+            AnswerInDoubt: it is leased, and the owner of its partition has not confirmed that.
         """
         wait = None if delay is None else seconds(delay, "delay")
         self.answers.nack(self, wait, error, backoff=backoff)

@@ -2,9 +2,9 @@
 
 QueueError
 ├── AlreadySettled (UsageError)   the delivery was answered before
-├── AnswerInDoubt                 it is unknown if the owner of the partition has the answer
 ├── FailedElsewhere               an attempt failed at another member
 ├── LeaseExpired                  the answer comes too late: the message is delivered again
+│   └── AnswerInDoubt             it is unknown if the owner of the partition has the answer
 ├── QueueTaken                    another member has written the acks of a partition
 └── TooManyDeadLetters            the limit of dead letters stopped the queue
 """
@@ -22,12 +22,6 @@ class AlreadySettled(QueueError, UsageError):
     """The delivery was acked, nacked or rejected before; nothing has changed."""
 
 
-class AnswerInDoubt(QueueError):
-    """The owner of the partition may have the answer or not: the message may come again."""
-
-    hint = "make handlers idempotent; look at the connections to NATS if this happens often"
-
-
 class FailedElsewhere(QueueError):
     """The attempt before this one failed at another member; the text has its error."""
 
@@ -36,6 +30,12 @@ class LeaseExpired(QueueError):
     """The answer comes too late, so the message is delivered again, or was."""
 
     hint = "raise ack_wait, or extend() the delivery while it is being processed"
+
+
+class AnswerInDoubt(LeaseExpired):
+    """The owner of the partition may have taken the answer, or the message is delivered again."""
+
+    hint = "make handlers idempotent; look at the connections to NATS if this happens often"
 
 
 class QueueTaken(QueueError):
