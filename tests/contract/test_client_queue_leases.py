@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -21,10 +23,14 @@ from liftbridge_aio.queue import (
 )
 from support.groups.group_watcher import it_is, publish
 from support.groups.leasing_members import members, take
+from support.markdown import ROOT, blocks
+from support.marks import ON_ONE_PATH
 from support.raw import BOUND, eventually
 from support.servers.node import LiftbridgeNode
 
-DATA_PATHS: Final = ["lane"]
+pytestmark = ON_ONE_PATH
+
+GUIDE: Final = ROOT / "docs" / "queues.md"
 
 
 @pytest.fixture
@@ -186,3 +192,20 @@ async def test_leases_need_a_group_and_a_server(client: Client, stream: str) -> 
     with pytest.raises(ConnectionFailed, match="no connection to NATS"):
         await queue.__aenter__()
     await queue.aclose()
+
+
+async def test_the_example_of_the_guide_runs(
+    client: Client, real_server: LiftbridgeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [block] = [each for each in blocks(GUIDE, "python") if each.setup == "nats"]
+    code = "async def example(nats_url, servers):\n" + textwrap.indent(block.code, "    ")
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)  # noqa: S102
+    try:
+        async with asyncio.timeout(BOUND):
+            await namespace["example"](real_server.nats_url, real_server.address)
+    finally:
+        await client.delete_stream("photos")
+    said = capsys.readouterr().out
+    acked = [int(count) for count in re.findall(r" acked=(\d+)", said)]
+    assert sum(acked) >= 40
