@@ -14,6 +14,7 @@
 - `dispatcher`: Hands out the messages of a queue, and takes their answers.
 - `errors`: The errors of queues, a tree below `LiftbridgeError`.
 - `giving_up`: Does what is to be done with messages that are given up: dead letters, callback, log.
+- `held_lease`: A lease of a member that does not own the partition, and the answer to it.
 - `lease_bus`: Carries frames about leases between members, over NATS.
 - `leases`: Shares the messages of a queue among all its members, whoever owns the partitions.
 - `lender`: Hands messages of a member's partitions to other members.

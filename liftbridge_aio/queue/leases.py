@@ -8,13 +8,13 @@ from typing import Final
 
 from liftbridge_aio.model import StreamInfo
 
-from .borrower import Borrower, ReadAt
+from .borrower import Borrower
 from .core.lease_protocol import Answer, Ask, Frame, Granted, Lease, Offer
 from .dispatcher import Dispatcher
 from .lease_bus import LeaseBus
 from .lender import Lender
 from .partitions import Spawn
-from .plan import QueuePlan
+from .plan import QueuePlan, ReadAt
 
 _INTERVAL: Final = 1.0
 """Seconds between offers, and before answers are sent again."""

@@ -7,29 +7,14 @@ from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Generic,
-    Literal,
-    Protocol,
-    Self,
-    TypeAlias,
-    TypeVar,
-    cast,
-)
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Final, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
-from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._core.arguments import (
     INT64_MAX,
     check_callable,
     check_flags,
     check_whole_number,
 )
-from liftbridge_aio._publish.retry import RetryingPublisher
-from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
 from liftbridge_aio.errors import ClientClosed, InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.groups.consumer_group import ConsumerGroup
 from liftbridge_aio.groups.core.group_plan import Assignment, GroupPlan
@@ -39,7 +24,7 @@ from liftbridge_aio.model import Ack, AckPolicy, Message, StartAt, StreamPartiti
 from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.retry import Retry
-from liftbridge_aio.transactions.sender import PublishingClient, Sender
+from liftbridge_aio.transactions.sender import Sender
 
 from .acks_store import AcksStore, AcksStream, MemoryAcks, ReadLast
 from .batches import DeliveryBatches, DeliveryT
@@ -47,12 +32,11 @@ from .delivery import Delivery, ValueDelivery
 from .delivery_runner import DeliveryHandler, DeliveryRunner
 from .dispatcher import Dispatcher
 from .giving_up import GivingUp
-from .plan import QueuePlan
+from .plan import QueueClient, QueuePlan, ReadAt
 from .retry_tiers import AcksStreams, RetryTiers
 from .statistics import QueueStatistics, explanations
 
 if TYPE_CHECKING:
-    from .borrower import ReadAt
     from .leases import Leases
 
 T = TypeVar("T")
@@ -64,26 +48,6 @@ _HAND_OVER: Final = 0.1
 
 It waits 0.25 s before it looks for them.
 """
-
-
-class QueueClient(PublishingClient, Protocol):
-    """The parts of a connected client that a queue needs."""
-
-    @property
-    def streams(self) -> StreamAdministration:
-        """Creates the stream of acks."""
-
-    @property
-    def retrying(self) -> RetryingPublisher:
-        """Writes acks."""
-
-    @property
-    def budget(self) -> MemoryBudget:
-        """Limits the unread bytes of this process."""
-
-    @property
-    def queues(self) -> WeakSet[Any]:
-        """The queues that the client closes with itself."""
 
 
 class Queue(Generic[DeliveryT]):

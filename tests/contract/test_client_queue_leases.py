@@ -112,7 +112,11 @@ async def test_a_lease_is_answered_as_any_delivery(
     large = b"x" * (2**20 - 500)
     for value in (b"0", b"1", b"2", b"3", large):
         await client.publish(stream, value, b"key", {"header": b"4"})
-    options = {"ack_wait": 3, "dead_letter": DeadLetter(dead), "commit_interval": 60}
+    options: dict[str, Any] = {
+        "ack_wait": 3,
+        "dead_letter": DeadLetter(dead),
+        "commit_interval": 60,
+    }
     async with members(client, stream, real_server.nats_url, **options) as (owner, other):
         first, second, third, late, whole = await take(other, 5)
         message = first.message
@@ -185,9 +189,10 @@ async def test_members_that_close_give_back_what_they_have(
 
 
 async def test_leases_need_a_group_and_a_server(client: Client, stream: str) -> None:
-    for options in ({"nats": "nats://127.0.0.1:1"}, {"nats": [], "group": "g"}):
-        with pytest.raises(InvalidRequest):
-            client.queue(stream, **options)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="group"):
+        client.queue(stream, nats="nats://127.0.0.1:1")
+    with pytest.raises(InvalidRequest, match="address"):
+        client.queue(stream, group="g", nats=[])
     queue = client.queue(stream, group="g", nats="nats://127.0.0.1:1")
     with pytest.raises(ConnectionFailed, match="no connection to NATS"):
         await queue.__aenter__()

@@ -7,7 +7,7 @@ import enum
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio.queue.core.held_lease import (
+from liftbridge_aio.queue.core.lease_state import (
     LEASE_MOVES,
     LOST,
     UNCONFIRMED,
