@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from math import inf
 from types import TracebackType
@@ -37,7 +38,7 @@ class PartitionShare:
         giving_up: messages that are being given up.
         waits: False if answers are not waited for while the partition is being released, but for
             those of other members.
-        leased: messages that other members have.
+        leased: the number of messages that each other member has, by its id.
         resumes_at: the time of the event loop before which its reader is held in any case.
         saving: the turn of a task that stores what is settled.
         producers: publish the transactions of its deliveries.
@@ -65,7 +66,7 @@ class PartitionShare:
         self.is_paused = True
         self.drained: asyncio.Event | None = None
         self.giving_up = 0
-        self.leased = 0
+        self.leased: Counter[str] = Counter()
         self.waits = True
         self.resumes_at = 0.0
         self.saving = asyncio.Lock()

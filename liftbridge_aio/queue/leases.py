@@ -98,8 +98,9 @@ class Leases:
 
     def explain(self) -> Iterator[str]:
         """Yield a sentence for each member that has messages of this one, and the other way."""
-        for (stream, partition, member), count in sorted(self.lender.holders().items()):
-            yield f"{stream}/{partition}: {count} in flight are leased to {member}"
+        for (stream, partition), share in sorted(self._dispatcher.partitions.shares.items()):
+            for member, count in sorted(share.leased.items()):
+                yield f"{stream}/{partition}: {count} in flight are leased to {member}"
         now = asyncio.get_running_loop().time()
         for held in self.borrower.held.values():
             lease = held.lease

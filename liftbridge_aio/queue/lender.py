@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -58,7 +58,10 @@ class Loan:
         """End it, because its time is up."""
         if self.delivery.worker is self:
             self.delivery.worker = None
-            self.delivery.share.leased -= 1
+            leased = self.delivery.share.leased
+            leased[self.member] -= 1
+            if not leased[self.member]:
+                del leased[self.member]
 
 
 class Lender:
@@ -185,7 +188,7 @@ class Lender:
         if not self._bus.fits(data):
             data = encode(lease.without_message())
         delivery.worker = self._loans[token] = Loan(delivery, ask.member)
-        delivery.share.leased += 1
+        delivery.share.leased[ask.member] += 1
         while len(self._loans) > _REMEMBERED:
             oldest = next(iter(self._loans.values()))
             if oldest.delivery.state is AttemptState.IN_FLIGHT:
@@ -256,11 +259,3 @@ class Lender:
         loan.cancel()
         if delivery.share.window is not None:
             self._dispatcher.partitions.take_back(delivery, delivery.share.window, 0.0)
-
-    def holders(self) -> Counter[tuple[str, int, str]]:
-        """Return the number of messages of each partition that each member has."""
-        return Counter(
-            (loan.delivery.stream, loan.delivery.partition, loan.member)
-            for loan in self._loans.values()
-            if loan.delivery.state is AttemptState.IN_FLIGHT
-        )

@@ -64,7 +64,12 @@ def partition_statistics(
     """Return the figures of each partition."""
     return tuple(
         PartitionStatistics(
-            *place, window.in_flight, window.unsettled, window.span, share.leased, window.base
+            *place,
+            window.in_flight,
+            window.unsettled,
+            window.span,
+            share.leased.total(),
+            window.base,
         )
         for place, share in sorted(shares.items())
         if (window := share.window) is not None

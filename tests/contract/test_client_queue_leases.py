@@ -21,6 +21,7 @@ from liftbridge_aio.queue import (
     Order,
     Queue,
 )
+from liftbridge_aio.queue.core.acks_record import AcksRecord
 from support.groups.group_watcher import it_is, publish
 from support.groups.leasing_members import members, take
 from support.markdown import ROOT, blocks
@@ -129,6 +130,8 @@ async def test_a_lease_is_answered_as_any_delivery(
         assert owner.statistics().partitions[0].leased == 5
 
         await first.ack(sync=True)
+        [record] = await client.last(f"__acks.g.{stream}", 1)
+        assert AcksRecord.decode(record.value).snapshot.leased == {other.consumer_id: 4}
         with pytest.raises(AlreadySettled):
             await first.ack()
         with pytest.raises(UsageError, match="lease"):

@@ -152,12 +152,14 @@ class Snapshot:
         unsettled: offsets of messages that are not settled, and their attempts so far.
         positions: the positions of those where they are not the same.
         settled: offsets of messages at `next_offset` that are settled.
+        leased: the number of messages that other members had, by the member; to be shown only.
     """
 
     next_offset: int
     unsettled: Mapping[int, int] = field(default_factory=dict)
     positions: Mapping[int, int] = field(default_factory=dict)
     settled: frozenset[int] = frozenset()
+    leased: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def base(self) -> int:
