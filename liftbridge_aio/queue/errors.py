@@ -11,7 +11,12 @@ QueueError
 
 from __future__ import annotations
 
+from typing import Final
+
 from liftbridge_aio.errors import LiftbridgeError, UsageError
+
+_MOST_CHARACTERS: Final = 1000
+"""Of an error that is shown to others."""
 
 
 class QueueError(LiftbridgeError):
@@ -55,4 +60,4 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, FailedElsewhere):
         return error.message
     text, name = str(error), type(error).__name__
-    return f"{name}: {text}" if text else name
+    return (f"{name}: {text}" if text else name)[:_MOST_CHARACTERS]

@@ -79,7 +79,7 @@ class LeaseBus:
             await self._link.listen(self._everybody, self._receive)
             await self._link.listen(f"{self.mailbox}.*", self._receive)
         except BaseException:
-            await self._link.close(timeout)
+            await self._link.close(timeout / 2)
             raise
 
     async def run(self) -> None:
@@ -141,5 +141,5 @@ class LeaseBus:
 
     async def close(self, timeout: float) -> None:
         """Send what is to be sent, and disconnect. Cancelling takes effect after that."""
-        await wait_despite_cancellation(self._hand_over(), timeout)
-        await self._link.close(timeout)
+        await wait_despite_cancellation(self._hand_over(), timeout / 2)
+        await self._link.close(timeout / 2)

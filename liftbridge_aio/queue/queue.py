@@ -265,7 +265,7 @@ class Queue(Generic[DeliveryT]):
         finally:
             self._dispatcher.close()
             if leases is not None:
-                await leases.close(timeout)
+                await leases.close(timeout / 2)
             for child in self._children:
                 child.cancel()
 
