@@ -139,6 +139,8 @@ class ClientQueues(ClientReading):
         with about(stream):
             check_type(order, Order, "order is an Order")
             check_policies(dead_letter, backoff, on_giving_up, retry_streams)
+            if dead_letter is not None and dead_letter.stream == stream:
+                raise InvalidRequest("dead letters need a stream of their own")
             delay = retry_delay(Exponential() if retry is None else retry)
             move_from = inf
             if retry_streams is not None:

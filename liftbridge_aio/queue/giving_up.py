@@ -169,5 +169,5 @@ async def _repeat(store: Callable[[], Awaitable[None]], delivery: Delivery, what
 
 def _text(error: BaseException | None) -> bytes:
     if error is None:
-        return b"the process ended before it was answered"
+        return b"unknown: the process that made the last attempt has ended"
     return error_text(error).encode()[:_MOST_ERROR_BYTES]

@@ -15,7 +15,13 @@ from liftbridge_aio._core.arguments import (
     check_flags,
     check_whole_number,
 )
-from liftbridge_aio.errors import ClientClosed, InvalidRequest, LiftbridgeError, UsageError
+from liftbridge_aio.errors import (
+    ClientClosed,
+    InvalidRequest,
+    LiftbridgeError,
+    StreamNotFound,
+    UsageError,
+)
 from liftbridge_aio.groups.consumer_group import ConsumerGroup
 from liftbridge_aio.groups.core.group_plan import Assignment, GroupPlan
 from liftbridge_aio.groups.core.group_state import GroupState
@@ -163,7 +169,7 @@ class Queue(Generic[DeliveryT]):
         """Join the group and begin to read. Cancelling leaves the group again.
 
         Raises:
-            StreamNotFound: the stream does not exist.
+            StreamNotFound: the stream, or that of dead letters, does not exist.
             StreamReset: it was created again with more partitions; `unsubscribe` begins anew.
             AlreadyMember: another holder of the durable subscription is alive.
             RequestTimeout: the group was not joined in time.
@@ -173,6 +179,8 @@ class Queue(Generic[DeliveryT]):
         if self._entered or self._closer is not None:
             text = "a queue is entered only once; create a new one"
             raise UsageError(text)
+        if self._plan.dead_letter is not None:
+            await self._check_dead_letters(self._plan.dead_letter.stream)
         # A stream that was created again may have other partitions than are known.
         found = await self._network.metadata.fetch([self.stream], timeout=self._plan.timeout)
         if self._plan.is_ephemeral:
@@ -197,6 +205,18 @@ class Queue(Generic[DeliveryT]):
         acks = self._dispatcher.partitions.acks
         self._spawn(lambda: acks.run(self._plan.commit_interval), "commits")
         return self
+
+    async def _check_dead_letters(self, stream: str) -> None:
+        """Refuse a stream that does not exist: no dead letter could be stored.
+
+        Raises:
+            StreamNotFound: it does not.
+        """
+        try:
+            await self._network.metadata.stream(stream, self._plan.timeout)
+        except StreamNotFound as error:
+            error.hint = "create the stream of dead letters first"
+            raise
 
     async def __aexit__(
         self,
