@@ -55,7 +55,7 @@ LONG: Final = (
     "tests/durable_streams/test_faults.py",
     "tests/durable_streams/test_gateway_conformance.py",
     "tests/durable_streams/test_gateway_faults.py",
-    "tests/faults/test_transaction_crashes.py",
+    *("tests/faults/test_queue_leases.py", "tests/faults/test_transaction_crashes.py"),
     *("tests/stan/test_faults.py", "tests/stan/test_lost_sessions.py"),
 )
 """The others that only `tests_long` runs: clusters under faults, hostile servers, every state there

@@ -15,9 +15,10 @@ from liftbridge_aio._core.arguments import (
     check_text,
     check_type,
     check_whole_number,
+    names,
 )
-from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.model import Isolation, StartAt
+from liftbridge_aio.errors import InvalidRequest, UsageError
+from liftbridge_aio.model import Isolation, Message, StartAt, StopAt
 from liftbridge_aio.options import Duration, timer_seconds
 
 from .reading import ClientReading
@@ -63,6 +64,7 @@ class ClientQueues(ClientReading):
         isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         sample: float = 1.0,
         commit_interval: Duration = 1.0,
+        nats: str | Sequence[str] | None = None,
         timeout: Duration | None = None,
     ) -> Queue[Delivery]:
         """Return a member of a queue: enter it, then iterate over it or `run` a handler.
@@ -100,10 +102,14 @@ class ClientQueues(ClientReading):
             sample: the part of the messages that is handed out, chosen at random; the others count
                 as acked.
             commit_interval: seconds between writes of acks.
+            nats: addresses of NATS servers, over which all members share all partitions: who has
+                nothing to do is leased messages by the owners of partitions. All members of the
+                group that are to share must name it. None: each partition is served by its owner.
             timeout: seconds to join; None is the client's call_timeout.
 
         Raises:
             InvalidRequest: the arguments make no sense.
+            UsageError: `nats` is given, and nats-py is not installed.
             ClientClosed: not connected.
         """
         check_text(stream, "a stream name")
@@ -133,6 +139,8 @@ class ClientQueues(ClientReading):
         with about(stream):
             check_type(order, Order, "order is an Order")
             check_policies(dead_letter, backoff, on_giving_up, retry_streams)
+            if dead_letter is not None and dead_letter.stream == stream:
+                raise InvalidRequest("dead letters need a stream of their own")
             delay = retry_delay(Exponential() if retry is None else retry)
             move_from = inf
             if retry_streams is not None:
@@ -158,9 +166,38 @@ class ClientQueues(ClientReading):
             make_visibility=self._visibility(isolation, stream),
             timeout=self._seconds(timeout),
             close_timeout=timer_seconds(self.options.close_timeout),
+            nats=_nats_servers(nats, stream, group),
             interceptors=tuple(self.options.interceptors),
         )
-        return Queue(plan, parts, self.last)
+        return Queue(plan, parts, self.last, self._message_at)
+
+    async def _message_at(self, stream: str, partition: int, offset: int) -> Message | None:
+        """Return the message at an offset; None if the log does not have it any more."""
+        place = StartAt.offset(offset), StopAt.offset(offset), partition
+        async with self.read(stream, *place) as reading:
+            async for message in reading:
+                return message if message.offset == offset else None
+        return None
+
+
+def _nats_servers(
+    nats: str | Sequence[str] | None, stream: str, group: str | None
+) -> tuple[str, ...]:
+    """Return the addresses of NATS servers; none if leases are not wanted."""
+    if nats is None:
+        return ()
+    with about(stream):
+        servers = tuple(names([nats] if isinstance(nats, str) else nats, "an address in nats"))
+        if not servers or not all(servers):
+            raise InvalidRequest("nats is the address of a NATS server, or several")
+        if group is None:
+            raise InvalidRequest("nats= shares messages in a group: name one")
+        try:
+            import liftbridge_aio.nats.library  # noqa: F401, PLC0415 - only where it is used
+        except ImportError as error:
+            text = "nats= needs nats-py: pip install nats-py"
+            raise UsageError(text) from error
+    return servers
 
 
 def _ids(

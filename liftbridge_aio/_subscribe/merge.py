@@ -137,6 +137,11 @@ class Merge:
         """True if a reader is in line; it may turn out to have nothing."""
         return bool(self._line)
 
+    @property
+    def has_messages(self) -> bool:
+        """True if a reader in line has messages."""
+        return any(reader.decoder.buffered for reader in self._line)
+
     def share(self, bell: Bell) -> None:
         """Ring `bell` for each reader that lines up, until `unshare`; nobody else may take then.
 

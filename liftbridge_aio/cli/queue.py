@@ -38,8 +38,9 @@ async def list_queues(
     """Show each partition of each queue: what is settled, how far it lags, and attempts.
 
     It shows what members have stored, which they do about once a second. The window is the number
-    of offsets from the first unsettled message to the next one to be read, and attempts the most
-    that an unsettled message has had.
+    of offsets from the first unsettled message to the next one to be read, attempts the most that
+    an unsettled message has had, and leased the number of messages that other members had. With
+    --json it says which members.
 
     For example:
 
@@ -65,10 +66,12 @@ async def list_queues(
     if as_json:
         write_json(rows)
     else:
+        for row in rows:
+            row["leased"] = sum(row["leased"].values())
         columns = ("Group", "Stream", "Partition", "First unsettled", "Lag", "Window")
         write_table(
             "Queues",
-            (*columns, "Unsettled", "Attempts", "Member"),
+            (*columns, "Unsettled", "Attempts", "Leased", "Member"),
             [tuple(shown(value) for value in row.values()) for row in rows],
         )
 
@@ -187,5 +190,6 @@ def _row(partition: int, record: AcksRecord, newest: int | None) -> dict[str, An
         "window": snapshot.next_offset - snapshot.base,
         "unsettled": len(snapshot.unsettled),
         "attempts": max(snapshot.unsettled.values(), default=0),
+        "leased": dict(snapshot.leased),
         "member": "released" if record.last else record.owner,
     }

@@ -8,15 +8,13 @@ from abc import ABC, abstractmethod
 from contextvars import copy_context
 from typing import Any, ClassVar, Protocol
 
-from liftbridge_aio._subscribe.receive_buffer import Bell
-
 logger = logging.getLogger("liftbridge_aio.groups")
 
 
 class WorkSource(Protocol):
     """The protocol of a source that rings a bell when there is something to be handled."""
 
-    def share(self, bell: Bell) -> None:
+    def share(self, bell: Workers) -> None:
         """Ring this bell, until `unshare`."""
 
     def unshare(self) -> None:
@@ -96,6 +94,13 @@ class Workers(ABC):
             self._source.unshare()
         if self._error is not None:
             raise self._error
+
+    @property
+    def free(self) -> int:
+        """The number of calls of the handler that could begin now."""
+        if self._stopping.is_set():
+            return 0
+        return self._concurrency - len(self._workers) + len(self._idle)
 
     def stop(self) -> None:
         """Stop delivery; `run` returns when the calls of the handler have ended."""

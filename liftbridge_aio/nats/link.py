@@ -268,7 +268,7 @@ class NatsLink:
                 subject, cb=callback, pending_msgs_limit=0, pending_bytes_limit=0
             )
         except Exception as error:
-            text = f"the acks cannot be subscribed to: {error}"
+            text = f"{subject} cannot be subscribed to: {error}"
             raise ConnectionFailed(text) from error
 
     async def prove(self) -> None:

@@ -8,11 +8,16 @@
 - `acks_store`: Stores the acks of a queue: in a stream of its own, or in memory only.
 - `acks_writer`: Claims partitions, and stores what is settled of them, again where that has failed.
 - `batches`: Lists of deliveries, each of which may be answered as one.
+- `borrower`: Asks the owners of partitions for messages, and sends them the answers.
 - `delivery`: `Delivery`: a message that was handed out, to be acked, nacked or rejected.
 - `delivery_runner`: Calls a handler for each delivery of a queue, for several concurrently.
 - `dispatcher`: Hands out the messages of a queue, and takes their answers.
 - `errors`: The errors of queues, a tree below `LiftbridgeError`.
 - `giving_up`: Does what is to be done with messages that are given up: dead letters, callback, log.
+- `held_lease`: A lease of a member that does not own the partition, and the answer to it.
+- `lease_bus`: Carries frames about leases between members, over NATS.
+- `leases`: Shares the messages of a queue among all its members, whoever owns the partitions.
+- `lender`: Hands messages of a member's partitions to other members.
 - `partitions`: The partitions that a member of a queue holds: claims, releases, capacities and
   times.
 - `plan`: The validated arguments of `Client.queue`.
@@ -33,7 +38,15 @@ from liftbridge_aio.handlers import Nack, Reject
 from .batches import DeliveryBatch
 from .core.ack_window import Order
 from .delivery import Delivery, ValueDelivery
-from .errors import AlreadySettled, LeaseExpired, QueueError, QueueTaken, TooManyDeadLetters
+from .errors import (
+    AlreadySettled,
+    AnswerInDoubt,
+    FailedElsewhere,
+    LeaseExpired,
+    QueueError,
+    QueueTaken,
+    TooManyDeadLetters,
+)
 from .policies import DeadLetter, Exponential, Probing, RetryStreams
 from .queue import Queue
 from .statistics import PartitionStatistics, QueueStatistics
@@ -41,11 +54,13 @@ from .transactions import DeliveryTransaction
 
 __all__ = [
     "AlreadySettled",
+    "AnswerInDoubt",
     "DeadLetter",
     "Delivery",
     "DeliveryBatch",
     "DeliveryTransaction",
     "Exponential",
+    "FailedElsewhere",
     "LeaseExpired",
     "Nack",
     "Order",

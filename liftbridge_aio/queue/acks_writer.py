@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from liftbridge_aio.errors import LiftbridgeError, NotFound
@@ -119,6 +120,8 @@ class AcksWriter:
             snapshot = window.snapshot(last=last)
             if snapshot is None:
                 return
+            if share.leased and not last:
+                snapshot = replace(snapshot, leased=dict(share.leased))
             try:
                 await self._store.save(share.place, snapshot, share.producers.acks(), last=last)
             except LiftbridgeError as error:

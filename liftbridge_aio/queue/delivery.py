@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from math import inf
 from types import TracebackType
@@ -35,7 +36,9 @@ class PartitionShare:
         is_paused: True while its reader is held, because no more messages may be in flight.
         drained: set, once the partition is being released, when nothing is to be waited for.
         giving_up: messages that are being given up.
-        waits: False if answers are not waited for while the partition is being released.
+        waits: False if answers are not waited for while the partition is being released, but for
+            those of other members.
+        leased: the number of messages that each other member has, by its id.
         resumes_at: the time of the event loop before which its reader is held in any case.
         saving: the turn of a task that stores what is settled.
         producers: publish the transactions of its deliveries.
@@ -46,6 +49,7 @@ class PartitionShare:
         "giving_up",
         "is_paused",
         "is_tier",
+        "leased",
         "place",
         "producers",
         "resumes_at",
@@ -62,6 +66,7 @@ class PartitionShare:
         self.is_paused = True
         self.drained: asyncio.Event | None = None
         self.giving_up = 0
+        self.leased: Counter[str] = Counter()
         self.waits = True
         self.resumes_at = 0.0
         self.saving = asyncio.Lock()
@@ -70,18 +75,29 @@ class PartitionShare:
         """Set `drained` if the partition is being released and nothing is to be waited for."""
         if self.drained is None or self.window is None or self.giving_up:
             return
-        if not (self.waits and self.window.in_flight):
+        if not (self.window.in_flight if self.waits else self.leased):
             self.drained.set()
+
+
+class Worker(Protocol):
+    """The protocol of what works on a delivery: a task, or a lease of another member."""
+
+    def cancel(self) -> object:
+        """Give up, because the time for an answer is up."""
 
 
 class Answers(Protocol):
     """The protocol of a receiver of the answers of deliveries."""
 
+    @property
+    def is_remote(self) -> bool:
+        """True if another member takes them: `confirmed` waits for it."""
+
     def ack(self, delivery: Delivery) -> None:
         """Settle a delivery."""
 
-    async def committed(self, delivery: Delivery) -> None:
-        """Wait until the ack of a delivery is stored."""
+    async def confirmed(self, delivery: Delivery, *, stored: bool) -> None:
+        """Wait until the answer is taken, or, with `stored`, until the ack is stored."""
 
     def nack(
         self,
@@ -121,7 +137,7 @@ class Delivery(Attempt):
         error: why the attempt before this one failed; None at the first one, and after a restart.
     """
 
-    __slots__ = ("_answers", "share", "worker")
+    __slots__ = ("answers", "share", "worker")
 
     def __init__(self, message: Message, answers: Answers, share: PartitionShare) -> None:
         # All in one place, as there is one of these for each message.
@@ -130,10 +146,10 @@ class Delivery(Attempt):
         self.state = _READY
         self.deadline = inf
         self.error = None
-        self._answers = answers
+        self.answers = answers
         self.share = share
-        self.worker: asyncio.Task[None] | None = None
-        """The task that is cancelled when the time for an answer is up."""
+        self.worker: Worker | None = None
+        """Who works on it, and is cancelled when the time for an answer is up."""
 
     def __repr__(self) -> str:
         """Show where the message is, the attempt, and its state; a value may be large or secret."""
@@ -199,11 +215,13 @@ class Delivery(Attempt):
         Raises:
             AlreadySettled: it was answered before.
             LeaseExpired: too late; it is delivered again.
+            AnswerInDoubt: it is leased, and the owner of its partition has not confirmed that.
             LiftbridgeError: with sync, the ack could not be stored; it is tried again.
         """
-        self._answers.ack(self)
-        if sync:
-            await self._answers.committed(self)
+        answers = self.answers
+        answers.ack(self)
+        if sync or answers.is_remote:
+            await answers.confirmed(self, stored=sync)
 
     async def nack(
         self,
@@ -214,7 +232,7 @@ class Delivery(Attempt):
     ) -> None:
         """Have the message delivered again, or given up if this was its last attempt.
 
-        Cancelling has no effect, as it does not wait.
+        Waits for nothing, unless it is leased: then cancelling leaves it answered.
 
         Args:
             delay: seconds before the next attempt; None: as `retry` of the queue says.
@@ -224,31 +242,40 @@ class Delivery(Attempt):
         Raises:
             AlreadySettled: it was answered before.
             LeaseExpired: too late; it is delivered again.
+            AnswerInDoubt: it is leased, and the owner of its partition has not confirmed that.
         """
         wait = None if delay is None else seconds(delay, "delay")
-        self._answers.nack(self, wait, error, backoff=backoff)
+        self.answers.nack(self, wait, error, backoff=backoff)
+        await self._confirmed()
 
     async def reject(self, reason: str = "") -> None:
         """Give up the message without another attempt: it becomes a dead letter.
 
-        Cancelling has no effect, as it does not wait.
+        Waits for nothing, unless it is leased: then cancelling leaves it answered.
 
         Raises:
             AlreadySettled: it was answered before.
             LeaseExpired: too late; it is delivered again.
         """
-        self._answers.reject(self, Reject(reason))
+        self.answers.reject(self, Reject(reason))
+        await self._confirmed()
 
     async def extend(self) -> None:
         """Begin the time for an answer, `ack_wait`, again.
 
-        Cancelling has no effect, as it does not wait.
+        Waits for nothing, unless it is leased: then cancelling leaves it answered.
 
         Raises:
             AlreadySettled: it was answered before.
             LeaseExpired: too late; it is delivered again.
         """
-        self._answers.extend(self)
+        self.answers.extend(self)
+        await self._confirmed()
+
+    async def _confirmed(self) -> None:
+        """Wait for the owner of the partition, if that is another member."""
+        if self.answers.is_remote:
+            await self.answers.confirmed(self, stored=False)
 
     def transaction(self) -> DeliveryTransaction:
         """Return a transaction that publishes results and acks the delivery, in one.
@@ -261,9 +288,10 @@ class Delivery(Attempt):
         answered.
 
         Raises:
-            UsageError: the queue stores no acks, as it has neither a group nor a durable.
+            UsageError: the queue stores no acks, as it has neither a group nor a durable; or the
+                delivery is leased from another member.
         """
-        return self._answers.transaction(self)
+        return self.answers.transaction(self)
 
     async def __aenter__(self) -> Self:
         """Return it."""
@@ -278,11 +306,11 @@ class Delivery(Attempt):
         """Ack it, or nack it if the block raised an exception."""
         if exc is None:
             if self.state is _IN_FLIGHT:
-                self._answers.ack(self)
+                self.answers.ack(self)
             return False
         if not isinstance(exc, Exception):
             return False
-        self._answers.failed(self, exc)
+        self.answers.failed(self, exc)
         return True
 
 

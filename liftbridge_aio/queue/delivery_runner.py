@@ -81,7 +81,7 @@ class DeliveryRunner(Workers):
             self._dispatcher.failed(delivery, error)
         else:
             if delivery.state is _IN_FLIGHT:
-                self._dispatcher.ack(delivery)
+                delivery.answers.ack(delivery)
         finally:
             delivery.worker = None
 

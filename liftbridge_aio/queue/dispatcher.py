@@ -7,12 +7,12 @@ import logging
 import random
 import time
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio._subscribe.decoder import Decoder
-from liftbridge_aio._subscribe.receive_buffer import Bell
 from liftbridge_aio.errors import LiftbridgeError, UndecodableMessage, UsageError
 from liftbridge_aio.groups.group_readers import GroupReaders
+from liftbridge_aio.groups.workers import Workers
 from liftbridge_aio.handlers import Nack, Reject
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.net.reporter import Reporter
@@ -31,6 +31,9 @@ from .plan import QueuePlan
 from .statistics import QueueStatistics, partition_statistics
 from .transactions import DeliveryTransaction
 from .waiters import Waiters
+
+if TYPE_CHECKING:
+    from .leases import Leases
 
 logger = logging.getLogger("liftbridge_aio.queue")
 
@@ -69,6 +72,7 @@ class Dispatcher:
         self._sample = plan.sample
         self._backs_off = plan.backoff is not None
         self._stores_acks = plan.stores_acks
+        self._timeout = plan.timeout
         self._sender = sender
         self._readers = readers
         self._giving_up = giving_up
@@ -96,10 +100,12 @@ class Dispatcher:
         self._is_committed = plan.make_visibility is not None
         self._decoder: Decoder | None = None
         """The source of the messages in `merge.ready`, if they are read committed."""
+        self.leases: Leases | None = None
+        """Shares messages with other members; None: they are not shared."""
         self._again = False
         """True if a window may have something to hand out again."""
-        self._recorded: deque[Delivery] = deque()
-        """Deliveries whose attempt is stored, to be handed out."""
+        self.prepared: deque[Delivery] = deque()
+        """Deliveries in flight that are to be handed out: suspects, and leases of other members."""
         self.error: BaseException | None = None
         """The error that has stopped the queue."""
         self.is_stopped = False
@@ -107,7 +113,7 @@ class Dispatcher:
 
     def statistics(self) -> QueueStatistics:
         """Return the counts."""
-        partitions = self.partitions
+        partitions, leases = self.partitions, self.leases
         return QueueStatistics(
             self._delivered,
             self._redelivered,
@@ -117,9 +123,11 @@ class Dispatcher:
             partitions.given_up,
             self._giving_up.stored,
             self._giving_up.moved,
-            self._late,
+            self._late + (0 if leases is None else leases.borrower.late),
             partitions.flow.backoff_level,
-            partition_statistics(partitions.windows()),
+            0 if leases is None else leases.lender.leased,
+            0 if leases is None else leases.borrower.borrowed,
+            partition_statistics(self._shares),
         )
 
     # Handing out
@@ -135,7 +143,7 @@ class Dispatcher:
             self._raise_error()
             return None
         now = self._time()
-        if self._recorded or self._again:
+        if self.prepared or self._again:
             delivery = self._next_again(now)
             if delivery is not None:
                 return delivery
@@ -146,8 +154,15 @@ class Dispatcher:
                 delivery = self._next_of(share, share.window, merge.ready, now)
                 if delivery is not None:
                     return delivery
-            if not self._next_reader():
+            if not self.next_reader():
+                if self.leases is not None:
+                    self.leases.look()
                 return None
+
+    @property
+    def has_more(self) -> bool:
+        """True if there may be something to hand out now."""
+        return self._again or bool(self.prepared) or self._readers.merge.has_messages
 
     def _next_of(
         self,
@@ -196,8 +211,14 @@ class Dispatcher:
         if error is not None:
             raise error
 
-    def _next_reader(self) -> bool:
-        """Turn to the next reader with messages; return False if there is none."""
+    def next_reader(self) -> bool:
+        """Turn to the next reader with messages; return False if there is none.
+
+        Partitions that are not claimed yet are.
+
+        Raises:
+            LiftbridgeError: a partition cannot be read.
+        """
         merge = self._readers.merge
         while True:
             reader = merge.next_in_line()
@@ -219,8 +240,8 @@ class Dispatcher:
             return True
 
     def _next_again(self, now: float) -> Delivery | None:
-        while self._recorded:
-            delivery = self._recorded.popleft()
+        while self.prepared:
+            delivery = self.prepared.popleft()
             if delivery.state is _IN_FLIGHT:
                 return delivery
         for share in self._shares.values():
@@ -281,7 +302,7 @@ class Dispatcher:
             return
         if delivery.state is _IN_FLIGHT:
             self.partitions.give_out(delivery, window)
-            self._recorded.append(delivery)
+            self.prepared.append(delivery)
             self.waiters.wake()
 
     async def next(self) -> Delivery | None:
@@ -307,9 +328,9 @@ class Dispatcher:
     def is_full(self) -> bool:
         """True if nothing is handed out before something is answered."""
         windows = self.partitions.windows().values()
-        return all(window.in_flight >= window.capacity for window in windows)
+        return bool(windows) and all(window.in_flight >= window.capacity for window in windows)
 
-    def share(self, bell: Bell) -> None:
+    def share(self, bell: Workers) -> None:
         """Ring a bell when there is something to hand out, until `unshare`."""
         self.waiters.share(bell)
 
@@ -325,6 +346,8 @@ class Dispatcher:
             self.waiters.wake()
 
     # Answers
+
+    is_remote = False
 
     def ack(self, delivery: Delivery) -> None:
         """See `Answers`."""
@@ -382,12 +405,13 @@ class Dispatcher:
         is_undecodable = (
             isinstance(error, UndecodableMessage) and error.received is delivery.message
         )
+        answers = delivery.answers
         if is_undecodable or isinstance(error, Reject):
-            self.reject(delivery, error)
+            answers.reject(delivery, error)
         elif isinstance(error, Nack):
-            self.nack(delivery, error.delay, error, backoff=error.backoff)
+            answers.nack(delivery, error.delay, error, backoff=error.backoff)
         else:
-            self.nack(delivery, None, error, backoff=True)
+            answers.nack(delivery, None, error, backoff=True)
 
     def transaction(self, delivery: Delivery) -> DeliveryTransaction:
         """See `Answers`."""
@@ -395,7 +419,8 @@ class Dispatcher:
             text = "acks of a queue without group and durable are not stored: nothing could commit"
             raise UsageError(text, stream=delivery.stream, partition=delivery.partition)
         share, acks = delivery.share, self.partitions.acks
-        return DeliveryTransaction(self._sender, share.producers, delivery, self, acks)
+        producers, timeout = share.producers, self._timeout
+        return DeliveryTransaction(self._sender, producers, delivery, self, acks, timeout)
 
     def _window(self, delivery: Delivery) -> AckWindow[Delivery]:
         window = delivery.share.window
@@ -406,9 +431,9 @@ class Dispatcher:
             raise AssertionError(text)
         return window
 
-    async def committed(self, delivery: Delivery) -> None:
+    async def confirmed(self, delivery: Delivery, *, stored: bool) -> None:
         """See `Answers`."""
-        if delivery.state is AttemptState.ACKED:
+        if stored and delivery.state is AttemptState.ACKED:
             await self.partitions.acks.save(delivery.share)
 
     # The end

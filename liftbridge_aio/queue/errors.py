@@ -2,14 +2,21 @@
 
 QueueError
 ├── AlreadySettled (UsageError)   the delivery was answered before
+├── FailedElsewhere               an attempt failed at another member
 ├── LeaseExpired                  the answer comes too late: the message is delivered again
+│   └── AnswerInDoubt             it is unknown if the owner of the partition has the answer
 ├── QueueTaken                    another member has written the acks of a partition
 └── TooManyDeadLetters            the limit of dead letters stopped the queue
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from liftbridge_aio.errors import LiftbridgeError, UsageError
+
+_MOST_CHARACTERS: Final = 1000
+"""Of an error that is shown to others."""
 
 
 class QueueError(LiftbridgeError):
@@ -22,10 +29,20 @@ class AlreadySettled(QueueError, UsageError):
     hint = "answer each delivery once; `run` acks it when its handler returns"
 
 
+class FailedElsewhere(QueueError):
+    """The attempt before this one failed at another member; the text has its error."""
+
+
 class LeaseExpired(QueueError):
     """The answer comes too late, so the message is delivered again, or was."""
 
     hint = "raise ack_wait, or extend() the delivery while it is being processed"
+
+
+class AnswerInDoubt(LeaseExpired):
+    """The owner of the partition may have taken the answer, or the message is delivered again."""
+
+    hint = "make handlers idempotent; look at the connections to NATS if this happens often"
 
 
 class QueueTaken(QueueError):
@@ -38,3 +55,11 @@ class TooManyDeadLetters(QueueError):
     """More messages were given up than the limit of the dead letters allows."""
 
     hint = "repair what makes handlers fail, then start the queue again"
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error as it is shown to other members, and in dead letters."""
+    if isinstance(error, FailedElsewhere):
+        return error.message
+    text, name = str(error), type(error).__name__
+    return (f"{name}: {text}" if text else name)[:_MOST_CHARACTERS]

@@ -22,7 +22,7 @@ from .core.moved_message import (
     STREAM_HEADER,
 )
 from .delivery import Delivery
-from .errors import TooManyDeadLetters
+from .errors import TooManyDeadLetters, error_text
 from .plan import OnGivingUp
 from .policies import DeadLetter
 from .retry_tiers import RetryTiers
@@ -169,7 +169,5 @@ async def _repeat(store: Callable[[], Awaitable[None]], delivery: Delivery, what
 
 def _text(error: BaseException | None) -> bytes:
     if error is None:
-        return b"the process ended before it was answered"
-    text = str(error)
-    name = type(error).__name__
-    return (f"{name}: {text}" if text else name).encode()[:_MOST_ERROR_BYTES]
+        return b"unknown: the process that made the last attempt has ended"
+    return error_text(error).encode()[:_MOST_ERROR_BYTES]

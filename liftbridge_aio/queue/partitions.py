@@ -90,7 +90,7 @@ class Partitions:
         self.flow: ReadyFlow[StreamPartition] = ReadyFlow(
             _flow_settings(plan), random.choice, self._time()
         )
-        self._max_in_flight = plan.max_in_flight
+        self.max_in_flight = plan.max_in_flight
         self._backs_off = plan.backoff is not None
         self._timer: asyncio.TimerHandle | None = None
         self.timer_at = inf
@@ -221,11 +221,11 @@ class Partitions:
         window.extend(suspect, self._time())
         self._arm_before(suspect.deadline)
 
-    def take_back(self, suspect: Delivery, window: AckWindow[Delivery], delay: float) -> None:
-        """Hand out a suspect later, because its attempt could not be stored."""
-        window.take_back(suspect, self._time(), delay)
+    def take_back(self, delivery: Delivery, window: AckWindow[Delivery], delay: float) -> None:
+        """Hand out a message later that nobody works on; the attempt does not count."""
+        window.take_back(delivery, self._time(), delay)
         self._arm_before(window.next_at())
-        self.go_on(suspect.share, window)
+        self.go_on(delivery.share, window)
 
     # Going on
 
@@ -290,7 +290,7 @@ class Partitions:
 
     def limit(self, max_in_flight: int) -> None:
         """Set the number of messages that may be in flight; 0 pauses."""
-        self._max_in_flight = max_in_flight
+        self.max_in_flight = max_in_flight
         self._set_levels(self.flow.limit(max_in_flight, self._time()))
 
     def _set_levels(self, levels: Iterable[Level[StreamPartition]]) -> None:
@@ -305,7 +305,7 @@ class Partitions:
 
     def _flow_at(self) -> float:
         """Return when the flow has something to do; never while every partition has its share."""
-        needed = self.flow.backoff_level or len(self.shares) > self._max_in_flight
+        needed = self.flow.backoff_level or len(self.shares) > self.max_in_flight
         return self.flow.next_at() if needed else inf
 
     # Time
@@ -343,9 +343,9 @@ class Partitions:
     ) -> None:
         self.expired += 1
         logger.warning("%r was not answered in time", delivery)
-        self.answered(share, window, Outcome.REQUEUED)
         if delivery.worker is not None:
             delivery.worker.cancel()
+        self.answered(share, window, Outcome.REQUEUED)
 
 
 def _flow_settings(plan: QueuePlan) -> FlowSettings:

@@ -7,19 +7,21 @@ from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Final, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
-from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._core.arguments import (
     INT64_MAX,
     check_callable,
     check_flags,
     check_whole_number,
 )
-from liftbridge_aio._publish.retry import RetryingPublisher
-from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
-from liftbridge_aio.errors import ClientClosed, InvalidRequest, LiftbridgeError, UsageError
+from liftbridge_aio.errors import (
+    ClientClosed,
+    InvalidRequest,
+    LiftbridgeError,
+    StreamNotFound,
+    UsageError,
+)
 from liftbridge_aio.groups.consumer_group import ConsumerGroup
 from liftbridge_aio.groups.core.group_plan import Assignment, GroupPlan
 from liftbridge_aio.groups.core.group_state import GroupState
@@ -28,7 +30,7 @@ from liftbridge_aio.model import Ack, AckPolicy, Message, StartAt, StreamPartiti
 from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.retry import Retry
-from liftbridge_aio.transactions.sender import PublishingClient, Sender
+from liftbridge_aio.transactions.sender import Sender
 
 from .acks_store import AcksStore, AcksStream, MemoryAcks, ReadLast
 from .batches import DeliveryBatches, DeliveryT
@@ -36,9 +38,12 @@ from .delivery import Delivery, ValueDelivery
 from .delivery_runner import DeliveryHandler, DeliveryRunner
 from .dispatcher import Dispatcher
 from .giving_up import GivingUp
-from .plan import QueuePlan
+from .plan import QueueClient, QueuePlan, ReadAt
 from .retry_tiers import AcksStreams, RetryTiers
 from .statistics import QueueStatistics, explanations
+
+if TYPE_CHECKING:
+    from .leases import Leases
 
 T = TypeVar("T")
 
@@ -51,26 +56,6 @@ It waits 0.25 s before it looks for them.
 """
 
 
-class QueueClient(PublishingClient, Protocol):
-    """The parts of a connected client that a queue needs."""
-
-    @property
-    def streams(self) -> StreamAdministration:
-        """Creates the stream of acks."""
-
-    @property
-    def retrying(self) -> RetryingPublisher:
-        """Writes acks."""
-
-    @property
-    def budget(self) -> MemoryBudget:
-        """Limits the unread bytes of this process."""
-
-    @property
-    def queues(self) -> WeakSet[Any]:
-        """The queues that the client closes with itself."""
-
-
 class Queue(Generic[DeliveryT]):
     """A member of a queue, and an iterator of the deliveries of its partitions.
 
@@ -78,7 +63,9 @@ class Queue(Generic[DeliveryT]):
     of tasks may iterate over it. Create one with `Client.queue`.
     """
 
-    def __init__(self, plan: QueuePlan, client: QueueClient, read_last: ReadLast) -> None:
+    def __init__(
+        self, plan: QueuePlan, client: QueueClient, read_last: ReadLast, read_at: ReadAt
+    ) -> None:
         self.stream = plan.stream
         self.group = plan.group
         self._plan = plan
@@ -102,6 +89,11 @@ class Queue(Generic[DeliveryT]):
             self._spawn,
             self._read_from,
         )
+        self._leases: Leases | None = None
+        if plan.nats:
+            from .leases import Leases  # noqa: PLC0415 - needs nats-py
+
+            self._leases = Leases(plan, self._dispatcher, self.consumer_id, self._spawn, read_at)
         self._runner: DeliveryRunner | None = None
         self._children: set[Child] = set()
         self._closer: Child | None = None
@@ -167,7 +159,9 @@ class Queue(Generic[DeliveryT]):
 
         Empty if everything that was read is settled.
         """
-        return list(explanations(self._dispatcher.partitions.windows(), get_running_loop().time()))
+        now = get_running_loop().time()
+        texts = list(explanations(self._dispatcher.partitions.windows(), now))
+        return texts if self._leases is None else [*texts, *self._leases.explain()]
 
     # Lifecycle
 
@@ -175,17 +169,20 @@ class Queue(Generic[DeliveryT]):
         """Join the group and begin to read. Cancelling leaves the group again.
 
         Raises:
-            StreamNotFound: the stream does not exist.
+            StreamNotFound: the stream, or that of dead letters, does not exist.
             StreamReset: it was created again with more partitions; `unsubscribe` begins anew.
             AlreadyMember: another holder of the durable subscription is alive.
             RequestTimeout: the group was not joined in time.
+            ConnectionFailed: no server of `nats` answered.
             LiftbridgeError: it could not join.
         """
         if self._entered or self._closer is not None:
             text = "a queue is entered only once; create a new one"
             raise UsageError(text)
+        if self._plan.dead_letter is not None:
+            await self._check_dead_letters(self._plan.dead_letter.stream)
         # A stream that was created again may have other partitions than are known.
-        await self._network.metadata.fetch([self.stream], timeout=self._plan.timeout)
+        found = await self._network.metadata.fetch([self.stream], timeout=self._plan.timeout)
         if self._plan.is_ephemeral:
             await self._forget_if_over()  # a last member may have been killed
         if self._tiers is not None:
@@ -193,12 +190,33 @@ class Queue(Generic[DeliveryT]):
             await self._tiers.create(self.stream, self._streams, self._network, timeout)
         await self._store.prepare()
         self._work.readers.merge.share(self._dispatcher)
-        await self._member.__aenter__()
+        if self._leases is not None:
+            await self._leases.open(found.streams[self.stream])
+        try:
+            await self._member.__aenter__()
+        except BaseException:
+            if self._leases is not None:
+                await self._leases.close(self._plan.close_timeout)
+            raise
         self._entered = True
         self._open.add(self)
+        if self._leases is not None:
+            self._leases.start()
         acks = self._dispatcher.partitions.acks
         self._spawn(lambda: acks.run(self._plan.commit_interval), "commits")
         return self
+
+    async def _check_dead_letters(self, stream: str) -> None:
+        """Refuse a stream that does not exist: no dead letter could be stored.
+
+        Raises:
+            StreamNotFound: it does not.
+        """
+        try:
+            await self._network.metadata.stream(stream, self._plan.timeout)
+        except StreamNotFound as error:
+            error.hint = "create the stream of dead letters first"
+            raise
 
     async def __aexit__(
         self,
@@ -234,6 +252,8 @@ class Queue(Generic[DeliveryT]):
         if self._runner is not None:
             self._runner.stop()
         self._dispatcher.stop()
+        if self._leases is not None:
+            self._leases.stop()
         if self._closer is None:
             with suppress(ClientClosed):
                 self._closer = self._supervised(self._close, "close")
@@ -247,8 +267,16 @@ class Queue(Generic[DeliveryT]):
             raise self._close_error
 
     async def _close(self) -> None:
+        timeout, leases = self._plan.close_timeout / 2, self._leases
+        draining: Child | None = None
+        if leases is not None:
+            waits = self._runner is not None
+            with suppress(ClientClosed):
+                draining = self._supervised(lambda: leases.drain(timeout, waits=waits), "leases")
         try:
             await self._member.aclose()
+            if draining is not None:
+                await draining.wait()
             if self._plan.is_ephemeral:
                 with suppress(ClientClosed):  # the next first member forgets it
                     await self._forget_if_over()
@@ -256,6 +284,8 @@ class Queue(Generic[DeliveryT]):
             self._close_error = error
         finally:
             self._dispatcher.close()
+            if leases is not None:
+                await leases.close(timeout / 2)
             for child in self._children:
                 child.cancel()
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from liftbridge_aio.model import StreamPartition
 
 from .core.ack_window import AckWindow, AttemptState
-from .delivery import Delivery
+from .delivery import Delivery, PartitionShare
 
 
 class PartitionStatistics(NamedTuple):
@@ -23,12 +23,17 @@ class PartitionStatistics(NamedTuple):
     """Messages that were read and are not settled."""
     span: int
     """Offsets from the first unsettled message to the next one to be read."""
+    leased: int
+    """Deliveries in flight that other members have."""
     base: int | None
     """The first offset that is not settled; None before the first message."""
 
 
 class QueueStatistics(NamedTuple):
-    """Counts of a queue since it was entered."""
+    """Counts of a queue since it was entered: of the partitions that this member owns.
+
+    What the owner of a partition leases to other members counts there.
+    """
 
     delivered: int
     redelivered: int
@@ -46,16 +51,28 @@ class QueueStatistics(NamedTuple):
     """Answers that came too late."""
     backoff_level: int
     """Failures that later successes have not made up for; 0: full speed."""
+    leased: int
+    """Deliveries that other members were given."""
+    borrowed: int
+    """Deliveries of partitions of other members, given to this one."""
     partitions: tuple[PartitionStatistics, ...]
 
 
 def partition_statistics(
-    windows: Mapping[StreamPartition, AckWindow[Delivery]],
+    shares: Mapping[StreamPartition, PartitionShare],
 ) -> tuple[PartitionStatistics, ...]:
     """Return the figures of each partition."""
     return tuple(
-        PartitionStatistics(*place, window.in_flight, window.unsettled, window.span, window.base)
-        for place, window in sorted(windows.items())
+        PartitionStatistics(
+            *place,
+            window.in_flight,
+            window.unsettled,
+            window.span,
+            share.leased.total(),
+            window.base,
+        )
+        for place, share in sorted(shares.items())
+        if (window := share.window) is not None
     )
 
 

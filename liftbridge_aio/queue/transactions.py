@@ -77,11 +77,13 @@ class _Commits:
         answers: Answers,
         producers: PartitionProducers,
         acks: AcksWriter,
+        timeout: float,
     ) -> None:
         self._delivery = delivery
         self._answers = answers
         self._producers = producers
         self._acks = acks
+        self._timeout = timeout
         self._may_be_stored = False
         self._identity: ProducerIdentity | None = None
 
@@ -125,6 +127,14 @@ class _Commits:
 
     async def settle(self) -> None:
         """See `CommitStore`."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._settle()
+        except TimeoutError as error:
+            text = f"the acks of the partition were not stored within {self._timeout:g} s"
+            raise PublishOutcomeUnknown(text, **self._delivery.share.place._asdict()) from error
+
+    async def _settle(self) -> None:
         while True:
             try:
                 await self._save()
@@ -163,9 +173,10 @@ class DeliveryTransaction(Transaction):
         delivery: Delivery,
         answers: Answers,
         acks: AcksWriter,
+        timeout: float,
     ) -> None:
         """Use `Delivery.transaction`."""
-        commits = _Commits(delivery, answers, producers, acks)
+        commits = _Commits(delivery, answers, producers, acks, timeout)
         super().__init__(sender, producers, commits)
         self._delivery = delivery
         self._answers = answers
@@ -178,7 +189,8 @@ class DeliveryTransaction(Transaction):
         Raises:
             TransactionAborted: nothing is visible, and the delivery comes again: a message was not
                 stored, or the time for an answer was over.
-            CommitInDoubt: it may be committed; the next owner of the partition finds out.
+            CommitInDoubt: it may be committed: the acks could not be stored within the queue's
+                timeout. `resume` goes on, and so does the next owner of the partition.
             ProducerFenced: another member has the delivery; nothing is visible.
             UsageError: the transaction is over.
         """

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 
 from liftbridge_aio._subscribe.receive_buffer import Bell
+from liftbridge_aio.groups.workers import Workers
 
 
 class Waiters:
@@ -13,10 +14,18 @@ class Waiters:
 
     def __init__(self) -> None:
         self.waiting: deque[asyncio.Future[None]] = deque()
-        self.bell: Bell | None = None
+        self.bell: Workers | None = None
+        self.spare: Bell | None = None
+        """Rung after those of this process; None: nothing else waits."""
         self._loop = asyncio.get_running_loop()
 
-    def share(self, bell: Bell) -> None:
+    @property
+    def free(self) -> int:
+        """The number of deliveries that would be taken now."""
+        waiting = sum(not waiter.done() for waiter in self.waiting)
+        return waiting + (0 if self.bell is None else self.bell.free)
+
+    def share(self, bell: Workers) -> None:
         """Ring this bell where no task waits, until `unshare`."""
         self.bell = bell
 
@@ -37,6 +46,11 @@ class Waiters:
 
     def wake(self) -> None:
         """Wake one task that waits, or ring the bell."""
+        self._wake()
+        if self.spare is not None:
+            self.spare.ring()
+
+    def _wake(self) -> None:
         while self.waiting:
             waiter = self.waiting.popleft()
             if not waiter.done():
@@ -48,4 +62,4 @@ class Waiters:
     def wake_all(self) -> None:
         """Wake all tasks that wait, and ring the bell."""
         for _ in range(len(self.waiting) + 1):
-            self.wake()
+            self._wake()

@@ -51,6 +51,7 @@ def test_queues_are_shown_and_dead_letters_requeued(
         "window": 3,
         "unsettled": 1,
         "attempts": 1,
+        "leased": {},
         "member": "released",
     }
     listed = run_on_each("queues", "list").out

@@ -20,6 +20,7 @@ from liftbridge_aio import (
     Isolation,
     Message,
     StartAt,
+    StreamNotFound,
     StreamPartition,
     StreamReset,
     UsageError,
@@ -238,10 +239,12 @@ async def test_a_message_is_unsettled_until_its_dead_letter_is_stored(
     client: Client, stream: str
 ) -> None:
     dead = f"{stream}.dead"
+    await client.create_stream(dead)
     async with queue_of(client, stream, max_attempts=1, dead_letter=DeadLetter(dead)) as queue:
         [delivery] = await take(queue, 1)
+        await client.delete_stream(dead)
         await delivery.reject("unwanted")
-        await asyncio.sleep(0.3)  # the stream does not exist yet
+        await asyncio.sleep(0.3)  # the stream does not exist
         assert queue.statistics().partitions[0].base == 0
         await client.create_stream(dead)
         await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
@@ -932,6 +935,15 @@ async def test_arguments_that_make_no_sense(
 async def test_arguments_of_the_wrong_type(client: Client, name: str) -> None:
     with pytest.raises(WrongType):
         client.queue("s", **{name: "text"})  # type: ignore[arg-type]
+
+
+async def test_dead_letters_need_a_stream_of_their_own(server: Server, stream: str) -> None:
+    async with Client(server.address, options=ClientOptions(not_found_timeout=0.2)) as client:
+        with pytest.raises(InvalidRequest, match="of their own"):
+            client.queue(stream, group="g", dead_letter=DeadLetter(stream))
+        missing = queue_of(client, stream, dead_letter=DeadLetter(f"{stream}.dead"))
+        with pytest.raises(StreamNotFound, match="create the stream of dead letters first"):
+            await missing.__aenter__()
 
 
 def test_policies_are_checked() -> None:

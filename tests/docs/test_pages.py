@@ -170,7 +170,8 @@ def test_the_file_of_tests_passes(
 
 def test_every_setup_is_known() -> None:
     setups = {block.setup for page, block in PYTHON if page.name not in ELSEWHERE}
-    assert setups == {None, "client", "handler", "pytest", "transactions", "tutorial"}
+    # That of NATS runs beside the tests of leases, in tests/contract.
+    assert setups == {None, "client", "handler", "nats", "pytest", "transactions", "tutorial"}
 
 
 # Commands

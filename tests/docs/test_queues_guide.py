@@ -80,7 +80,9 @@ def defined_tests() -> set[str]:
     """The names of all tests of queues."""
     files = [
         ROOT / "tests" / "contract" / "test_client_queue.py",
+        ROOT / "tests" / "contract" / "test_client_queue_leases.py",
         ROOT / "tests" / "faults" / "test_queue.py",
+        ROOT / "tests" / "faults" / "test_queue_leases.py",
         *(ROOT / "tests" / "unit" / "queue").rglob("test_*.py"),
     ]
     functions = ast.FunctionDef | ast.AsyncFunctionDef

@@ -114,7 +114,8 @@ async def test_a_message_that_kills_its_process_becomes_a_dead_letter(
     assert len(letters) == 1, [(each.value, each.headers) for each in letters]
     [letter] = letters
     assert letter.value == b"kill"
-    assert letter.headers["queue-error"] == b"the process ended before it was answered"
+    why = b"unknown: the process that made the last attempt has ended"
+    assert letter.headers["queue-error"] == why
     assert letter.headers["queue-attempts"] == b"2"
     # The first time it was not alone, so it was not known for the culprit; nor is it later, while
     # more messages than max_in_flight stand before it whose acks were not stored.
@@ -189,6 +190,29 @@ async def test_the_next_member_makes_visible_what_was_committed(
         await client.publish("s", b"")
         async with asyncio.timeout(BOUND):
             await anext(queue)
+
+
+async def test_a_commit_that_cannot_be_stored_is_in_doubt_after_the_timeout(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    await client.create_stream("results")
+    await client.publish("s", b"")
+    async with member(client, timeout=2) as queue, asyncio.timeout(BOUND):
+        delivery = await anext(queue)
+        transaction = delivery.transaction()
+        await transaction.publish("results", b"result")
+        refusal = broker.faults.fail(
+            "PublishAsync",
+            code="PERMISSION_DENIED",
+            when=lambda request: request.stream.startswith("__acks."),
+            times=None,
+        )
+        with pytest.raises(CommitInDoubt, match="not stored within 2 s"):
+            await transaction.commit()
+        assert await committed(client, "results") == []
+        refusal.cancel()
+        await transaction.resume()
+        assert await committed(client, "results") == [b"result"]
 
 
 async def test_an_ephemeral_group_whose_last_member_is_killed_begins_anew(
@@ -410,7 +434,8 @@ async def test_a_server_that_is_killed_loses_no_ack(
     async with Client(
         node.address, options=ClientOptions(backoff=QUICK, close_timeout=20)
     ) as client:
-        await client.create_stream("s")
+        for stream in ("s", "dead"):
+            await client.create_stream(stream)
         for _ in range(100):
             await client.publish("s", b"")
         async with member(client, dead_letter=DeadLetter("dead")) as queue:

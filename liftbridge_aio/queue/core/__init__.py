@@ -5,6 +5,8 @@
 - `acks_record`: The record in which the acks of a partition are stored, and its text.
 - `committed_window`: The unsettled messages of a partition that is read committed, in the order of
   their acks.
+- `lease_protocol`: What members say to each other about leases, and its bytes.
+- `lease_state`: The states of a lease at the member that holds it, as a table.
 - `moved_message`: Messages that wait in a stream for their next attempt: what their headers say.
 - `ready_flow`: Divides a limit of messages in flight among connections, and backs off when handlers
   fail.

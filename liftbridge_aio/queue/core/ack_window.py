@@ -152,12 +152,14 @@ class Snapshot:
         unsettled: offsets of messages that are not settled, and their attempts so far.
         positions: the positions of those where they are not the same.
         settled: offsets of messages at `next_offset` that are settled.
+        leased: the number of messages that other members had, by the member; to be shown only.
     """
 
     next_offset: int
     unsettled: Mapping[int, int] = field(default_factory=dict)
     positions: Mapping[int, int] = field(default_factory=dict)
     settled: frozenset[int] = frozenset()
+    leased: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def base(self) -> int:
@@ -352,7 +354,7 @@ class AckWindow(Generic[AttemptT]):
             LeaseExpired: the attempt has ended.
         """
         if attempt.state is not _IN_FLIGHT:
-            raise _refusal(attempt)
+            raise refusal(attempt)
         attempt.state = _ACKED
         offset = attempt.message.offset
         del self._in_flight[offset]
@@ -377,7 +379,7 @@ class AckWindow(Generic[AttemptT]):
             LeaseExpired: the attempt has ended.
         """
         if attempt.state is not _IN_FLIGHT:
-            raise _refusal(attempt)
+            raise refusal(attempt)
         self._fail(attempt, AttemptState.NACKED, now, delay, error)
 
     def reject(self, attempt: AttemptT, error: BaseException | None) -> None:
@@ -388,7 +390,7 @@ class AckWindow(Generic[AttemptT]):
             LeaseExpired: the attempt has ended.
         """
         if attempt.state is not _IN_FLIGHT:
-            raise _refusal(attempt)
+            raise refusal(attempt)
         attempt.state = AttemptState.REJECTED
         del self._in_flight[attempt.offset]
         self._begin_to_give_up(self._successor(attempt, error))
@@ -401,19 +403,20 @@ class AckWindow(Generic[AttemptT]):
             LeaseExpired: the attempt has ended.
         """
         if attempt.state is not _IN_FLIGHT:
-            raise _refusal(attempt)
+            raise refusal(attempt)
         attempt.deadline = now + self._settings.ack_wait
         self._in_flight.move_to_end(attempt.offset)
 
     def take_back(self, attempt: AttemptT, now: float, delay: float) -> None:
-        """Undo that a suspect was handed out, of which nobody knows; it is due after a delay."""
+        """Undo that a message was handed out, as nobody works on it; it is due after a delay."""
         if attempt.state is not _IN_FLIGHT:
             return  # dropped meanwhile
         attempt.state = AttemptState.DROPPED
         del self._in_flight[attempt.offset]
         following = self._successor(attempt, attempt.error)
         following.attempt -= 1
-        self.suspects += 1
+        if attempt is self.suspect:
+            self.suspects += 1
         self._delay(following, now + delay)
 
     def give_up(self, attempt: AttemptT) -> None:
@@ -570,14 +573,15 @@ class AckWindow(Generic[AttemptT]):
         self.given_up.clear()
 
 
-def _refusal(attempt: Attempt) -> AlreadySettled | LeaseExpired:
-    refusal: AlreadySettled | LeaseExpired
+def refusal(attempt: Attempt) -> AlreadySettled | LeaseExpired:
+    """Return the error of an answer to an attempt that has ended."""
+    error: AlreadySettled | LeaseExpired
     if attempt.state in SETTLED:
-        refusal = AlreadySettled(f"the delivery was {attempt.state.value} before")
+        error = AlreadySettled(f"the delivery was {attempt.state.value} before")
     elif attempt.state is AttemptState.EXPIRED:
-        refusal = LeaseExpired("the delivery was not answered within ack_wait")
+        error = LeaseExpired("the delivery was not answered within ack_wait")
     else:
-        refusal = LeaseExpired("the partition was released, perhaps to another member of the group")
+        error = LeaseExpired("the partition was released, perhaps to another member of the group")
     message = attempt.message
-    refusal.at(message.stream, message.partition, message.offset)
-    return refusal
+    error.at(message.stream, message.partition, message.offset)
+    return error

@@ -47,6 +47,7 @@ class AcksRecord:
             "unsettled": list(snapshot.unsettled.items()),
             "positions": list(snapshot.positions.items()),
             "settled": sorted(snapshot.settled),
+            "leased": dict(snapshot.leased),
             "acks": [
                 [stream, partition, entry.producer.hex(), *entry[1:]]
                 for stream, partition, entry in self.acks
@@ -71,6 +72,7 @@ class AcksRecord:
                 {int(offset): int(attempts) for offset, attempts in content["unsettled"]},
                 {int(offset): int(position) for offset, position in content["positions"]},
                 frozenset(map(int, content["settled"])),
+                {str(name): int(count) for name, count in content.get("leased", {}).items()},
             )
             return cls(
                 str(content["group"]),
@@ -83,7 +85,7 @@ class AcksRecord:
                     for stream, partition, producer, *rest in content["acks"]
                 ),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, MalformedData):
                 raise
             text = f"these are no acks of a queue: {data[:100]!r}"

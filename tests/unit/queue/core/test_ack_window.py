@@ -227,6 +227,15 @@ def test_a_suspect_that_nobody_got_has_had_no_attempt() -> None:
     assert window.again() == (0, 1)
 
 
+def test_a_message_that_is_given_back_has_had_no_attempt() -> None:
+    window = Window(max_attempts=1, order=Order.KEY)
+    window.core.take_back(window.handed(0, b"a"), window.now, 0)
+    assert window.take(1, b"a") is None  # the order of keys holds
+    assert window.core.suspects == 0
+    window.wait(0)
+    assert window.again() == (0, 1)
+
+
 def test_suspects_are_handed_out_one_at_a_time() -> None:
     window = Window(suspects=2)
     first = window.handed(0)
@@ -346,7 +355,7 @@ class Walk(RuleBasedStateMachine):
         if not held:
             return
         attempt = data.draw(st.sampled_from(held))
-        how = data.draw(st.sampled_from(["ack", "ack", "nack", "reject", "extend"]))
+        how = data.draw(st.sampled_from(["ack", "ack", "nack", "reject", "extend", "take back"]))
         core = self.window.core
         if how == "ack":
             core.ack(attempt)
@@ -355,6 +364,8 @@ class Walk(RuleBasedStateMachine):
             self.window.nack(attempt, delay)
         elif how == "reject":
             core.reject(attempt, FAILURE)
+        elif how == "take back":
+            core.take_back(attempt, self.window.now, delay or 0.0)
         else:
             core.extend(attempt, self.window.now)
 

@@ -1,0 +1,279 @@
+"""The other side of leases: asks owners of partitions for messages, and sends them the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.model import Message, StreamPartition
+
+from .core.ack_window import AttemptState
+from .core.lease_protocol import Answer, Ask, Granted, Lease, Offer, Verdict
+from .core.lease_state import LeaseEvent, LeaseState
+from .delivery import Delivery, PartitionShare
+from .errors import FailedElsewhere
+from .held_lease import ANSWER, HeldLease
+from .lease_bus import LeaseBus
+from .partitions import Spawn
+from .plan import ReadAt
+from .transactions import PartitionProducers
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatcher
+
+logger = logging.getLogger("liftbridge_aio.queue")
+
+ASK: Final = "a"
+"""The reply subject of what asks for messages."""
+
+_ASK_TIMEOUT: Final = 2.0
+"""Seconds after which another owner is asked."""
+_OWNER_TIMEOUT: Final = 5.0
+"""Seconds without an offer after which an owner is asked no more."""
+_IN_FLIGHT: Final = AttemptState.IN_FLIGHT
+
+
+@dataclass(slots=True, eq=False)
+class Owner:
+    """A member that owns partitions.
+
+    Attributes:
+        seen_at: when it has made its last offer.
+        has_more: False if it has said that it has nothing, and will make an offer.
+    """
+
+    seen_at: float
+    has_more: bool = True
+
+
+class Borrower:
+    """Asks owners for messages while tasks of this member wait for some, and holds the leases.
+
+    One owner is asked at a time, for as many messages as there are tasks, so nothing is leased that
+    nobody works on.
+
+    Args:
+        dispatcher: hands out the messages.
+        bus: carries frames.
+        member: the id of this member in the group.
+        spawn: runs a task in the background.
+        read_at: reads a message that was too large to be sent along.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, bus: LeaseBus, member: str, spawn: Spawn, read_at: ReadAt
+    ) -> None:
+        self.borrowed = 0
+        """Messages that other members have leased to this one."""
+        self.late = 0
+        """Answers that were not taken."""
+        self.held: dict[int, HeldLease] = {}
+        self._dispatcher = dispatcher
+        self._bus = bus
+        self._member = member
+        self._spawn = spawn
+        self._read_at = read_at
+        self._loop = asyncio.get_running_loop()
+        self._owners: OrderedDict[str, Owner] = OrderedDict()
+        """By mailbox; the one that is to be asked next is first."""
+        self._shares: dict[StreamPartition, PartitionShare] = {}
+        """Stand for partitions of which this member holds messages."""
+        self._asked: tuple[str, float] | None = None
+        """Who was asked, and until when to wait."""
+        self._looking = False
+        self._stopped = False
+        self._none_held = asyncio.Event()
+        self._none_held.set()
+
+    @property
+    def mailbox(self) -> str:
+        """Where this member gets frames."""
+        return self._bus.mailbox
+
+    def send(self, mailbox: str, answer: Answer, reply: str) -> bool:
+        """Send an answer; return False if NATS is away."""
+        return self._bus.send(mailbox, answer, reply)
+
+    # Asking
+
+    def look(self) -> None:
+        """Ask for messages soon, if tasks wait for some."""
+        if not self._looking and self._owners:
+            self._looking = True
+            self._loop.call_soon(self._ask)
+
+    def _room(self) -> int:
+        """Return how many messages this member would work on at once."""
+        dispatcher = self._dispatcher
+        free = dispatcher.waiters.free  # not those that were woken for what is prepared
+        return min(free, dispatcher.partitions.max_in_flight - len(self.held))
+
+    def _ask(self) -> None:
+        self._looking = False
+        if self._asked is not None or self._stopped or self._dispatcher.is_stopped:
+            return
+        room = self._room()
+        if room <= 0:
+            return
+        for mailbox, owner in self._owners.items():
+            if owner.has_more:
+                if self._bus.send(mailbox, Ask(self.mailbox, self._member, room), ASK):
+                    self._asked = mailbox, self._loop.time() + _ASK_TIMEOUT
+                    self._owners.move_to_end(mailbox)
+                return
+
+    def ask_all_for_offers(self) -> None:
+        """Ask all members which partitions they own."""
+        self._bus.send_to_all(Ask(self.mailbox, self._member, 0))
+        for owner in self._owners.values():
+            owner.has_more = True
+        self.look()
+
+    def offered(self, offer: Offer) -> None:
+        """Note who owns which partitions, and ask if there may be something."""
+        if offer.owner == self.mailbox:
+            return
+        owner = self._owners.get(offer.owner)
+        if owner is None:
+            owner = self._owners[offer.owner] = Owner(0.0)
+        owner.seen_at = self._loop.time()
+        owner.has_more = owner.has_more or offer.has_more
+        if self.held:
+            for held in tuple(self.held.values()):
+                lease = held.lease
+                if lease.owner != offer.owner and (lease.stream, lease.partition) in offer.places:
+                    held.move(LeaseEvent.MOVE)
+        self.look()
+
+    def granted(self, granted: Granted) -> None:
+        """Go on after an owner has sent what it has."""
+        owner = self._owners.get(granted.owner)
+        if owner is not None:
+            owner.has_more = granted.has_more
+        if self._asked is not None and self._asked[0] == granted.owner:
+            self._asked = None
+            self.look()
+
+    def bounced(self, reply: str) -> None:
+        """Go on after an owner was gone to which something was sent."""
+        if reply == ASK and self._asked is not None:
+            self._owners.pop(self._asked[0], None)
+            self._asked = None
+            self.look()
+        elif reply.startswith(ANSWER) and reply[1:].isdigit():
+            held = self.held.get(int(reply[1:]))
+            if held is not None:
+                held.move(LeaseEvent.BOUNCE)
+
+    def beat(self) -> None:
+        """Give up owners of which nothing is heard, and send answers again."""
+        if self._dispatcher.prepared and not self._dispatcher.waiters.free:
+            self._give_back(set(self._dispatcher.prepared))  # nobody has taken them
+        now = self._loop.time()
+        if self._asked is not None and self._asked[1] < now:
+            self._asked = None
+        for mailbox, owner in tuple(self._owners.items()):
+            if owner.seen_at + _OWNER_TIMEOUT < now:
+                del self._owners[mailbox]
+        for held in tuple(self.held.values()):
+            held.send()
+        self.look()
+
+    # Leases
+
+    def leased(self, lease: Lease) -> None:
+        """Hand out a message to a task that waits."""
+        self.borrowed += 1
+        held = HeldLease(self, self.borrowed, lease)
+        self.held[self.borrowed] = held
+        self._none_held.clear()
+        dispatcher = self._dispatcher
+        if self._stopped or dispatcher.is_stopped or not dispatcher.waiters.free:
+            held.give_back()  # a message of this member's partitions was faster
+        elif lease.is_whole:
+            self._hand_out(held, lease.message)
+        else:
+            self._spawn(lambda: self._read(held), "lease")
+
+    async def _read(self, held: HeldLease) -> None:
+        lease, message = held.lease, None
+        try:
+            message = await self._read_at(lease.stream, lease.partition, lease.offset)
+        except LiftbridgeError as error:
+            logger.warning(
+                "a leased message was not read: %s/%d@%d: %s", *lease[2:5], error.message
+            )
+        if message is None or self._stopped:
+            held.give_back()
+        elif held.state is LeaseState.HELD:
+            self._hand_out(held, message)
+
+    def _hand_out(self, held: HeldLease, message: Message) -> None:
+        lease, dispatcher = held.lease, self._dispatcher
+        place = StreamPartition(message.stream, message.partition)
+        share = self._shares.get(place)
+        if share is None:
+            share = self._shares[place] = PartitionShare(place, PartitionProducers())
+        delivery = dispatcher.partitions.make_delivery(message, held, share)
+        delivery.attempt, delivery.state = lease.attempt, _IN_FLIGHT
+        delivery.deadline = held.deadline
+        delivery.error = FailedElsewhere(lease.error) if lease.error else None
+        held.delivery = delivery
+        dispatcher.prepared.append(delivery)
+        dispatcher.waiters.wake()
+
+    def judged(self, verdict: Verdict) -> None:
+        """Take what an owner says of an answer."""
+        held = self.held.get(verdict.number)
+        if held is not None:
+            held.judged(verdict)
+
+    def failed(self, delivery: Delivery, error: BaseException) -> None:
+        """Answer a delivery whose handler raised an exception."""
+        self._dispatcher.failed(delivery, error)
+
+    def ended(self, held: HeldLease) -> None:
+        """Forget a lease that has ended."""
+        self.held.pop(held.number, None)
+        if held.state in {LeaseState.REFUSED, LeaseState.IN_DOUBT}:
+            self.late += 1
+        if not self.held:
+            self._none_held.set()
+
+    # The end
+
+    def stop(self) -> None:
+        """Ask for nothing more, and give back what was not handed out."""
+        self._stopped = True
+        self._give_back(set(self._dispatcher.prepared))
+
+    async def drain(self, timeout: float, *, waits: bool) -> None:
+        """Wait until answers are confirmed, then give back the rest. Cancelling abandons the wait.
+
+        Args:
+            timeout: seconds.
+            waits: False gives back at once what is not answered.
+        """
+        if not waits:
+            self._give_back()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._none_held.wait()
+        except TimeoutError:
+            self._give_back()
+
+    def close(self) -> None:
+        """End all leases: whoever waits for a verdict is told that none will come."""
+        for held in tuple(self.held.values()):
+            held.move(LeaseEvent.EXPIRE)
+
+    def _give_back(self, deliveries: Container[Delivery | None] | None = None) -> None:
+        """Give back what is not answered: all, or only these deliveries."""
+        for held in tuple(self.held.values()):
+            if deliveries is None or held.delivery in deliveries:
+                held.give_back()

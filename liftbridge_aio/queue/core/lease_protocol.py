@@ -1,0 +1,291 @@
+"""What members of a queue say to each other about leases, and its bytes.
+
+    member                         owner of a partition
+    Ask(room=0), to all       →
+                              ←    Offer, now and then, and when there is something after all
+    Ask(room)                 →
+                              ←    Lease, one for each message, then Granted
+    Answer                    →
+                              ←    Verdict
+
+A frame begins with `MAGIC` and the number of its kind. Fields follow in their order: numbers in
+eight bytes, texts, bytes, mappings and lists with their lengths before them.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from liftbridge_aio.errors import MalformedData
+from liftbridge_aio.model import Message
+
+MAGIC: Final = b"lbl1"
+"""Begins every frame; another version has another one."""
+
+
+class AnswerKind(enum.IntEnum):
+    """What a member answers to a lease."""
+
+    ACK = 1
+    NACK = 2
+    REJECT = 3
+    EXTEND = 4
+    GIVE_BACK = 5
+    """It was not processed: the attempt does not count. There is no verdict."""
+
+
+class Outcome(enum.IntEnum):
+    """What became of an answer at the owner."""
+
+    TAKEN = 1
+    LATE = 2
+    """The attempt has ended: the message is delivered again, or was."""
+    NOT_STORED = 3
+    """The ack counts, and could not be stored yet."""
+
+
+class Offer(NamedTuple):
+    """A member owns partitions, and may have messages to lease."""
+
+    owner: str
+    """The mailbox of the owner."""
+    places: tuple[tuple[str, int], ...]
+    has_more: bool
+    """True if it has something for the member that gets it, which it had not before."""
+
+
+class Ask(NamedTuple):
+    """A member has room for messages; with 0 it asks for offers."""
+
+    mailbox: str
+    member: str
+    """Its id in the group."""
+    room: int
+
+
+class Lease(NamedTuple):
+    """A message for a member, to be answered in time."""
+
+    owner: str
+    token: int
+    """Its number at the owner."""
+    stream: str
+    partition: int
+    offset: int
+    attempt: int
+    time_left: float
+    """Seconds for an answer."""
+    ack_wait: float
+    """Seconds for an answer after it was extended."""
+    error: str
+    """Why the attempt before this one failed; empty if it is not known."""
+    is_whole: bool
+    """False if the message was too large to be sent along: the member reads it."""
+    key: bytes
+    value: bytes
+    timestamp: int
+    headers: Mapping[str, bytes]
+    subject: str
+    reply_subject: str
+    transaction_headers: Mapping[str, bytes]
+
+    @property
+    def message(self) -> Message:
+        """The message."""
+        return Message(
+            self.stream,
+            self.partition,
+            self.offset,
+            self.key,
+            self.value,
+            self.timestamp,
+            self.headers,
+            self.subject,
+            self.reply_subject,
+            self.transaction_headers,
+        )
+
+    def without_message(self) -> Lease:
+        """Return it without the message, but for its place."""
+        nothing: dict[str, bytes] = {}
+        return self._replace(
+            is_whole=False,
+            key=b"",
+            value=b"",
+            headers=nothing,
+            subject="",
+            reply_subject="",
+            transaction_headers=nothing,
+        )
+
+
+class Granted(NamedTuple):
+    """The leases that a member has asked for were sent."""
+
+    owner: str
+    has_more: bool
+    """False if the owner has nothing now; it makes an offer once it has."""
+
+
+class Answer(NamedTuple):
+    """What became of a leased message."""
+
+    mailbox: str
+    number: int
+    """The number of the lease at the member."""
+    token: int
+    kind: AnswerKind
+    delay: float = -1.0
+    """Seconds before the next attempt of a nack; negative: as `retry` of the queue says."""
+    backoff: bool = True
+    error: str = ""
+    stored: bool = False
+    """True if the verdict waits until the ack is stored."""
+
+
+class Verdict(NamedTuple):
+    """Whether the owner has taken an answer."""
+
+    number: int
+    kind: AnswerKind
+    outcome: Outcome
+    text: str
+
+
+Frame: TypeAlias = Offer | Ask | Lease | Granted | Answer | Verdict
+
+_INT: Final = struct.Struct(">q")
+_FLOAT: Final = struct.Struct(">d")
+_LENGTH: Final = struct.Struct(">I")
+
+
+class _Reader:
+    """Reads fields from bytes, and fails where these end too early."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self, count: int) -> bytes:
+        end = self.at + count
+        if end > len(self.data):
+            raise ValueError("it ends too early")
+        taken = self.data[self.at : end]
+        self.at = end
+        return taken
+
+    def length(self) -> int:
+        (length,) = _LENGTH.unpack(self.take(_LENGTH.size))
+        return int(length)
+
+    def bytes_(self) -> bytes:
+        return self.take(self.length())
+
+    def text(self) -> str:
+        return self.bytes_().decode()
+
+    def int_(self) -> int:
+        (number,) = _INT.unpack(self.take(_INT.size))
+        return int(number)
+
+    def float_(self) -> float:
+        (number,) = _FLOAT.unpack(self.take(_FLOAT.size))
+        if not isfinite(number):
+            raise ValueError("a number of seconds is not finite")
+        return float(number)
+
+    def mapping(self) -> dict[str, bytes]:
+        return {self.text(): self.bytes_() for _ in range(self.length())}
+
+    def places(self) -> tuple[tuple[str, int], ...]:
+        return tuple((self.text(), self.int_()) for _ in range(self.length()))
+
+
+def _write_bytes(data: bytes) -> bytes:
+    return _LENGTH.pack(len(data)) + data
+
+
+def _write_text(text: str) -> bytes:
+    return _write_bytes(text.encode())
+
+
+def _write_mapping(mapping: Mapping[str, bytes]) -> bytes:
+    parts = [_LENGTH.pack(len(mapping))]
+    for name, value in mapping.items():
+        parts += (_write_text(name), _write_bytes(value))
+    return b"".join(parts)
+
+
+def _write_places(places: tuple[tuple[str, int], ...]) -> bytes:
+    parts = [_LENGTH.pack(len(places))]
+    for stream, partition in places:
+        parts += (_write_text(stream), _INT.pack(partition))
+    return b"".join(parts)
+
+
+class _Form(NamedTuple):
+    """How a field is written and read."""
+
+    write: Callable[[Any], bytes]
+    read: Callable[[_Reader], Any]
+
+
+_TEXT: Final = _Form(_write_text, _Reader.text)
+_BYTES: Final = _Form(_write_bytes, _Reader.bytes_)
+_WHOLE: Final = _Form(_INT.pack, _Reader.int_)
+_SECONDS: Final = _Form(_FLOAT.pack, _Reader.float_)
+_FLAG: Final = _Form(_INT.pack, lambda reader: bool(reader.int_()))
+_ANSWER: Final = _Form(_INT.pack, lambda reader: AnswerKind(reader.int_()))
+_OUTCOME: Final = _Form(_INT.pack, lambda reader: Outcome(reader.int_()))
+_MAPPING: Final = _Form(_write_mapping, _Reader.mapping)
+_PLACES: Final = _Form(_write_places, _Reader.places)
+
+_PLACE: Final = (_TEXT, _WHOLE, _WHOLE)
+_MESSAGE: Final = (_BYTES, _BYTES, _WHOLE, _MAPPING, _TEXT, _TEXT, _MAPPING)
+
+_FIELDS: Final[dict[type[Frame], tuple[_Form, ...]]] = {
+    Offer: (_TEXT, _PLACES, _FLAG),
+    Ask: (_TEXT, _TEXT, _WHOLE),
+    Lease: (_TEXT, _WHOLE, *_PLACE, _WHOLE, _SECONDS, _SECONDS, _TEXT, _FLAG, *_MESSAGE),
+    Granted: (_TEXT, _FLAG),
+    Answer: (_TEXT, _WHOLE, _WHOLE, _ANSWER, _SECONDS, _FLAG, _TEXT, _FLAG),
+    Verdict: (_WHOLE, _ANSWER, _OUTCOME, _TEXT),
+}
+_KINDS: Final = dict(enumerate(_FIELDS, 1))
+_NUMBERS: Final = {kind: number for number, kind in _KINDS.items()}
+
+
+def encode(frame: Frame) -> bytes:
+    """Return the bytes of a frame."""
+    kind = type(frame)
+    parts = [MAGIC, bytes((_NUMBERS[kind],))]
+    parts += [form.write(value) for form, value in zip(_FIELDS[kind], frame, strict=True)]
+    return b"".join(parts)
+
+
+def decode(data: bytes) -> Frame:
+    """Read a frame.
+
+    Raises:
+        MalformedData: it is none, or of another version.
+    """
+    start = len(MAGIC) + 1
+    kind = _KINDS.get(data[start - 1]) if len(data) >= start else None
+    if kind is None or not data.startswith(MAGIC):
+        text = f"this is nothing about leases: {data[:40]!r}"
+        raise MalformedData(text)
+    reader = _Reader(data)
+    reader.at = start
+    try:
+        frame: Frame = kind(*(form.read(reader) for form in _FIELDS[kind]))
+    except (ValueError, OverflowError) as error:
+        text = f"a broken {kind.__name__} about a lease: {error}"
+        raise MalformedData(text) from error
+    if reader.at != len(data):
+        text = f"{len(data) - reader.at} bytes follow a {kind.__name__} about a lease"
+        raise MalformedData(text)
+    return frame

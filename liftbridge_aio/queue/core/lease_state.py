@@ -1,0 +1,87 @@
+"""The states of a lease at the member that holds it, as a table."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from .ack_window import AttemptState
+
+
+class LeaseState(enum.Enum):
+    """The state of a lease."""
+
+    HELD = "held"
+    """It may be answered."""
+    ANSWERED = "answered"
+    """The answer has not reached the owner, and is to be sent."""
+    SENT = "sent"
+    """The answer was sent once, and is not confirmed."""
+    REPEATED = "repeated"
+    """The answer was sent more than once; one of these may have been taken."""
+    CONFIRMED = "confirmed"
+    REFUSED = "refused"
+    """The owner has said that the answer comes too late."""
+    EXPIRED = "expired"
+    """Nothing has reached the owner within ack_wait."""
+    MOVED = "moved"
+    """Another member owns the partition, and nothing has reached the former owner."""
+    GIVEN_BACK = "given back"
+    IN_DOUBT = "in doubt"
+    """An answer may have been taken or not."""
+
+
+class LeaseEvent(enum.Enum):
+    """What happens to a lease."""
+
+    ANSWER = "answer"
+    SEND = "send"
+    BOUNCE = "bounce"
+    """NATS has said that nobody received the answer."""
+    CONFIRM = "confirm"
+    REFUSE = "refuse"
+    EXPIRE = "expire"
+    MOVE = "move"
+    GIVE_BACK = "give back"
+
+
+_S, _E = LeaseState, LeaseEvent
+
+LEASE_MOVES: Final = {
+    (_S.HELD, _E.ANSWER): _S.ANSWERED,
+    (_S.HELD, _E.REFUSE): _S.REFUSED,  # to be extended
+    (_S.HELD, _E.EXPIRE): _S.EXPIRED,
+    (_S.HELD, _E.MOVE): _S.MOVED,
+    (_S.HELD, _E.GIVE_BACK): _S.GIVEN_BACK,
+    (_S.ANSWERED, _E.SEND): _S.SENT,
+    (_S.ANSWERED, _E.EXPIRE): _S.EXPIRED,
+    (_S.ANSWERED, _E.MOVE): _S.MOVED,
+    (_S.SENT, _E.SEND): _S.REPEATED,
+    (_S.SENT, _E.BOUNCE): _S.ANSWERED,
+    (_S.SENT, _E.CONFIRM): _S.CONFIRMED,
+    (_S.SENT, _E.REFUSE): _S.REFUSED,
+    (_S.SENT, _E.EXPIRE): _S.IN_DOUBT,
+    (_S.SENT, _E.MOVE): _S.IN_DOUBT,
+    (_S.REPEATED, _E.CONFIRM): _S.CONFIRMED,
+    (_S.REPEATED, _E.REFUSE): _S.REFUSED,
+    (_S.REPEATED, _E.EXPIRE): _S.IN_DOUBT,
+    (_S.REPEATED, _E.MOVE): _S.IN_DOUBT,
+}
+"""The next state. An event that is not listed changes nothing: it comes too late."""
+
+UNCONFIRMED: Final = frozenset({_S.ANSWERED, _S.SENT, _S.REPEATED})
+"""The states in which an answer is sent again, until it is confirmed."""
+
+LOST: Final = {
+    _S.REFUSED: AttemptState.EXPIRED,
+    _S.EXPIRED: AttemptState.EXPIRED,
+    _S.IN_DOUBT: AttemptState.EXPIRED,
+    _S.MOVED: AttemptState.DROPPED,
+    _S.GIVEN_BACK: AttemptState.DROPPED,
+}
+"""The state of the delivery once its lease has ended without a confirmed answer."""
+
+
+def following(state: LeaseState, event: LeaseEvent) -> LeaseState:
+    """Return the state after an event."""
+    return LEASE_MOVES.get((state, event), state)

@@ -1,0 +1,34 @@
+"""Members of a queue that share one partition over NATS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from liftbridge_aio import Client
+from liftbridge_aio.queue import Delivery, Queue
+from support.groups.group_watcher import EARLIEST, it_is
+from support.raw import BOUND, eventually
+
+
+@asynccontextmanager
+async def members(
+    client: Client, stream: str, nats: str, count: int = 2, **other: Any
+) -> AsyncIterator[list[Queue[Delivery]]]:
+    """So many members of a group, the first of which owns the partition."""
+    settings = {"group": "g", "start": EARLIEST, "retry": 0.05, "timeout": BOUND, "nats": nats}
+    async with AsyncExitStack() as stack:
+        queues = []
+        for _ in range(count):
+            queue = client.queue(stream, **{**settings, **other})
+            queues.append(await stack.enter_async_context(queue))
+        await eventually(it_is(lambda: len({each._member.epoch for each in queues}) == 1))
+        await eventually(it_is(lambda: sum(len(each.assignment) for each in queues) == 1))
+        yield sorted(queues, key=lambda each: not each.assignment)
+
+
+async def take(queue: Queue[Delivery], count: int = 1) -> list[Delivery]:
+    async with asyncio.timeout(BOUND):
+        return [await anext(queue) for _ in range(count)]
