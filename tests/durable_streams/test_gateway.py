@@ -263,6 +263,25 @@ async def test_deleted_streams_leave_nothing_in_liftbridge(
         assert (await http.get(PATH)).status_code == 404
 
 
+@pytest.mark.parametrize("forked", [False, True])
+async def test_live_reads_end_when_their_stream_is_deleted(
+    embedded_server: EmbeddedServer, stream_name: str, *, forked: bool
+) -> None:
+    options = {"long_poll_timeout": 60.0, "sse_duration": 60.0}
+    async with gateway(embedded_server.address, stream_name, **options) as (http, _):
+        await put(http, "a")
+        if forked:
+            fork = await http.put("/v1/stream/fork", headers={"Stream-Forked-From": PATH})
+            assert fork.status_code == 201
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            polled = group.create_task(http.get(f"{PATH}?offset=now&live=long-poll"))
+            events = group.create_task(http.get(f"{PATH}?offset=-1&live=sse"))
+            assert (await http.head(PATH)).status_code == 200
+            assert (await http.delete(PATH)).status_code == 204
+        assert polled.result().status_code == (410 if forked else 404)
+        assert events.result().text.startswith("event: data\ndata:a\n\nevent: control")
+
+
 async def test_reads_at_one_gateway_prolong_a_life_at_all(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:

@@ -149,15 +149,17 @@ class FollowedLog:
             )
             async with subscription:
                 async for batch in subscription.batches():
-                    if view is None:
+                    before = self.next_offset
+                    if view is not None:
+                        for position, value in view.show(batch):
+                            self._take(position, b"", value, {}, 0)
+                    elif batch[-1].offset >= before:  # else all were applied when they were acked
                         for each in batch:
                             self._take(
                                 each.offset, each.key, each.value, each.headers, each.timestamp
                             )
-                    else:
-                        for position, value in view.show(batch):
-                            self._take(position, b"", value, {}, 0)
-                    self.wake()
+                    if self.next_offset != before:
+                        self.wake()
         except LiftbridgeError as error:
             self._failure = error
             logger.info("the log %s is followed no more: %s", self.stream, error)

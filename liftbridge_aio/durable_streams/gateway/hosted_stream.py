@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.durable_streams.core.native import NativeView
@@ -24,6 +24,27 @@ class Chunk(NamedTuple):
     values: list[bytes]
     next_offset: int
     """Liftbridge's offset behind the last of them."""
+
+
+class Found(NamedTuple):
+    """Messages of a stream, and where the next ones are."""
+
+    values: list[bytes]
+    position: int
+    """Behind the messages."""
+    at_tail: bool
+    """There are no more now."""
+    closed: bool
+    """There will be no more."""
+
+
+class Shared(NamedTuple):
+    """Messages that were read for one reader, as events for all that are at the same place."""
+
+    found: Found
+    events: bytes
+    read_at: float
+    """By the event loop's clock."""
 
 
 class Saved(NamedTuple):
@@ -72,8 +93,8 @@ class HostedStream:
         """Requests that are using it."""
         self.used = 0.0
         """When the last request ended, by the event loop's clock."""
-        self.shared: dict[tuple[int, str], tuple[Any, bytes]] = {}
-        """Events for readers, by their place and their cursor: most are alike."""
+        self.shared: dict[tuple[int, str | None], Shared] = {}
+        """Events for readers, by their position and their cursor, until a message is applied."""
         self._client = client
         self._view = view
         self._snapshot = snapshot
