@@ -282,6 +282,41 @@ async def test_live_reads_end_when_their_stream_is_deleted(
         assert events.result().text.startswith("event: data\ndata:a\n\nevent: control")
 
 
+async def test_a_stream_that_is_only_written_is_followed_once_it_matters(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    by = {"Producer-Id": "till", "Producer-Epoch": "0"}
+    async with (
+        gateway(embedded_server.address, stream_name) as (one, _),
+        gateway(embedded_server.address, stream_name) as (two, _),
+    ):
+
+        async def write_until_it_is_not_followed() -> None:
+            followed = f"durable-streams:follow:{stream_name}."
+            async with asyncio.timeout(20):
+                while any(each.get_name().startswith(followed) for each in asyncio.all_tasks()):
+                    for http in (one, two):
+                        for _ in range(60):
+                            assert (await post(http, ".")).status_code == 204
+
+        await put(one)
+        await write_until_it_is_not_followed()
+        assert (await post(two, "p", **by, **{"Producer-Seq": "0"})).status_code == 200
+        assert (await post(one, "p", **by, **{"Producer-Seq": "1"})).status_code == 200
+        await write_until_it_is_not_followed()
+        tail = (await post(two, "t")).headers["Stream-Next-Offset"]
+        assert (await post(one, "t", **{"If-Match": f'"{tail}"'})).status_code == 204
+        await write_until_it_is_not_followed()
+        assert (await post(two, "read")).status_code == 204
+        assert (await one.get(PATH)).text.endswith("read")
+        await write_until_it_is_not_followed()
+        async with asyncio.TaskGroup() as group:
+            polled = group.create_task(one.get(f"{PATH}?offset=now&live=long-poll"))
+            while not polled.done():
+                await post(two, "live")
+        assert polled.result().text.startswith("live")
+
+
 async def test_reads_at_one_gateway_prolong_a_life_at_all(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:

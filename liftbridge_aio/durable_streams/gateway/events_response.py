@@ -136,11 +136,8 @@ class EventsResponse(Response):
                 return
             tail = self._position - start
             while known.found.at_tail and hosted.state.tail == tail and not hosted.state.closed:
-                self._waiter = hosted.log.waiter()
-                try:
-                    await self._waiter
-                finally:
-                    hosted.log.dismiss(self._waiter)
+                self._waiter = loop.create_future()
+                await hosted.log.wait(self._waiter)
                 if self._must_end():
                     return
                 if hosted.state.tail == tail:

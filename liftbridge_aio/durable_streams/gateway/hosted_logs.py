@@ -64,16 +64,20 @@ class HostedLogs:
                 hosted.readers -= 1
                 hosted.used = asyncio.get_running_loop().time()
 
-    async def own(self, entry: Entry) -> HostedStream:
-        """Return the stream's own log, followed. Cancelling ends the wait."""
-        return await self._opened(entry.log)
+    async def own(self, entry: Entry, *, to_append: bool = False) -> HostedStream:
+        """Return the stream's own log, followed unless it is appended to. Cancelling ends the wait.
 
-    async def _opened(self, log: str) -> HostedStream:
+        Raises:
+            LiftbridgeError: it could not be read.
+        """
+        return await self._opened(entry.log, to_append=to_append)
+
+    async def _opened(self, log: str, *, to_append: bool = False) -> HostedStream:
         hosted = self.host(log)
         if hosted.log.failed:
             self.forget(log)
             hosted = self.host(log)
-        await hosted.open()
+        await hosted.open(to_append=to_append)
         return hosted
 
     def host(self, log: str) -> HostedStream:

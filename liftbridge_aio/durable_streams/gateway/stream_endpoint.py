@@ -130,7 +130,7 @@ class StreamEndpoint:
             raise RequestRefused(400, "there is nothing to append")
         same = media_type(content_type) == media_type(entry.content_type)
         with self._streams.logs.using(entry):
-            hosted = await self._streams.logs.own(entry)
+            hosted = await self._streams.logs.own(entry, to_append=True)
             value = body
             if same:
                 # What a closed stream, or another type, is sent is not looked at.
