@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +32,10 @@ REFERENCE: Final = "reference server"
 APPENDS: Final = 1_000
 READERS: Final = 1_000
 _QUICK: Final = 20
+_BLOCK: Final = 20
+"""Appends in a row to one server."""
+_PAUSE: Final = 0.002
+_WARM_UP: Final = 100
 _EVENTS: Final = 25
 _EVENT_BYTES: Final = 8_000
 _SIZE: Final = 100
@@ -160,7 +166,10 @@ def _served(
 async def _append_rounds(
     servers: Mapping[str, _Server], rounds: int, appends: int
 ) -> dict[str, list[tuple[float, float]]]:
-    """Append to all servers in turn, request by request."""
+    """Append to all servers in turn, some requests at a time.
+
+    A server may go on with an append after its response; that must not fall on the next server.
+    """
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in servers}
     connections = {name: await _Connection.open(each) for name, each in servers.items()}
     body = b'{"text":"%b"}' % (b"x" * _SIZE)
@@ -170,11 +179,13 @@ async def _append_rounds(
     for number in range(rounds + 1):
         took: dict[str, list[int]] = {name: [] for name in servers}
         used = {name: cpu_seconds(each.pids) or 0.0 for name, each in servers.items()}
-        for _ in range(appends if number else _QUICK):
+        for _ in range((appends if number else _WARM_UP) // _BLOCK):
             for name, connection in connections.items():
-                began = time.perf_counter_ns()
-                await connection.request("POST", servers[name].path, body, "application/json")
-                took[name].append(time.perf_counter_ns() - began)
+                for _ in range(_BLOCK):
+                    began = time.perf_counter_ns()
+                    await connection.request("POST", servers[name].path, body, "application/json")
+                    took[name].append(time.perf_counter_ns() - began)
+                await asyncio.sleep(_PAUSE)
         if not number:
             continue  # it was the warm-up
         for name, each in servers.items():
@@ -218,67 +229,47 @@ class _Connection:
         await self._writer.wait_closed()
 
 
-class _SseReader(asyncio.Protocol):
-    """Counts what it is sent."""
-
-    def __init__(self, note: Callable[[str], object]) -> None:
-        self.received = 0
-        self._note = note
-        self._begun = False
-        self._rest = b""
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self._note("gone")
-
-    def data_received(self, data: bytes) -> None:
-        self.received += len(data)
-        tail = self._rest + data[-len(_END) - 200 :]
-        if not self._begun and b"streamNextOffset" in tail:
-            self._begun = True
-            self._note("began")
-        if _END in tail:
-            self._note("ended")
-        self._rest = tail[-len(_END) - 200 :]
-
-
 async def _fan_out(server: _Server, number: int, readers: int) -> tuple[float, float]:
     """Append events with many readers; return MB/s of all, and processor time for each MB."""
-    loop = asyncio.get_running_loop()
     path = f"{server.path}-{number}"
     connection = await _Connection.open(server)
     await connection.request("PUT", path, b"", "text/plain")
-    waiting = dict.fromkeys(("began", "ended", "gone"), readers)
-    events = {name: asyncio.Event() for name in waiting}
-
-    def note(name: str) -> None:
-        waiting[name] -= 1
-        if not waiting[name]:
-            events[name].set()
-
-    protocols, transports = [], []
-    request = f"GET {path}?offset=-1&live=sse HTTP/1.1\r\nHost: x\r\n\r\n".encode()
-    async with asyncio.timeout(_TIMEOUT):
-        for _ in range(readers):
-            transport, protocol = await loop.create_connection(
-                lambda: _SseReader(note), "127.0.0.1", server.port
-            )
-            transport.write(request)
-            transports.append(transport)
-            protocols.append(protocol)
-        await events["began"].wait()
-        await connection.close()  # it may be too old by now
-        connection = await _Connection.open(server)
-        before, used = sum(each.received for each in protocols), cpu_seconds(server.pids) or 0.0
-        began = time.perf_counter()
-        for _ in range(_EVENTS):
-            await connection.request("POST", path, b"x" * _EVENT_BYTES, "text/plain")
-        await connection.request("POST", path, _END, "text/plain")
-        await events["ended"].wait()
-        took = time.perf_counter() - began
-    megabytes = (sum(each.received for each in protocols) - before) / 1e6
-    cpu = (cpu_seconds(server.pids) or 0.0) - used
-    for transport in transports:
-        transport.abort()
-    await events["gone"].wait()
-    await connection.close()
+    words = (str(server.port), f"{path}?offset=-1&live=sse", str(readers), _END.decode())
+    reading = await asyncio.create_subprocess_exec(
+        *module("benchmarks.peers.sse_readers"),
+        *words,
+        stdout=subprocess.PIPE,
+        env=environment(),
+    )
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            await _said(reading)
+            await connection.close()  # it may be too old by now
+            connection = await _Connection.open(server)
+            used, began = cpu_seconds(server.pids) or 0.0, time.perf_counter()
+            for _ in range(_EVENTS):
+                await connection.request("POST", path, b"x" * _EVENT_BYTES, "text/plain")
+            await connection.request("POST", path, _END, "text/plain")
+            megabytes = (await _said(reading))["received"] / 1e6
+            took = time.perf_counter() - began
+            cpu = (cpu_seconds(server.pids) or 0.0) - used
+    finally:
+        with suppress(ProcessLookupError):
+            reading.kill()
+        await reading.wait()
+        await connection.close()
     return megabytes / took, cpu / megabytes * 1e6
+
+
+async def _said(reading: asyncio.subprocess.Process) -> dict[str, Any]:
+    """The next line of the readers.
+
+    Raises:
+        OSError: They have ended; what they wrote about it is on stderr.
+    """
+    line = b"" if reading.stdout is None else await reading.stdout.readline()
+    if not line:
+        message = "the readers have ended"
+        raise OSError(message)
+    said: dict[str, Any] = json.loads(line)
+    return said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -138,6 +139,38 @@ async def test_the_keyboard_suffices(tab: Tab) -> None:
     )
     await tab.press("g")
     assert await tab.value("document.activeElement.id") == "offset"
+
+
+async def test_committed_messages_only_are_shown_if_asked_for(
+    tab: Tab, embedded_server: EmbeddedServer
+) -> None:
+    async with Client(embedded_server.address) as client:
+        producer = client.producer()
+        with suppress(LookupError):
+            async with producer.transaction() as transaction:
+                await transaction.publish("payments", b"rolled back", partition=1)
+                await transaction.flush()
+                raise LookupError
+        async with producer.transaction() as transaction:
+            await transaction.publish("payments", b"kept", partition=1)
+    shown = "[...document.querySelectorAll('#messages li')].map(each => each.textContent).join()"
+    await choose(tab, "orders")
+    await tab.press("c")
+    assert await tab.value(
+        "document.querySelector('#committed').matches(':disabled:not(:checked)')"
+    )
+    await choose(tab, "payments / 1")
+    await tab.until(f"{shown}.includes('rolled back') && {shown}.includes('kept')")
+    await tab.press("c")
+    await tab.until(f"!{shown}.includes('rolled back') && {shown}.includes('kept')")
+    assert await tab.value("document.querySelector('#committed').checked")
+    async with Client(embedded_server.address) as client:
+        await client.publish("payments", b"live", partition=1)
+    await tab.until(f"{shown}.includes('live')")
+    assert "rolled back" not in await tab.value(shown)
+    await tab.value("document.querySelector('#committed').focus()")
+    await tab.press(" ")
+    await tab.until(f"{shown}.includes('rolled back') && {shown}.includes('live')")
 
 
 async def test_a_phone_is_wide_enough(tab: Tab) -> None:

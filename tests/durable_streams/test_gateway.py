@@ -263,6 +263,60 @@ async def test_deleted_streams_leave_nothing_in_liftbridge(
         assert (await http.get(PATH)).status_code == 404
 
 
+@pytest.mark.parametrize("forked", [False, True])
+async def test_live_reads_end_when_their_stream_is_deleted(
+    embedded_server: EmbeddedServer, stream_name: str, *, forked: bool
+) -> None:
+    options = {"long_poll_timeout": 60.0, "sse_duration": 60.0}
+    async with gateway(embedded_server.address, stream_name, **options) as (http, _):
+        await put(http, "a")
+        if forked:
+            fork = await http.put("/v1/stream/fork", headers={"Stream-Forked-From": PATH})
+            assert fork.status_code == 201
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            polled = group.create_task(http.get(f"{PATH}?offset=now&live=long-poll"))
+            events = group.create_task(http.get(f"{PATH}?offset=-1&live=sse"))
+            assert (await http.head(PATH)).status_code == 200
+            assert (await http.delete(PATH)).status_code == 204
+        assert polled.result().status_code == (410 if forked else 404)
+        assert events.result().text.startswith("event: data\ndata:a\n\nevent: control")
+
+
+async def test_a_stream_that_is_only_written_is_followed_once_it_matters(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    by = {"Producer-Id": "till", "Producer-Epoch": "0"}
+    async with (
+        gateway(embedded_server.address, stream_name) as (one, _),
+        gateway(embedded_server.address, stream_name) as (two, _),
+    ):
+
+        async def write_until_it_is_not_followed() -> None:
+            followed = f"durable-streams:follow:{stream_name}."
+            async with asyncio.timeout(20):
+                while any(each.get_name().startswith(followed) for each in asyncio.all_tasks()):
+                    for http in (one, two):
+                        for _ in range(60):
+                            assert (await post(http, ".")).status_code == 204
+
+        await put(one)
+        await write_until_it_is_not_followed()
+        assert (await post(two, "p", **by, **{"Producer-Seq": "0"})).status_code == 200
+        assert (await post(one, "p", **by, **{"Producer-Seq": "1"})).status_code == 200
+        await write_until_it_is_not_followed()
+        tail = (await post(two, "t")).headers["Stream-Next-Offset"]
+        assert (await post(one, "t", **{"If-Match": f'"{tail}"'})).status_code == 204
+        await write_until_it_is_not_followed()
+        assert (await post(two, "read")).status_code == 204
+        assert (await one.get(PATH)).text.endswith("read")
+        await write_until_it_is_not_followed()
+        async with asyncio.TaskGroup() as group:
+            polled = group.create_task(one.get(f"{PATH}?offset=now&live=long-poll"))
+            while not polled.done():
+                await post(two, "live")
+        assert polled.result().text.startswith("live")
+
+
 async def test_reads_at_one_gateway_prolong_a_life_at_all(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:

@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Self
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Mount, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.options import ClientOptions, Duration
@@ -18,7 +19,7 @@ from liftbridge_aio.options import ClientOptions, Duration
 from .native_endpoint import NativeEndpoint
 from .options import GatewayOptions
 from .page import Page
-from .responses import CommonHeaders
+from .responses import CommonHeaders, preflight
 from .stream_endpoint import StreamEndpoint
 from .streams import PREFIX, Streams
 from .subscription_endpoint import RESERVED, SubscriptionEndpoint
@@ -42,12 +43,8 @@ class Gateway:
 
             webhooks = Webhooks(self._streams, self.options.public_url)
         self._subscriptions = Subscriptions(self._streams, webhooks)
-        self._app = Starlette(
-            routes=list(self._routes()),
-            middleware=[Middleware(CommonHeaders, self.options)],
-        )
-        endpoint = StreamEndpoint(self._streams, self.options)
-        self._stream_app = CommonHeaders(endpoint, self.options)
+        self._app = CommonHeaders(Starlette(routes=list(self._routes())), self.options)
+        self._endpoint = StreamEndpoint(self._streams, self.options)
 
     def _routes(self) -> Iterator[Route]:
         yield from SubscriptionEndpoint(self._subscriptions).routes()
@@ -93,10 +90,21 @@ class Gateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] == "http" and _is_of_stream(scope):
-            await self._stream_app(scope, receive, send)  # routing would cost more than it does
-        else:
-            await self._app(scope, receive, send)
+        app: ASGIApp = self._app
+        if scope["type"] == "http":
+            if (response := await self._response_before(scope, receive)) is not None:
+                app = CommonHeaders(response, self.options)
+            elif _is_of_stream(scope):
+                app = self._endpoint  # routing, and adding headers, would cost more than it does
+        await app(scope, receive, send)
+
+    async def _response_before(self, scope: Scope, receive: Receive) -> Response | None:
+        """Return the response of a request that goes no further."""
+        if scope["method"] == "OPTIONS":
+            return preflight(self.options)
+        if self.options.authorize is not None:
+            return await self.options.authorize(Request(scope, receive))
+        return None
 
 
 def _is_of_stream(scope: Scope) -> bool:

@@ -18,13 +18,14 @@ from liftbridge_aio.durable_streams.core.requests import Read, RequestRefused
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.options import timer_seconds
 
-from .hosted_logs import Found
-from .hosted_stream import HostedStream
+from .hosted_stream import Found, HostedStream, Shared
 from .responses import cursor_after, joined
 from .streams import Streams
 
 _MOST_SHARED: Final = 16
 """Places in a stream whose events are kept for other readers, until something is appended."""
+_SHARED_FOR: Final = 1.0
+"""Seconds after which they are made anew, as their cursor tells the time."""
 _HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 
 
@@ -115,46 +116,47 @@ class EventsResponse(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_events(self, send: Send) -> None:
-        logs, loop = self._streams.logs, asyncio.get_running_loop()
-        first = self._read.offset == START
-        own = self._entry.positions.start
+        # For each event every reader goes through this once.
+        loop = asyncio.get_running_loop()
+        start = self._entry.positions.start
+        hosted = await self._streams.logs.own(self._entry)
         begun = False
         while True:
-            hosted = await logs.own(self._entry)
-            found, data = await self._next(hosted, first=first)
-            first = False
-            if found.values or found.closed or not begun:
+            now = loop.time()
+            known = hosted.shared.get((self._position, self._cursor))
+            if known is None or now > known.read_at + _SHARED_FOR:
+                known = await self._read_on(hosted, now, first=not begun)
+            if known.found.values or known.found.closed or not begun:
                 begun = True
-                self._writing_since = loop.time()
-                await send({"type": "http.response.body", "body": data, "more_body": True})
+                self._writing_since = now
+                await send({"type": "http.response.body", "body": known.events, "more_body": True})
                 self._writing_since = None
-                self._position = found.position
-            if found.closed or self._must_end():
+                self._position = known.found.position
+            if known.found.closed or self._must_end():
                 return
-            if found.at_tail:
-                while hosted.state.tail == self._position - own and not hosted.state.closed:
-                    self._waiter = hosted.log.waiter()
-                    try:
-                        await self._waiter
-                    finally:
-                        hosted.log.dismiss(self._waiter)
-                    if self._must_end():
-                        return
-                self._check()
+            tail = self._position - start
+            while known.found.at_tail and hosted.state.tail == tail and not hosted.state.closed:
+                self._waiter = loop.create_future()
+                await hosted.log.wait(self._waiter)
+                if self._must_end():
+                    return
+                if hosted.state.tail == tail:
+                    self._check()
 
-    async def _next(self, hosted: HostedStream, *, first: bool) -> tuple[Found, bytes]:
-        """Return the next messages, and their events: readers at the same place share them."""
+    async def _read_on(self, hosted: HostedStream, now: float, *, first: bool) -> Shared:
+        """Return the next messages as events, for other readers at the same place, too."""
+        self._check()
         cursor = self._cursor or cursor_after(None)
-        place = self._position, cursor
-        known: tuple[Found, bytes] | None = hosted.shared.get(place)
-        if known is not None:
-            return known
+        place = self._position, self._cursor
         most = self._streams.options.max_response_bytes
+        first = first and self._read.offset == START
         found = await self._streams.logs.read(self._entry, self._position, most, first=first)
-        made = found, self._encoded(found, cursor)
-        if found.values and len(hosted.shared) < _MOST_SHARED:
-            hosted.shared[place] = made
-        return made
+        shared = Shared(found, self._encoded(found, cursor), now)
+        if found.values:
+            if len(hosted.shared) >= _MOST_SHARED:
+                hosted.shared.clear()
+            hosted.shared[place] = shared
+        return shared
 
     def _encoded(self, found: Found, cursor: str) -> bytes:
         control = sse.Control(

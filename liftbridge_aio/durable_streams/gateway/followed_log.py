@@ -74,6 +74,8 @@ class FollowedLog:
         self.partition = partition
         self.next_offset = 0
         """The offset of the next message that is applied."""
+        self.unread = 0
+        """Messages appended since somebody read it or waited; whoever appends and reads counts."""
         self.lock = asyncio.Lock()
         """Held from a decision until what was decided is stored."""
         self._client = client
@@ -149,15 +151,17 @@ class FollowedLog:
             )
             async with subscription:
                 async for batch in subscription.batches():
-                    if view is None:
+                    before = self.next_offset
+                    if view is not None:
+                        for position, value in view.show(batch):
+                            self._take(position, b"", value, {}, 0)
+                    elif batch[-1].offset >= before:  # else all were applied when they were acked
                         for each in batch:
                             self._take(
                                 each.offset, each.key, each.value, each.headers, each.timestamp
                             )
-                    else:
-                        for position, value in view.show(batch):
-                            self._take(position, b"", value, {}, 0)
-                    self.wake()
+                    if self.next_offset != before:
+                        self.wake()
         except LiftbridgeError as error:
             self._failure = error
             logger.info("the log %s is followed no more: %s", self.stream, error)
@@ -181,23 +185,24 @@ class FollowedLog:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def waiter(self) -> asyncio.Future[None]:
-        """Return a future that is done once messages were applied; anybody may end it before.
+    async def wait(self, waiter: asyncio.Future[None]) -> None:
+        """Wait for a future, which is done once messages were applied, or anybody ends it before.
 
-        Give it to `dismiss` afterwards.
+        Cancelling ends the wait.
 
         Raises:
             LiftbridgeError: the log cannot be followed.
         """
         if self._failure is not None:
             raise self._failure
-        waiter = asyncio.get_running_loop().create_future()
+        self.unread = 0
+        if self._child is None:
+            self.follow()
         self._waiters.add(waiter)
-        return waiter
-
-    def dismiss(self, waiter: asyncio.Future[None]) -> None:
-        """Forget a waiter, which may have been cancelled."""
-        self._waiters.discard(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
 
     async def changed(self) -> None:
         """Wait until messages were applied. Cancelling ends the wait.
@@ -205,11 +210,7 @@ class FollowedLog:
         Raises:
             LiftbridgeError: the log cannot be followed.
         """
-        waiter = self.waiter()
-        try:
-            await waiter
-        finally:
-            self.dismiss(waiter)
+        await self.wait(asyncio.get_running_loop().create_future())
         if self._failure is not None:
             raise self._failure
 
@@ -248,6 +249,29 @@ class FollowedLog:
                     )
                 info = await self._info()
         return info
+
+    @property
+    def paused(self) -> bool:
+        """True if it is not followed now, so that what other gateways store is not known."""
+        return self._child is None
+
+    def pause(self) -> None:
+        """Follow it no more until somebody waits for messages, or `resume` is called."""
+        if self._child is not None:
+            self._child.cancel()
+            self._child = None
+
+    async def resume(self) -> None:
+        """Follow it again, and wait until all is applied that it holds. Cancelling ends the wait.
+
+        Raises:
+            StreamReset: servers have lost messages that were applied; the log has failed.
+            LiftbridgeError: it could not be read in time.
+        """
+        newest = (await self._info()).newest_offset
+        if newest < self.next_offset - 1:
+            raise self._lost(newest)
+        await self.catch_up()
 
     def close(self) -> None:
         """Follow it no more."""
@@ -299,9 +323,10 @@ class FollowedLog:
                 await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - jitter
                 attempt += 1
             else:
-                self._take(offset, key or b"", value, headers, ack.reception_timestamp)
                 self._awaited = None
-                self.wake()
+                if self.next_offset <= offset:  # else it came back before its ack
+                    self._take(offset, key or b"", value, headers, ack.reception_timestamp)
+                    self.wake()
 
     async def _pass(self, offset: int) -> None:
         """Apply what stands at an offset, unless it is gone again.
@@ -313,11 +338,15 @@ class FollowedLog:
         while self.next_offset <= offset:
             newest = (await self._committed()).newest_offset
             if newest < offset - 1:
-                text = f"the log {self.stream} has lost messages from offset {newest + 1} on"
-                self._failure = StreamReset(text, stream=self.stream, offset=newest + 1)
-                self.close()
-                self.wake()
-                raise self._failure
+                raise self._lost(newest)
             if newest < offset:
                 return
             await self.catch_up()
+
+    def _lost(self, newest: int) -> StreamReset:
+        """Follow a log no more that ends before what was applied."""
+        text = f"the log {self.stream} has lost messages from offset {newest + 1} on"
+        self._failure = error = StreamReset(text, stream=self.stream, offset=newest + 1)
+        self.close()
+        self.wake()
+        return error

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import NamedTuple
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.durable_streams.core.native import NativeLog
@@ -15,20 +14,8 @@ from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.options import timer_seconds
 
-from .hosted_stream import HostedStream, Removed
+from .hosted_stream import Found, HostedStream, Removed
 from .options import GatewayOptions
-
-
-class Found(NamedTuple):
-    """Messages of a stream, and where the next ones are."""
-
-    values: list[bytes]
-    position: int
-    """Behind the messages."""
-    at_tail: bool
-    """There are no more now."""
-    closed: bool
-    """There will be no more."""
 
 
 class HostedLogs:
@@ -77,16 +64,20 @@ class HostedLogs:
                 hosted.readers -= 1
                 hosted.used = asyncio.get_running_loop().time()
 
-    async def own(self, entry: Entry) -> HostedStream:
-        """Return the stream's own log, followed. Cancelling ends the wait."""
-        return await self._opened(entry.log)
+    async def own(self, entry: Entry, *, to_append: bool = False) -> HostedStream:
+        """Return the stream's own log, followed unless it is appended to. Cancelling ends the wait.
 
-    async def _opened(self, log: str) -> HostedStream:
+        Raises:
+            LiftbridgeError: it could not be read.
+        """
+        return await self._opened(entry.log, to_append=to_append)
+
+    async def _opened(self, log: str, *, to_append: bool = False) -> HostedStream:
         hosted = self.host(log)
         if hosted.log.failed:
             self.forget(log)
             hosted = self.host(log)
-        await hosted.open()
+        await hosted.open(to_append=to_append)
         return hosted
 
     def host(self, log: str) -> HostedStream:
@@ -141,18 +132,27 @@ class HostedLogs:
             if at_tail or most <= 0:
                 return Found(values, position, at_tail, at_tail and own.state.closed)
 
-    async def wait(self, entry: Entry, position: int, most: int, *, first: bool) -> Found:
+    async def wait(
+        self, entry: Entry, position: int, most: int, check: Callable[[], object], *, first: bool
+    ) -> Found:
         """Return messages of a stream, or none if none comes until a long-poll ends.
 
-        Arguments and errors are those of `read`. Cancelling ends the wait.
+        Cancelling ends the wait. `check` is called after each change of the stream: what it raises
+        ends the wait. The other arguments and errors are those of `read`.
         """
         found = await self.read(entry, position, most, first=first)
         with suppress(TimeoutError):
             async with asyncio.timeout(timer_seconds(self._options.long_poll_timeout)):
                 while not (found.values or found.closed or self.ending):
                     await (await self.own(entry)).log.changed()
+                    check()
                     found = await self.read(entry, position, most, first=first)
         return found
+
+    def wake(self, log: str) -> None:
+        """Let those who wait for messages of a log look if it is still there."""
+        if (hosted := self._hosted.get(log)) is not None:
+            hosted.log.wake()
 
     def forget(self, log: str) -> None:
         """Follow a log no more."""

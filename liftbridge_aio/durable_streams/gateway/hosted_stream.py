@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.durable_streams.core.native import NativeView
@@ -17,6 +17,10 @@ from liftbridge_aio.transactions.errors import TransactionTruncated
 
 from .followed_log import FollowedLog
 
+_MOST_UNREAD: Final = 50
+"""Messages that are appended until a log is not followed, if nobody reads it: to take each of them
+a second time costs a fifth of an append, and to follow it again costs as much as a few."""
+
 
 class Chunk(NamedTuple):
     """Messages in a row."""
@@ -24,6 +28,27 @@ class Chunk(NamedTuple):
     values: list[bytes]
     next_offset: int
     """Liftbridge's offset behind the last of them."""
+
+
+class Found(NamedTuple):
+    """Messages of a stream, and where the next ones are."""
+
+    values: list[bytes]
+    position: int
+    """Behind the messages."""
+    at_tail: bool
+    """There are no more now."""
+    closed: bool
+    """There will be no more."""
+
+
+class Shared(NamedTuple):
+    """Messages that were read for one reader, as events for all that are at the same place."""
+
+    found: Found
+    events: bytes
+    read_at: float
+    """By the event loop's clock."""
 
 
 class Saved(NamedTuple):
@@ -72,8 +97,8 @@ class HostedStream:
         """Requests that are using it."""
         self.used = 0.0
         """When the last request ended, by the event loop's clock."""
-        self.shared: dict[tuple[int, str], tuple[Any, bytes]] = {}
-        """Events for readers, by their place and their cursor: most are alike."""
+        self.shared: dict[tuple[int, str | None], Shared] = {}
+        """Events for readers, by their position and their cursor, until a message is applied."""
         self._client = client
         self._view = view
         self._snapshot = snapshot
@@ -88,11 +113,12 @@ class HostedStream:
         self._cached_from: int | None = None
         """The offset from which on all messages are cached; None before the first one."""
 
-    async def open(self, *, new: bool = False) -> None:
+    async def open(self, *, new: bool = False, to_append: bool = False) -> None:
         """Follow the log; return when its state is known. Cancelling ends the wait.
 
         Args:
             new: True if its state is known already, as it was just created here.
+            to_append: True if it need not be the present state, as `append` makes sure.
 
         Raises:
             LiftbridgeError: it could not be read.
@@ -111,7 +137,13 @@ class HostedStream:
                         # It begins at the end, or everything is removed.
                         self.state.next_offset = self.state.tail = self.log.next_offset
                     self._open = True
-        self.log.follow()
+        if to_append:
+            return
+        self.log.unread = 0
+        if self.log.paused and not new:
+            await self.log.resume()
+        else:
+            self.log.follow()
 
     async def _restore(self) -> None:
         """Begin with the newest snapshot, unless servers have lost what it is of."""
@@ -169,14 +201,20 @@ class HostedStream:
         async with self.log.lock:
             while True:
                 outcome = self.state.judge(append, type_matches=type_matches)
+                if outcome.stored and expected is not None and expected != self.state.tail:
+                    outcome = Outcome(412, stored=False, text="the tail is not where If-Match says")
                 if not outcome.stored:
-                    return outcome
-                if expected is not None and expected != self.state.tail:
-                    return Outcome(412, stored=False, text="the tail is not where If-Match says")
+                    if not self.log.paused:
+                        return outcome
+                    await self.log.resume()
+                    continue
                 try:
                     await self.log.append(append.value, append.headers())
                 except IncorrectOffset:
                     continue
+                self.log.unread += 1
+                if self.log.unread > _MOST_UNREAD:
+                    self.log.pause()
                 return outcome
 
     async def read(self, offset: int, limit: int | None, most: int, *, first: bool) -> Chunk:

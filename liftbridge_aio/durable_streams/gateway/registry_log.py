@@ -71,11 +71,14 @@ class RegistryLog:
             RequestRefused: there is none.
             LiftbridgeError: the registry could not be read.
         """
-        if self.registry.status(path, time.time())[0] is Status.MISSING:
+        now = time.time()
+        status, entry = self.registry.status(path, now)
+        if status is Status.MISSING:
             await self._log.catch_up()
-        entry = self.active(path)
+        if status is not Status.ACTIVE or entry is None:
+            entry = self.active(path)
         if touch:
-            self.registry.touch(entry, time.time())
+            self.registry.touch(entry, now)
         return entry
 
     def active(self, path: str) -> Entry:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -53,10 +55,29 @@ _ALLOWED: Final = (
 )
 """Headers of requests that pages of other origins may send."""
 _DISCARDED: Final = 64 << 20
+_WITHOUT_LENGTH: Final = (204, 304)
 METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
 
 
-async def body_of(request: Request, limit: int) -> bytes:
+class RequestHeaders(dict[str, str]):
+    """Headers of a request; of several with one name the first. `get` takes names in any case.
+
+    Args:
+        scope: the request, whose names are in lower case.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in reversed(scope["headers"])
+        )
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        """Return the value of a header."""
+        return super().get(name.lower(), default)
+
+
+async def body_of(receive: Receive, limit: int) -> bytes:
     """Return the body of a request. Cancelling ends the wait.
 
     One that is too large is read on and thrown away, up to `_DISCARDED` bytes: most clients see no
@@ -66,16 +87,19 @@ async def body_of(request: Request, limit: int) -> bytes:
         RequestRefused: it is larger than `limit` bytes.
         ClientDisconnect: the client has gone before it was complete.
     """
-    parts, size = [], 0
-    async for part in request.stream():
+    parts, size, more = [], 0, True
+    while more and size <= limit + _DISCARDED:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
         size += len(part)
         if size <= limit:
             parts.append(part)
-        elif size > limit + _DISCARDED:
-            break
+        more = message.get("more_body", False)
     if size > limit:
         raise RequestRefused(413, f"a body has at most {limit} bytes")
-    return b"".join(parts)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def joined(values: list[bytes], content_type: str) -> bytes:
@@ -90,14 +114,68 @@ def cursor_after(given: str | None) -> str:
     return next_cursor(time.time(), given, random.random())  # noqa: S311 - jitter
 
 
+@cache
+def _encoded_name(name: str) -> bytes:
+    return name.lower().encode()
+
+
+class Reply(Response):
+    """A response whose body is there, with its headers as they are given.
+
+    Args:
+        status: the HTTP status.
+        headers: its headers, but for its length.
+        body: empty if it has none.
+    """
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes = b"") -> None:
+        # What the base class does besides costs as much as half of an append.
+        self.status_code = status
+        self.body = body
+        self.background = None
+        self.raw_headers = [
+            (_encoded_name(name), value.encode("latin-1")) for name, value in headers.items()
+        ]
+        if status not in _WITHOUT_LENGTH:
+            self.raw_headers.append((b"content-length", b"%d" % len(body)))
+
+    async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
+        """Send it."""
+        start = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
 def refusal(refused: RequestRefused) -> Response:
     """Return the response for a request that is refused."""
-    headers = {**refused.headers, **NO_STORE}
-    return Response(refused.text, refused.status, headers, "text/plain")
+    kind = {"Content-Type": "text/plain; charset=utf-8"}
+    return Reply(refused.status, {**refused.headers, **NO_STORE, **kind}, refused.text.encode())
+
+
+def preflight(options: GatewayOptions) -> Response:
+    """Return the response to OPTIONS, which browsers send before requests to other origins."""
+    headers = {"Allow": METHODS}
+    if options.cors_origin is not None:
+        headers |= {
+            "Access-Control-Allow-Methods": METHODS,
+            "Access-Control-Allow-Headers": ", ".join(_ALLOWED),
+            "Access-Control-Max-Age": "86400",
+        }
+    return Reply(204, headers)
+
+
+def common_headers(options: GatewayOptions) -> list[tuple[bytes, bytes]]:
+    """Return what all responses have."""
+    common = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
+    if options.cors_origin is not None:
+        common["Cross-Origin-Resource-Policy"] = "cross-origin"
+        common["Access-Control-Allow-Origin"] = options.cors_origin
+        common["Access-Control-Expose-Headers"] = ", ".join(_EXPOSED)
+    return Reply(204, common).raw_headers
 
 
 class CommonHeaders:
-    """Adds what all responses have, answers preflights of browsers, and asks `authorize`.
+    """Adds what all responses have to those of an application, unless they have it.
 
     Args:
         app: the application behind it.
@@ -106,47 +184,17 @@ class CommonHeaders:
 
     def __init__(self, app: ASGIApp, options: GatewayOptions) -> None:
         self._app = app
-        self._authorize = options.authorize
-        common = {
-            "X-Content-Type-Options": "nosniff",
-            "Cross-Origin-Resource-Policy": "cross-origin",
-        }
-        self._preflight = {"Allow": METHODS}
-        if options.cors_origin is not None:
-            common["Access-Control-Allow-Origin"] = options.cors_origin
-            common["Access-Control-Expose-Headers"] = ", ".join(_EXPOSED)
-            self._preflight |= {
-                "Access-Control-Allow-Methods": METHODS,
-                "Access-Control-Allow-Headers": ", ".join(_ALLOWED),
-                "Access-Control-Max-Age": "86400",
-            }
-        else:
-            common["Cross-Origin-Resource-Policy"] = "same-origin"
-        self._common = [
-            (name.lower().encode(), value.encode("latin-1")) for name, value in common.items()
-        ]
+        self._common = common_headers(options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        common = self._common
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message["headers"])
                 given = {name for name, _ in headers}
-                headers += [each for each in common if each[0] not in given]
+                headers += [each for each in self._common if each[0] not in given]
                 message["headers"] = headers
             await send(message)
 
-        app = self._app
-        if scope["method"] == "OPTIONS":
-            app = Response(status_code=204, headers=self._preflight)
-        elif self._authorize is not None:
-            refused = await self._authorize(Request(scope, receive))
-            if refused is not None:
-                app = refused
-        await app(scope, receive, send_with_headers)
+        await self._app(scope, receive, send_with_headers)

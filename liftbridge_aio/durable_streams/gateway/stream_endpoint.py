@@ -38,9 +38,18 @@ from liftbridge_aio.errors import LiftbridgeError, MessageTooLarge
 from liftbridge_aio.transactions.errors import TransactionError
 
 from .events_response import EventsResponse
-from .hosted_logs import Found
+from .hosted_stream import Found
 from .options import GatewayOptions
-from .responses import NO_STORE, body_of, cursor_after, joined, refusal
+from .responses import (
+    NO_STORE,
+    Reply,
+    RequestHeaders,
+    body_of,
+    common_headers,
+    cursor_after,
+    joined,
+    refusal,
+)
 from .streams import Streams
 
 _IF_MATCH: Final = "if-match"
@@ -57,6 +66,7 @@ class StreamEndpoint:
     def __init__(self, streams: Streams, options: GatewayOptions) -> None:
         self._streams = streams
         self._options = options
+        self._common = common_headers(options)
         self._handlers: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "GET": self._get,
             "HEAD": self._head,
@@ -89,13 +99,15 @@ class StreamEndpoint:
             response = refusal(RequestRefused(503, str(error), {"Retry-After": "1"}))
         except ClientDisconnect:
             return
+        response.raw_headers.extend(self._common)
         await response(scope, receive, send)
 
     async def _put(self, request: Request) -> Response:
         path = _path(request)
-        _refuse_encoding(request)
-        wanted = parse_creation(request.headers)
-        body = await body_of(request, self._options.max_body_bytes)
+        given = RequestHeaders(request.scope)
+        _refuse_encoding(given)
+        wanted = parse_creation(given)
+        body = await body_of(request.receive, self._options.max_body_bytes)
         created = await self._streams.creation.create(path, wanted, body)
         entry = created.entry
         headers = {
@@ -103,21 +115,22 @@ class StreamEndpoint:
             "Content-Type": entry.content_type,
             "Location": str(request.url.replace(path=quote(path), query="")),
         }
-        return Response(status_code=201 if created.new else 200, headers=headers)
+        return Reply(201 if created.new else 200, headers)
 
     async def _post(self, request: Request) -> Response:
-        _refuse_encoding(request)
-        append = parse_append(request.headers)
+        given = RequestHeaders(request.scope)
+        _refuse_encoding(given)
+        append = parse_append(given)
         entry = await self._streams.registry.find(_path(request), touch=True)
-        body = await body_of(request, self._options.max_body_bytes)
-        content_type = request.headers.get("content-type")
+        body = await body_of(request.receive, self._options.max_body_bytes)
+        content_type = given.get("content-type")
         if body and content_type is None:
             raise RequestRefused(400, "an append needs a Content-Type")
         if not body and not append.closes:
             raise RequestRefused(400, "there is nothing to append")
         same = media_type(content_type) == media_type(entry.content_type)
         with self._streams.logs.using(entry):
-            hosted = await self._streams.logs.own(entry)
+            hosted = await self._streams.logs.own(entry, to_append=True)
             value = body
             if same:
                 # What a closed stream, or another type, is sent is not looked at.
@@ -125,20 +138,20 @@ class StreamEndpoint:
             outcome = await hosted.append(
                 append._replace(value=value),
                 type_matches=same,
-                expected=self._expected(request, entry),
+                expected=self._expected(given, entry),
             )
             headers = {**outcome.headers, **self._offset_header(entry, hosted.state.tail)}
         if outcome.status >= 400:
             raise RequestRefused(outcome.status, outcome.text, headers)
-        return Response(status_code=outcome.status, headers=headers)
+        return Reply(outcome.status, headers)
 
-    def _expected(self, request: Request, entry: Entry) -> int | None:
+    def _expected(self, given: RequestHeaders, entry: Entry) -> int | None:
         """Return where `If-Match` says that the tail of the stream's own log is."""
-        given = request.headers.get(_IF_MATCH)
-        if given is None or given.strip() == "*":
+        tag = given.get(_IF_MATCH)
+        if tag is None or tag.strip() == "*":
             return None
         try:
-            position = entry.positions.position(given.strip().strip('"'))
+            position = entry.positions.position(tag.strip().strip('"'))
         except UnknownOffset:
             position = None
         return -1 if position is None else position - entry.positions.start
@@ -150,11 +163,11 @@ class StreamEndpoint:
             headers[STREAM_TTL] = str(entry.ttl)
         if entry.expires_at is not None:
             headers[STREAM_EXPIRES_AT] = entry.expires_at
-        return Response(headers={**headers, **NO_STORE})
+        return Reply(200, {**headers, **NO_STORE})
 
     async def _delete(self, request: Request) -> Response:
         await self._streams.delete(_path(request))
-        return Response(status_code=204)
+        return Reply(204, {})
 
     async def _find(self, request: Request, *, touch: bool) -> Entry:
         return await self._streams.registry.find(_path(request), touch=touch)
@@ -166,15 +179,15 @@ class StreamEndpoint:
     async def _get(self, request: Request) -> Response:
         read = parse_read(request.query_params.multi_items())
         entry = await self._find(request, touch=True)
+        check = partial(self._check, request)
         with self._streams.logs.using(entry):
             position = await self._position(read, entry)
             if read.live is Live.SSE:
-                check = partial(self._check, request)
                 return EventsResponse(self._streams, entry, position, read, check)
             most = self._options.max_response_bytes
             first = read.offset == START
             if read.live is Live.LONG_POLL:
-                found = await self._streams.logs.wait(entry, position, most, first=first)
+                found = await self._streams.logs.wait(entry, position, most, check, first=first)
             else:
                 found = await self._streams.logs.read(entry, position, most, first=first)
         return self._response(request, read, entry, position, found)
@@ -207,7 +220,7 @@ class StreamEndpoint:
             if not found.closed:
                 headers[STREAM_CURSOR] = cursor_after(read.cursor)
             if not found.values:
-                return Response(status_code=204, headers={**headers, **NO_STORE})
+                return Reply(204, {**headers, **NO_STORE})
         if read.offset == NOW:
             headers |= NO_STORE
         else:
@@ -215,8 +228,8 @@ class StreamEndpoint:
             tag = entity_tag(entry.log[-12:], start, end, closed=found.closed)
             headers |= {"ETag": tag, "Cache-Control": self._cache_control}
             if matches(request.headers.get("if-none-match"), tag):
-                return Response(status_code=304, headers=headers)
-        return Response(joined(found.values, entry.content_type), headers=headers)
+                return Reply(304, headers)
+        return Reply(200, headers, joined(found.values, entry.content_type))
 
     async def _state_headers(self, entry: Entry) -> dict[str, str]:
         state = (await self._streams.logs.own(entry)).state
@@ -247,11 +260,12 @@ def _check_path(scope: Scope) -> None:
         raise RequestRefused(400, "the path is not UTF-8") from None
 
 
-def _refuse_encoding(request: Request) -> None:
+def _refuse_encoding(given: RequestHeaders) -> None:
     """Refuse a body that is compressed: readers would not be told.
 
     Raises:
         RequestRefused: it is.
     """
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
+    encoding = given.get("content-encoding")
+    if encoding is not None and encoding.lower() != "identity":
         raise RequestRefused(415, "bodies have no Content-Encoding")

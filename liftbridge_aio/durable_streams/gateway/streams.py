@@ -115,8 +115,9 @@ class Streams:
             RequestRefused: there is none.
             LiftbridgeError: it could not be deleted.
         """
-        await self.registry.find(path)
+        entry = await self.registry.find(path)
         await self.registry.change(path, lambda: replace(self.registry.active(path), deleted=True))
+        self.logs.wake(entry.log)
 
     async def _sweep_often(self) -> None:
         while True:
@@ -133,6 +134,7 @@ class Streams:
             await self._change_same(path, entry, entry)
         for path, entry in self.registry.registry.overdue(now):
             await self._change_same(path, entry, replace(entry, deleted=True), expired=True)
+            self.logs.wake(entry.log)
         for path, entry in self.registry.registry.unneeded(now):
             await self._delete_log(entry.log)
             await self._change_same(path, entry, None)

@@ -71,7 +71,7 @@ class SubscriptionEndpoint:
         webhooks = self._subscriptions.webhooks
         if webhooks is not None and webhooks.root is None:
             webhooks.root = f"{request.url.scheme}://{request.url.netloc}"
-        wanted = parse_subscription(_name(request), await body_of(request, _MOST))
+        wanted = parse_subscription(_name(request), await body_of(request.receive, _MOST))
         found, new = await self._subscriptions.create(wanted)
         return JSONResponse(self._shown(found), 201 if new else 200, NO_STORE)
 
@@ -114,7 +114,7 @@ class SubscriptionEndpoint:
         return Response(status_code=204)
 
     async def _add(self, request: Request) -> Response:
-        paths = parse_paths(parse_object(await body_of(request, _MOST)))
+        paths = parse_paths(parse_object(await body_of(request.receive, _MOST)))
         await self._subscriptions.add(_name(request), paths)
         return Response(status_code=204)
 
@@ -123,7 +123,7 @@ class SubscriptionEndpoint:
         return Response(status_code=204)
 
     async def _claim(self, request: Request) -> Response:
-        worker = parse_object(await body_of(request, _MOST)).get("worker")
+        worker = parse_object(await body_of(request.receive, _MOST)).get("worker")
         if not isinstance(worker, str) or not worker:
             raise SubscriptionRefused(400, "INVALID_REQUEST", "a claim names its worker")
         return JSONResponse(await self._subscriptions.claim(_name(request), worker), 200, NO_STORE)
@@ -135,14 +135,14 @@ class SubscriptionEndpoint:
         return await self._answer(request, pulled=False)
 
     async def _answer(self, request: Request, *, pulled: bool) -> Response:
-        answer = parse_answer(await body_of(request, _MOST))
+        answer = parse_answer(await body_of(request.receive, _MOST))
         more = await self._subscriptions.answer(
             _name(request), answer, _token(request), pulled=pulled
         )
         return JSONResponse({"ok": True, "next_wake": more}, 200, NO_STORE)
 
     async def _release(self, request: Request) -> Response:
-        answer = parse_answer(await body_of(request, _MOST))
+        answer = parse_answer(await body_of(request.receive, _MOST))
         await self._subscriptions.release(_name(request), answer, _token(request))
         return Response(status_code=204)
 

@@ -288,7 +288,7 @@ class Subscriptions:
         target = PREFIX + str(subscription.wake_stream).strip("/")
         entry = await self._streams.registry.find(target, touch=True)
         with self._streams.logs.using(entry):
-            hosted = await self._streams.logs.own(entry)
+            hosted = await self._streams.logs.own(entry, to_append=True)
             await hosted.append(Append(json.dumps(event, separators=(",", ":")).encode()))
 
     async def _deliver(self, subscription: Subscription, body: dict[str, Any]) -> None:
