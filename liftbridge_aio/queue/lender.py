@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.handlers import Reject
 
-from .core.ack_window import AttemptState
+from .core.ack_window import AttemptState, refusal
 from .core.lease_protocol import (
     Answer,
     AnswerKind,
@@ -87,8 +87,10 @@ class Lender:
         self._ack_wait = ack_wait
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
-        self._loans: OrderedDict[int, Loan] = OrderedDict()
+        self._loans: dict[int, Loan] = {}
         """By token."""
+        self._ended: OrderedDict[int, tuple[AnswerKind | None, str]] = OrderedDict()
+        """What was answered to loans that have ended, by token, and why it is too late now."""
         self._turned_away: OrderedDict[str, None] = OrderedDict()
         """Mailboxes of members that have asked in vain."""
         self._nudging = False
@@ -189,11 +191,6 @@ class Lender:
             data = encode(lease.without_message())
         delivery.worker = self._loans[token] = Loan(delivery, ask.member)
         delivery.share.leased[ask.member] += 1
-        while len(self._loans) > _REMEMBERED:
-            oldest = next(iter(self._loans.values()))
-            if oldest.delivery.state is AttemptState.IN_FLIGHT:
-                break
-            self._loans.popitem(last=False)
         self._bus.send(ask.mailbox, data, f"{LEASE}{token}")
 
     def bounced(self, reply: str) -> None:
@@ -202,6 +199,15 @@ class Lender:
             self._take_back(self._loans.get(int(reply[1:])))
         elif reply == OFFER:
             self.ring()
+
+    def forget_ended(self) -> None:
+        """Forget the messages of loans that have ended, but not the answers."""
+        for token, loan in tuple(self._loans.items()):
+            if loan.delivery.state is not AttemptState.IN_FLIGHT:
+                del self._loans[token]
+                self._ended[token] = loan.answered, refusal(loan.delivery).message
+        while len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
 
     # Answers
 
@@ -220,7 +226,9 @@ class Lender:
     def _take(self, loan: Loan | None, answer: Answer) -> tuple[Outcome, str]:
         kind = answer.kind
         if loan is None:
-            return Outcome.LATE, "the owner of the partition does not know of the lease"
+            unknown = None, "the owner of the partition does not know of the lease"
+            answered, text = self._ended.get(answer.token, unknown)
+            return (Outcome.TAKEN, "") if answered is kind else (Outcome.LATE, text)
         if loan.answered is kind:
             return Outcome.TAKEN, ""  # it was sent again
         delivery, dispatcher = loan.delivery, self._dispatcher
