@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
@@ -204,7 +205,9 @@ async def test_members_that_close_give_back_what_they_have(
         await last.ack(sync=True)
 
 
-async def test_leases_need_a_group_and_a_server(client: Client, stream: str) -> None:
+async def test_leases_need_a_group_and_a_server(
+    client: Client, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InvalidRequest, match="group"):
         client.queue(stream, nats="nats://127.0.0.1:1")
     with pytest.raises(InvalidRequest, match="address"):
@@ -213,6 +216,9 @@ async def test_leases_need_a_group_and_a_server(client: Client, stream: str) -> 
     with pytest.raises(ConnectionFailed, match="no connection to NATS"):
         await queue.__aenter__()
     await queue.aclose()
+    monkeypatch.setitem(sys.modules, "liftbridge_aio.nats.library", None)
+    with pytest.raises(UsageError, match="pip install nats-py"):
+        client.queue(stream, group="g", nats="nats://127.0.0.1:1")
 
 
 async def test_the_example_of_the_guide_runs(
