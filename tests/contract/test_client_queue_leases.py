@@ -115,7 +115,7 @@ async def test_a_lease_is_answered_as_any_delivery(
     for value in (b"0", b"1", b"2", b"3", large):
         await client.publish(stream, value, b"key", {"header": b"4"})
     options: dict[str, Any] = {
-        "ack_wait": 3,
+        "ack_wait": 4,
         "dead_letter": DeadLetter(dead),
         "commit_interval": 60,
     }
