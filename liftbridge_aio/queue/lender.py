@@ -94,10 +94,15 @@ class Lender:
         self._turned_away: OrderedDict[str, None] = OrderedDict()
         """Mailboxes of members that have asked in vain."""
         self._nudging = False
+        self._shares = dispatcher.partitions.shares
+        self._known = 0
+        """The number of partitions when all were offered."""
+        self._offered: tuple[tuple[str, int], ...] = ()
+        """The partitions of the last offer."""
 
     def places(self) -> tuple[tuple[str, int], ...]:
         """Return the partitions that this member owns."""
-        shares = self._dispatcher.partitions.shares.values()
+        shares = self._shares.values()
         owned = (each.place for each in shares if each.window is not None and each.drained is None)
         return tuple((place.stream, place.partition) for place in sorted(owned))
 
@@ -111,19 +116,28 @@ class Lender:
                 dispatcher.next_reader()  # claims partitions, though nobody here may take anything
             except LiftbridgeError as error:
                 dispatcher.stop(error)
+        self._offered = ()
+        self._offer_what_is_new()
+        self.ring()
+
+    def _offer_what_is_new(self) -> None:
         places = self.places()
-        if places:
+        if len(places) == len(self._shares):
+            self._known = len(places)
+        if places and places != self._offered:
+            self._offered = places
             self._bus.send_to_all(Offer(self._bus.mailbox, places, has_more=False))
-            self.ring()
 
     def ring(self) -> None:
-        """Tell a member that there may be something, once those of this process had their turn."""
-        if self._turned_away and not self._nudging:
+        """Tell members that there may be something, once those of this process had their turn."""
+        if (self._turned_away or len(self._shares) != self._known) and not self._nudging:
             self._nudging = True
             self._loop.call_soon(self._nudge)
 
     def _nudge(self) -> None:
         self._nudging = False
+        if len(self._shares) != self._known:
+            self._offer_what_is_new()
         if self._turned_away and not self._dispatcher.is_stopped and self._dispatcher.has_more:
             mailbox, _ = self._turned_away.popitem(last=False)
             self._bus.send(mailbox, Offer(self._bus.mailbox, self.places(), has_more=True), OFFER)

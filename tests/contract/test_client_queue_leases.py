@@ -72,7 +72,7 @@ async def test_members_share_one_partition_and_keep_the_order_of_keys(
             broken.extend([each for each in earlier if not done[each]])
             broken.extend(running[delivery.key])
             running[delivery.key].append(offset)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.02)
             running[delivery.key].remove(offset)
             if offset % 10 == 3 and not failed[offset]:
                 failed[offset] += 1
@@ -87,9 +87,9 @@ async def test_members_share_one_partition_and_keep_the_order_of_keys(
 
             await queue.run(handle_here, concurrency=3)
 
-        runs = [asyncio.create_task(run(queue)) for queue in queues]
         for number in range(total):
             await client.publish(stream, b"", b"%d" % (number % keys))
+        runs = [asyncio.create_task(run(queue)) for queue in queues]
         owner, *others = queues
         await eventually(it_is(lambda: owner.statistics().acked == total))
         statistics = owner.statistics()
