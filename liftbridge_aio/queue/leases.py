@@ -73,6 +73,7 @@ class Leases:
                 self.borrower.ask_all_for_offers()
             was_up = self._bus.is_up
             self.lender.offer_to_all()
+            self.lender.forget_ended()
             self.borrower.beat()
             beats += 1
             await asyncio.sleep(_INTERVAL)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.handlers import Reject
 
-from .core.ack_window import AttemptState
+from .core.ack_window import AttemptState, refusal
 from .core.lease_protocol import (
     Answer,
     AnswerKind,
@@ -87,15 +87,22 @@ class Lender:
         self._ack_wait = ack_wait
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
-        self._loans: OrderedDict[int, Loan] = OrderedDict()
+        self._loans: dict[int, Loan] = {}
         """By token."""
+        self._ended: OrderedDict[int, tuple[AnswerKind | None, str]] = OrderedDict()
+        """What was answered to loans that have ended, by token, and why it is too late now."""
         self._turned_away: OrderedDict[str, None] = OrderedDict()
         """Mailboxes of members that have asked in vain."""
         self._nudging = False
+        self._shares = dispatcher.partitions.shares
+        self._known = 0
+        """The number of partitions when all were offered."""
+        self._offered: tuple[tuple[str, int], ...] = ()
+        """The partitions of the last offer."""
 
     def places(self) -> tuple[tuple[str, int], ...]:
         """Return the partitions that this member owns."""
-        shares = self._dispatcher.partitions.shares.values()
+        shares = self._shares.values()
         owned = (each.place for each in shares if each.window is not None and each.drained is None)
         return tuple((place.stream, place.partition) for place in sorted(owned))
 
@@ -109,19 +116,28 @@ class Lender:
                 dispatcher.next_reader()  # claims partitions, though nobody here may take anything
             except LiftbridgeError as error:
                 dispatcher.stop(error)
+        self._offered = ()
+        self._offer_what_is_new()
+        self.ring()
+
+    def _offer_what_is_new(self) -> None:
         places = self.places()
-        if places:
+        if len(places) == len(self._shares):
+            self._known = len(places)
+        if places and places != self._offered:
+            self._offered = places
             self._bus.send_to_all(Offer(self._bus.mailbox, places, has_more=False))
-            self.ring()
 
     def ring(self) -> None:
-        """Tell a member that there may be something, once those of this process had their turn."""
-        if self._turned_away and not self._nudging:
+        """Tell members that there may be something, once those of this process had their turn."""
+        if (self._turned_away or len(self._shares) != self._known) and not self._nudging:
             self._nudging = True
             self._loop.call_soon(self._nudge)
 
     def _nudge(self) -> None:
         self._nudging = False
+        if len(self._shares) != self._known:
+            self._offer_what_is_new()
         if self._turned_away and not self._dispatcher.is_stopped and self._dispatcher.has_more:
             mailbox, _ = self._turned_away.popitem(last=False)
             self._bus.send(mailbox, Offer(self._bus.mailbox, self.places(), has_more=True), OFFER)
@@ -189,11 +205,6 @@ class Lender:
             data = encode(lease.without_message())
         delivery.worker = self._loans[token] = Loan(delivery, ask.member)
         delivery.share.leased[ask.member] += 1
-        while len(self._loans) > _REMEMBERED:
-            oldest = next(iter(self._loans.values()))
-            if oldest.delivery.state is AttemptState.IN_FLIGHT:
-                break
-            self._loans.popitem(last=False)
         self._bus.send(ask.mailbox, data, f"{LEASE}{token}")
 
     def bounced(self, reply: str) -> None:
@@ -202,6 +213,15 @@ class Lender:
             self._take_back(self._loans.get(int(reply[1:])))
         elif reply == OFFER:
             self.ring()
+
+    def forget_ended(self) -> None:
+        """Forget the messages of loans that have ended, but not the answers."""
+        for token, loan in tuple(self._loans.items()):
+            if loan.delivery.state is not AttemptState.IN_FLIGHT:
+                del self._loans[token]
+                self._ended[token] = loan.answered, refusal(loan.delivery).message
+        while len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
 
     # Answers
 
@@ -220,7 +240,9 @@ class Lender:
     def _take(self, loan: Loan | None, answer: Answer) -> tuple[Outcome, str]:
         kind = answer.kind
         if loan is None:
-            return Outcome.LATE, "the owner of the partition does not know of the lease"
+            unknown = None, "the owner of the partition does not know of the lease"
+            answered, text = self._ended.get(answer.token, unknown)
+            return (Outcome.TAKEN, "") if answered is kind else (Outcome.LATE, text)
         if loan.answered is kind:
             return Outcome.TAKEN, ""  # it was sent again
         delivery, dispatcher = loan.delivery, self._dispatcher

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
@@ -71,7 +72,7 @@ async def test_members_share_one_partition_and_keep_the_order_of_keys(
             broken.extend([each for each in earlier if not done[each]])
             broken.extend(running[delivery.key])
             running[delivery.key].append(offset)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.02)
             running[delivery.key].remove(offset)
             if offset % 10 == 3 and not failed[offset]:
                 failed[offset] += 1
@@ -86,9 +87,9 @@ async def test_members_share_one_partition_and_keep_the_order_of_keys(
 
             await queue.run(handle_here, concurrency=3)
 
-        runs = [asyncio.create_task(run(queue)) for queue in queues]
         for number in range(total):
             await client.publish(stream, b"", b"%d" % (number % keys))
+        runs = [asyncio.create_task(run(queue)) for queue in queues]
         owner, *others = queues
         await eventually(it_is(lambda: owner.statistics().acked == total))
         statistics = owner.statistics()
@@ -114,7 +115,7 @@ async def test_a_lease_is_answered_as_any_delivery(
     for value in (b"0", b"1", b"2", b"3", large):
         await client.publish(stream, value, b"key", {"header": b"4"})
     options: dict[str, Any] = {
-        "ack_wait": 3,
+        "ack_wait": 4,
         "dead_letter": DeadLetter(dead),
         "commit_interval": 60,
     }
@@ -204,7 +205,9 @@ async def test_members_that_close_give_back_what_they_have(
         await last.ack(sync=True)
 
 
-async def test_leases_need_a_group_and_a_server(client: Client, stream: str) -> None:
+async def test_leases_need_a_group_and_a_server(
+    client: Client, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InvalidRequest, match="group"):
         client.queue(stream, nats="nats://127.0.0.1:1")
     with pytest.raises(InvalidRequest, match="address"):
@@ -213,6 +216,9 @@ async def test_leases_need_a_group_and_a_server(client: Client, stream: str) -> 
     with pytest.raises(ConnectionFailed, match="no connection to NATS"):
         await queue.__aenter__()
     await queue.aclose()
+    monkeypatch.setitem(sys.modules, "liftbridge_aio.nats.library", None)
+    with pytest.raises(UsageError, match="pip install nats-py"):
+        client.queue(stream, group="g", nats="nats://127.0.0.1:1")
 
 
 async def test_the_example_of_the_guide_runs(

@@ -70,7 +70,6 @@ def test_noise_is_refused(noise: bytes, kind: int) -> None:
     for data in (noise, MAGIC + bytes((kind,)) + noise):
         with suppress(MalformedData):
             decode(data)
-    assert not noise.startswith(MAGIC)
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf")])
