@@ -59,10 +59,7 @@ def publish_start(client_id: str, connection_id: bytes, channel: str, reply: str
 
 def encode_publish(head: bytes, guid: bytes, data: bytes) -> bytes:
     """Encode a PubMsg, whose other fields `publish_start` has encoded."""
-    return b"%b%b%b%b%b%b%b" % (
-        *(head, _GUID, _varint(len(guid)), guid),
-        *(_DATA, _varint(len(data)), data),
-    )
+    return b"".join((head, _GUID, _varint(len(guid)), guid, _DATA, _varint(len(data)), data))
 
 
 def decode_publish_ack(data: bytes) -> tuple[bytes, str]:
