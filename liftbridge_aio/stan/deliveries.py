@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.nats.core.message_lane import publish_head
@@ -23,11 +23,15 @@ from .core.buffer import Buffer, Identity
 from .core.progress import Progress
 from .core.start import StartAt
 from .errors import AckedAutomatically
-from .link import ENOUGH_AT_ONCE, Prepared, StreamingLink
+from .link import Prepared, StreamingLink
 from .message import Message
 from .options import SubscriptionPlan
 
 logger = logging.getLogger("liftbridge_aio.stan")
+
+_ENOUGH_ACKS: Final = 256
+"""So many are sent before others have their turn, so that the server is not idle while a program
+takes what has come."""
 
 
 class DeliveryCounts(NamedTuple):
@@ -232,7 +236,7 @@ class Deliveries:
             acks = self._acks
             if self._link.is_last(acks):
                 acks.sequences.append(sequence)
-                if len(acks.sequences) >= ENOUGH_AT_ONCE:
+                if len(acks.sequences) >= _ENOUGH_ACKS:
                     self._link.write_now()
             else:
                 self._send_ack(sequence)

@@ -30,9 +30,9 @@ _MOST_AT_ONCE: Final = 512
 """After so many messages others have their turn."""
 _MOST_BYTES_AT_ONCE: Final = 2**17
 """The same in bytes, where they are written at once."""
-ENOUGH_AT_ONCE: Final = 128
+_ENOUGH_AT_ONCE: Final = 128
 """So many messages are written before others have their turn, so that the server is not idle while
-a program that never waits goes on."""
+a program publishes without ever waiting."""
 _NO_RESPONDERS: Final = "503"
 _NOT_PERMITTED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
 
@@ -181,7 +181,7 @@ class StreamingLink:
         if not self._queue:
             self._filled.set()
         self._queue.append(outgoing)
-        if len(self._queue) >= ENOUGH_AT_ONCE:
+        if len(self._queue) >= _ENOUGH_AT_ONCE:
             self.write_now()
 
     def write_now(self) -> None:
