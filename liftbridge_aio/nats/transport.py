@@ -136,6 +136,12 @@ class CheckedTransport(TcpTransport):
             if data:
                 return data
 
+    @property
+    def backlog(self) -> int:
+        """Bytes that were written and that the connection has not taken yet."""
+        writer = self._io_writer
+        return 0 if writer is None else writer.transport.get_write_buffer_size()
+
     async def drain(self) -> None:
         """Wait until there is room to write."""
         await super().drain()  # type: ignore[no-untyped-call]

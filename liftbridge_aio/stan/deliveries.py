@@ -7,14 +7,19 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.nats.core.message_lane import publish_head
 from liftbridge_aio.wire.hot_schema import PARSE_ERRORS
-from liftbridge_aio.wire.stan_codec import ack_head, decode_message, encode_acks
+from liftbridge_aio.wire.stan_codec import (
+    ReceivedMessage,
+    ack_head,
+    decode_message,
+    encode_acks,
+)
 
-from .core.buffer import Buffer
+from .core.buffer import Buffer, Identity
 from .core.progress import Progress
 from .core.start import StartAt
 from .errors import AckedAutomatically
@@ -24,6 +29,10 @@ from .options import SubscriptionPlan
 
 logger = logging.getLogger("liftbridge_aio.stan")
 
+_ENOUGH_ACKS: Final = 256
+"""So many are sent before others have their turn, so that the server is not idle while a program
+takes what has come."""
+
 
 class DeliveryCounts(NamedTuple):
     """Figures of a subscription."""
@@ -31,6 +40,7 @@ class DeliveryCounts(NamedTuple):
     pending: int
     """Messages that were received and wait for a reader."""
     pending_bytes: int
+    """Bytes of these, as they came."""
     max_pending: int
     max_pending_bytes: int
     received: int
@@ -67,15 +77,13 @@ class Deliveries:
         self.ack_command = b""
         self._link = link
         self._acker = self.ack if plan.manual_ack else _refuse_ack
-        self._buffer: Buffer[Message] = Buffer()
-        self.take_waiting = self._buffer.pop
-        """Returns the next message that waits; None if none does."""
+        self._buffer = Buffer(self._identify)
         self._progress = Progress(plan.start, shared=bool(plan.queue))
         self._readers: deque[asyncio.Future[None]] = deque()
         self._opened_at: int | None = None
         self._over = False
         self._error: LiftbridgeError | None = None
-        self._received = self._malformed = 0
+        self._received = self._delivered = self._malformed = 0
         self._acks = _Acks(self)
         self._loop = asyncio.get_running_loop()
 
@@ -88,8 +96,8 @@ class Deliveries:
             buffer.max_messages,
             buffer.max_bytes,
             self._received - self._malformed,
-            self._buffer.popped,
-            len(self._progress.unacked),
+            self._delivered,
+            len(self._progress.unacked) + len(buffer),
             self._malformed,
         )
 
@@ -98,11 +106,17 @@ class Deliveries:
     def next_session(self, start: StartAt) -> StartAt:
         """Prepare for another session and return where to start in it; `start` in the first."""
         self.session_number += 1
+        self._acks = _Acks(self)
         self.ack_inbox = ""
         if self._opened_at is None:
             return start
+        waiting = set()
+        for data in self._buffer:
+            message = self._decode(data)
+            if message is not None and self._progress.received(message.sequence, message.timestamp):
+                waiting.add(message.sequence)
         now = time.time_ns()
-        start = self._progress.next_start(self._buffer, now, now - self._opened_at)
+        start = self._progress.next_start(waiting, now, now - self._opened_at)
         self._buffer.clear()
         return start
 
@@ -126,26 +140,44 @@ class Deliveries:
         """Take in what came to the inbox, in this order."""
         if self._over:
             return
-        is_new, put, acker = self._progress.received, self._buffer.put, self._acker
-        for data in arrived:
-            try:
-                message = Message(decode_message(data), acker)
-                sequence = message.sequence
-            except PARSE_ERRORS as error:
-                sequence, reason = 0, str(error)
-            else:
-                reason = "it has no sequence"
-            if not sequence:
-                self._malformed += 1
-                logger.warning("what came to the inbox of a subscription is no message: %s", reason)
-            elif is_new(sequence, message.timestamp):
-                put(message)
-                if self._readers:
-                    self._wake_one()
-            else:
-                self._send_ack(sequence)
         self._received += len(arrived)
-        self._buffer.note_peaks()
+        self._buffer.put(arrived)
+        for _ in range(min(len(arrived), len(self._readers))):
+            self._wake_one()
+
+    def take_waiting(self) -> Message | None:
+        """Return the next message that waits; None if none does."""
+        buffer = self._buffer
+        while (data := buffer.pop()) is not None:
+            received = self._decode(data)
+            if received is None:
+                continue
+            message = Message(received, self._acker)
+            sequence = message.sequence
+            if buffer.again and not buffer.popped(sequence):
+                continue
+            if self._progress.received(sequence, message.timestamp):
+                self._delivered += 1
+                return message
+            self._send_ack(sequence)
+        return None
+
+    def _decode(self, data: bytes) -> ReceivedMessage | None:
+        try:
+            message = decode_message(data)
+        except PARSE_ERRORS as error:
+            reason = str(error)
+        else:
+            if message.sequence:
+                return message
+            reason = "it has no sequence"
+        self._malformed += 1
+        logger.warning("what came to the inbox of a subscription is no message: %s", reason)
+        return None
+
+    def _identify(self, data: bytes) -> Identity | None:
+        message = self._decode(data)
+        return None if message is None else Identity(message.sequence, message.redelivered)
 
     async def take(self, stopped: Callable[[], bool]) -> Message | None:
         """Return the next message, or None at the end or when `stopped` is true.
@@ -199,10 +231,13 @@ class Deliveries:
             return False
         sequence = message.sequence
         if self._progress.acked(sequence, message.timestamp):
-            self._buffer.discard(sequence)  # delivered again meanwhile
+            if self._buffer.again:
+                self._buffer.acked(sequence)
             acks = self._acks
-            if acks.session_number == self.session_number and self._link.is_last(acks):
+            if self._link.is_last(acks):
                 acks.sequences.append(sequence)
+                if len(acks.sequences) >= _ENOUGH_ACKS:
+                    self._link.write_now()
             else:
                 self._send_ack(sequence)
         return True

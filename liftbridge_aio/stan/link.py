@@ -30,6 +30,9 @@ _MOST_AT_ONCE: Final = 512
 """After so many messages others have their turn."""
 _MOST_BYTES_AT_ONCE: Final = 2**17
 """The same in bytes, where they are written at once."""
+_ENOUGH_AT_ONCE: Final = 128
+"""So many messages are written before others have their turn, so that the server is not idle while
+a program publishes without ever waiting."""
 _NO_RESPONDERS: Final = "503"
 _NOT_PERMITTED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
 
@@ -140,6 +143,11 @@ class StreamingLink:
         """Send nothing that belongs to the session until `confirm`."""
         self.confirmed = None
 
+    @property
+    def has_queued(self) -> bool:
+        """True if something that belongs to the session waits to be sent."""
+        return bool(self._queue)
+
     def check(self) -> None:
         """Refuse to send over a connection that is closed; see `NatsLink.check`."""
         self._nats.check()
@@ -173,6 +181,14 @@ class StreamingLink:
         if not self._queue:
             self._filled.set()
         self._queue.append(outgoing)
+        if len(self._queue) >= _ENOUGH_AT_ONCE:
+            self.write_now()
+
+    def write_now(self) -> None:
+        """Write what is in the queue, if the connection takes it without a wait."""
+        transport = self._nats.transport
+        if transport is not None and not transport.backlog and self.is_confirmed:
+            self._write(transport)
 
     def is_last(self, outgoing: Outgoing) -> bool:
         """Return True if something waits in the queue and nothing was appended after it."""
@@ -193,7 +209,10 @@ class StreamingLink:
                     break
                 await self._give_to_nats_py(self._urgent.popleft())
             while self._queue and self.is_confirmed:
-                if not await self._write(self._nats.transport):
+                transport = self._nats.transport
+                if transport is not None and self._write(transport):
+                    await _drain(transport)
+                elif self._queue:
                     await self._give_to_nats_py(self._queue.popleft())
                 if self._urgent:
                     break
@@ -202,17 +221,15 @@ class StreamingLink:
             else:
                 await asyncio.sleep(0 if self.is_confirmed else _LOOK_INTERVAL)
 
-    async def _write(self, transport: CheckedTransport | None) -> bool:
-        """Write what begins the queue at once, past nats-py, which has nothing to add to it.
+    def _write(self, transport: CheckedTransport) -> bool:
+        """Write what begins the queue, past nats-py, which has nothing to add to it.
 
         nats-py writes later what it is given. So this is not for requests, as the subscription to
         their replies must come first; and what is written here overtakes nothing that matters.
 
         Returns:
-            False if there was nothing, or there is no way past nats-py.
+            False if nothing was written.
         """
-        if transport is None:
-            return False
         written: list[bytes] = []
         size, limit, queue = 0, self._connection.max_payload, self._queue
         while queue and size < _MOST_BYTES_AT_ONCE and type(queue[0]) is not _Note:
@@ -229,10 +246,9 @@ class StreamingLink:
         if written:
             try:
                 transport.write(b"".join(written))
-                await transport.drain()
-            except (OSError, errors.Error) as error:
-                logger.debug("the connection to NATS broke while it was written to: %r", error)
-        return bool(written) or not queue
+            except errors.Error as error:
+                _note_broken(error)
+        return bool(written)
 
     async def _give_to_nats_py(self, outgoing: Outgoing) -> None:
         prepared = outgoing.prepare()
@@ -396,3 +412,14 @@ class _Note:
 
     def failed(self, error: Exception) -> None:
         """Do nothing: who waits for an answer has a timeout."""
+
+
+async def _drain(transport: CheckedTransport) -> None:
+    try:
+        await transport.drain()
+    except (OSError, errors.Error) as error:
+        _note_broken(error)
+
+
+def _note_broken(error: Exception) -> None:
+    logger.debug("the connection to NATS broke while it was written to: %r", error)

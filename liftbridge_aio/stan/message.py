@@ -22,36 +22,17 @@ class Message:
     """A message of a channel; it is a `liftbridge_aio.handlers.Delivery`, too.
 
     Attributes:
-        channel: the channel.
         sequence: its number in the channel, from 1 up.
-        data: what was published.
-        reply: the reply subject given by the publisher, or empty.
         timestamp: when the server received it, in Unix nanoseconds.
-        redelivered: True if the server has delivered it before, to this or another subscriber.
-        redelivery_count: how often it was delivered again; servers forget it when they restart.
         settled: True once it was acked, nacked or rejected by a call.
     """
 
-    __slots__ = (
-        "_acker",
-        "channel",
-        "data",
-        "redelivered",
-        "redelivery_count",
-        "reply",
-        "sequence",
-        "settled",
-        "timestamp",
-    )
+    __slots__ = ("_acker", "_received", "sequence", "settled", "timestamp")
 
     def __init__(self, received: ReceivedMessage, acker: Callable[[Message], bool]) -> None:
+        self._received = received  # fields cost as much to read here as all else
         self.sequence = received.sequence
-        self.channel = received.subject
-        self.reply = received.reply
-        self.data = received.data
         self.timestamp = received.timestamp
-        self.redelivered = redelivered = received.redelivered
-        self.redelivery_count = received.redelivery_count if redelivered else 0
         self.settled = False
         self._acker = acker
 
@@ -59,6 +40,31 @@ class Message:
         """Return channel, sequence and size."""
         again = f" redelivered={self.redelivery_count}" if self.redelivered else ""
         return f"<Message {self.channel!r} sequence={self.sequence}{again} {len(self.data)} bytes>"
+
+    @property
+    def channel(self) -> str:
+        """The channel."""
+        return self._received.subject
+
+    @property
+    def data(self) -> bytes:
+        """The bytes that were published."""
+        return self._received.data
+
+    @property
+    def reply(self) -> str:
+        """The reply subject given by the publisher, or empty."""
+        return self._received.reply
+
+    @property
+    def redelivered(self) -> bool:
+        """True if the server has delivered it before, to this or another subscriber."""
+        return self._received.redelivered
+
+    @property
+    def redelivery_count(self) -> int:
+        """How often it was delivered again; servers forget it when they restart."""
+        return self._received.redelivery_count if self._received.redelivered else 0
 
     @property
     def time(self) -> datetime:

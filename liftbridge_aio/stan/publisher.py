@@ -82,6 +82,7 @@ class Publish(asyncio.Future[str]):
         "data",
         "deadline",
         "guid",
+        "key",
         "reconnects",
         "reply",
         "sent",
@@ -90,6 +91,8 @@ class Publish(asyncio.Future[str]):
 
     guid: str
     """The id of the message, which its ack names."""
+    key: bytes
+    """The same as it is sent."""
     channel: str
     data: bytes
     """Empty once it is sent."""
@@ -133,7 +136,7 @@ class Publisher:
         options: ClientOptions,
         doubt: Callable[[], None],
     ) -> None:
-        self.unsettled: dict[str, Publish] = {}
+        self.unsettled: dict[bytes, Publish] = {}
         """By guid, oldest first."""
         self._link = link
         self._client_id = client_id
@@ -202,13 +205,14 @@ class Publisher:
             self._shortest_wait = min(self._shortest_wait, ack_timeout)
         self._number += 1
         publish = Publish(loop=self._loop)
-        publish.guid = f"{self._prefix}{self._number:x}"
+        publish.guid = guid = f"{self._prefix}{self._number:x}"
+        publish.key = key = guid.encode()
         publish.channel, publish.data, publish.reply, publish.size = channel, data, reply, len(data)
         publish.sent, publish.deadline, publish.ack_timeout = False, deadline, ack_timeout
         publish._publisher = self  # noqa: SLF001 - its own
         if not self.unsettled:
             self._needed.set()
-        self.unsettled[publish.guid] = publish
+        self.unsettled[key] = publish
         self._link.send(publish)
         return publish
 
@@ -240,7 +244,7 @@ class Publisher:
                 publish_start(self._client_id, session.connection_id, *key),
             )
         command, head = known
-        payload = encode_publish(head, publish.guid, publish.data)
+        payload = encode_publish(head, publish.key, publish.data)
         publish.data, publish.sent, publish.reconnects = b"", True, self._link.confirmed
         publish.deadline = self._now() + publish.ack_timeout
         self._counts["sent"] += 1
@@ -259,21 +263,21 @@ class Publisher:
         room = count = 0
         for data in arrived:
             try:
-                guid, error = decode_publish_ack(data)
+                key, error = decode_publish_ack(data)
             except MalformedData as malformed:
                 logger.warning("%s", malformed)
                 continue
-            publish = unsettled.get(guid)
+            publish = unsettled.get(key)
             if publish is None:
                 self._counts["unmatched"] += 1
             elif error:
                 self._refuse(publish, error)
             else:  # as `forget`, but the room of all is given back at once
-                del unsettled[guid]
+                del unsettled[key]
                 room += publish.size
                 count += 1
                 if not publish.done():
-                    publish.set_result(guid)
+                    publish.set_result(publish.guid)
         if count:
             self._counts["acked"] += count
             self._window.leave(room, count)
@@ -295,7 +299,7 @@ class Publisher:
 
     def forget(self, publish: Publish) -> None:
         """Give back the room of a publish, once."""
-        if self.unsettled.pop(publish.guid, None) is not None:
+        if self.unsettled.pop(publish.key, None) is not None:
             publish.data = b""
             self._window.leave(publish.size)
 

@@ -154,7 +154,7 @@ class ClientRuntime:
             raise ClientClosed("the client is closed")
         if self._failure is not None:
             raise _copy(self._failure)
-        if self.link.is_over:
+        if not self.link.has_queued and self.link.is_over:  # else those that wait fail soon
             self.link.check()
 
     def add(self, subscription: Subscription, session: Session) -> None:

@@ -57,13 +57,12 @@ def publish_start(client_id: str, connection_id: bytes, channel: str, reply: str
     )
 
 
-def encode_publish(head: bytes, guid: str, data: bytes) -> bytes:
+def encode_publish(head: bytes, guid: bytes, data: bytes) -> bytes:
     """Encode a PubMsg, whose other fields `publish_start` has encoded."""
-    encoded = guid.encode()
-    return b"".join((head, _GUID, _varint(len(encoded)), encoded, _DATA, _varint(len(data)), data))
+    return b"".join((head, _GUID, _varint(len(guid)), guid, _DATA, _varint(len(data)), data))
 
 
-def decode_publish_ack(data: bytes) -> tuple[str, str]:
+def decode_publish_ack(data: bytes) -> tuple[bytes, str]:
     """Decode a PubAck: return guid and error, which is empty if the message is stored.
 
     Raises:
@@ -71,15 +70,13 @@ def decode_publish_ack(data: bytes) -> tuple[str, str]:
     """
     # Nearly always there is nothing but a guid of less than 128 bytes.
     if len(data) > 1 and data[0] == _ACKED_GUID and data[1] == len(data) - 2 < 0x80:
-        guid = data[2:]
-        if guid.isascii():
-            return guid.decode(), ""
+        return data[2:], ""
     try:
         ack = _PUB_ACK(data)
     except PARSE_ERRORS as error:
         text = f"what came to the subject of acks is no PubAck: {error}"
         raise MalformedData(text) from None
-    return ack.guid, ack.error
+    return ack.guid.encode(), ack.error
 
 
 decode_message: Callable[[bytes], ReceivedMessage] = _CLASSES["MsgProto"].FromString

@@ -251,7 +251,7 @@ async def test_servers_do_not_recognise_repeats(
         assert client._runtime is not None
         session = client._runtime._session
         assert session is not None
-        twice = encode_publish(publish_start(client_id, session.connection_id, channel), "id", b"")
+        twice = encode_publish(publish_start(client_id, session.connection_id, channel), b"id", b"")
         for _ in range(2):
             client._link.send_now(f"{session.subjects.pub_prefix}.{channel}", twice)
         async with client.subscribe(channel, start=stan.StartAt.earliest()) as messages:

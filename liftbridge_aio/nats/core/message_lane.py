@@ -8,6 +8,7 @@ headers, which NATS sends where nobody listens on the subject of a request.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 _END: Final = b"\r\n"
@@ -122,8 +123,13 @@ def publish_commands(head: bytes, payloads: Sequence[bytes]) -> bytes:
     """Return the bytes that publish messages to the subject of a head."""
     size = len(payloads[0])
     if len(payloads) == 1:
-        return b"%b%d\r\n%b\r\n" % (head, size, payloads[0])
+        return b"".join((_line(head, size), payloads[0], _END))
     if all(len(each) == size for each in payloads):
-        head = b"%b%d\r\n" % (head, size)
-        return b"".join((head, (_END + head).join(payloads), _END))
-    return b"".join([b"%b%d\r\n%b\r\n" % (head, len(each), each) for each in payloads])
+        line = _line(head, size)
+        return b"".join((line, (_END + line).join(payloads), _END))
+    return b"".join([b"%b%b\r\n" % (_line(head, len(each)), each) for each in payloads])
+
+
+@lru_cache(maxsize=_MOST_LINES)
+def _line(head: bytes, size: int) -> bytes:
+    return b"%b%d\r\n" % (head, size)

@@ -2,74 +2,106 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Generic, Protocol, TypeVar
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+_LAST_FIELD: Final = slice(-10, -9)
+_TIMESTAMP: Final = b"\x28"
+"""The last field of a message that is delivered for the first time is a timestamp of nine bytes. In
+one that is delivered again this byte is within a timestamp, where it is 0x80 or more."""
 
 
-class Sequenced(Protocol):
-    """The attributes of a message that a buffer uses."""
+class Identity(NamedTuple):
+    """The fields of a message that a buffer uses."""
 
-    @property
-    def sequence(self) -> int:
-        """The number of the message."""
-
-    @property
-    def data(self) -> bytes:
-        """Its bytes."""
+    sequence: int
+    redelivered: bool
 
 
-MessageT = TypeVar("MessageT", bound=Sequenced)
+class Buffer:
+    """Encoded messages in the order in which they came, each sequence once.
 
-
-class Buffer(Generic[MessageT]):
-    """Messages in the order in which they came, each sequence once.
-
-    Servers deliver a message again when its ack does not come in time, also if it still waits
+    They are decoded when a reader takes them: bytes cost the garbage collector nothing while they
+    wait. Servers deliver a message again when its ack does not come in time, also if it still waits
     here. It then replaces what waits, so that a slow reader does not make the buffer grow.
+
+    Args:
+        identify: decodes a message so far; returns None for bytes that are none.
     """
 
-    def __init__(self) -> None:
+    # State: `again` has the redelivered messages in `_encoded` by sequence, with True for those
+    # that were acked meanwhile and so wait no more; `_acked` is their number.
+
+    def __init__(self, identify: Callable[[bytes], Identity | None]) -> None:
         self.max_messages = 0
         """Most messages that waited at once."""
         self.max_bytes = 0
-        self.popped = 0
         self.bytes = 0
-        self._messages: OrderedDict[int, MessageT] = OrderedDict()
+        """Bytes that wait, as they came."""
+        self.again: dict[int, bool] = {}
+        self._acked = 0
+        self._identify = identify
+        self._encoded: deque[bytes] = deque()
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._encoded) - self._acked
 
-    def __contains__(self, sequence: object) -> bool:
-        return sequence in self._messages
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._encoded)
 
-    def put(self, message: MessageT) -> None:
-        """Append a message, or put it in the place of the one with the same sequence."""
-        messages, sequence, size = self._messages, message.sequence, len(message.data)
-        if sequence in messages:
-            size -= len(messages[sequence].data)
-        messages[sequence] = message
-        self.bytes += size
-
-    def note_peaks(self) -> None:
-        """Note how much waits, when messages that came together have been put in."""
-        self.max_messages = max(self.max_messages, len(self._messages))
+    def put(self, arrived: Sequence[bytes]) -> None:
+        """Append messages that came together, or put them in place of those that wait."""
+        for data in arrived:
+            if data[_LAST_FIELD] != _TIMESTAMP:
+                self._merge(arrived)
+                break
+        else:
+            self._encoded.extend(arrived)
+            self.bytes += sum(map(len, arrived))
+        self.max_messages = max(self.max_messages, len(self))
         self.max_bytes = max(self.max_bytes, self.bytes)
 
-    def pop(self) -> MessageT | None:
-        """Remove and return the first message; None if there is none."""
-        if not self._messages:
-            return None
-        message = self._messages.popitem(last=False)[1]
-        self.bytes -= len(message.data)
-        self.popped += 1
-        return message
+    def _merge(self, arrived: Sequence[bytes]) -> None:
+        latest: dict[int, tuple[bytes, bool]] = {}
+        for data in self._encoded:
+            identity = self._identify(data)
+            if identity is not None and not self.again.get(identity.sequence):
+                latest[identity.sequence] = data, identity.redelivered
+        for data in arrived:
+            identity = self._identify(data)
+            if identity is not None:
+                latest[identity.sequence] = data, identity.redelivered
+        self.clear()
+        self.again = {sequence: False for sequence, (_, again) in latest.items() if again}
+        self._encoded.extend(data for data, _ in latest.values())
+        self.bytes = sum(map(len, self._encoded))
 
-    def discard(self, sequence: int) -> None:
-        """Remove a message, if it waits."""
-        if sequence in self._messages:
-            self.bytes -= len(self._messages.pop(sequence).data)
+    def pop(self) -> bytes | None:
+        """Remove and return the first; None if there is none.
+
+        While there is something in `again`, tell `popped` which it was.
+        """
+        if not self._encoded:
+            return None
+        data = self._encoded.popleft()
+        self.bytes -= len(data)
+        return data
+
+    def popped(self, sequence: int) -> bool:
+        """Return False if the message that was popped was acked while it waited."""
+        was_acked = self.again.pop(sequence, False)
+        self._acked -= was_acked
+        return not was_acked
+
+    def acked(self, sequence: int) -> None:
+        """Remove a message that waits to be delivered again, if there is such a one."""
+        if self.again.get(sequence) is False:
+            self.again[sequence] = True
+            self._acked += 1
 
     def clear(self) -> None:
         """Remove all messages."""
-        self._messages.clear()
-        self.bytes = 0
+        self._encoded.clear()
+        self.again.clear()
+        self._acked = self.bytes = 0

@@ -30,7 +30,7 @@ def test_a_publish_is_what_the_proto_file_says(
     client_id: str, connection_id: bytes, channel: str, reply: str, guid: str, data: bytes
 ) -> None:
     head = publish_start(client_id, connection_id, channel, reply)
-    wire = STAN.message("PubMsg").FromString(encode_publish(head, guid, data))
+    wire = STAN.message("PubMsg").FromString(encode_publish(head, guid.encode(), data))
     assert (wire.client_id, wire.conn_id) == (client_id, connection_id)
     assert (wire.subject, wire.reply, wire.guid, wire.data) == (channel, reply, guid, data)
 
@@ -49,7 +49,7 @@ def test_acks_are_what_the_proto_file_says(channel: str, sequences: list[int]) -
 @example("", "")
 def test_an_ack_of_a_publish_is_read(guid: str, error: str) -> None:
     wire = STAN.message("PubAck")(guid=guid, error=error).SerializeToString()
-    assert decode_publish_ack(wire) == (guid, error)
+    assert decode_publish_ack(wire) == (guid.encode(), error)
 
 
 @given(uint64, texts, texts, blobs, st.integers(-(2**63), 2**63 - 1), st.booleans())
