@@ -10,6 +10,7 @@ from liftbridge_aio import (
     InvalidRequest,
     Isolation,
     Message,
+    PartitionReadonly,
     StartAt,
     StopAt,
     StreamOptions,
@@ -22,7 +23,6 @@ from liftbridge_aio.transactions import (
     CheckpointStream,
     Phase,
     ProducerFenced,
-    TransactionAborted,
 )
 from support.clients import EARLIEST, rest, take
 from support.marks import ON_ONE_PATH
@@ -224,7 +224,7 @@ async def test_a_refused_message_rewinds_it_too(
                 found.extend(await take(reading, 1))
                 await transaction.publish(to, found[-1].value)
 
-        with pytest.raises(TransactionAborted):
+        with pytest.raises(PartitionReadonly):
             await copy(f"{stream}-readonly")
         assert reading.position == 0
         await copy(stream)
