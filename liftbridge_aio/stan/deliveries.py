@@ -113,7 +113,9 @@ class Deliveries:
         waiting = set()
         for data in self._buffer:
             message = self._decode(data)
-            if message is not None and self._progress.received(message.sequence, message.timestamp):
+            if message is None or self._buffer.again.get(message.sequence):
+                continue  # the latter was acked while it waited to be delivered again
+            if self._progress.received(message.sequence, message.timestamp):
                 waiting.add(message.sequence)
         now = time.time_ns()
         start = self._progress.next_start(waiting, now, now - self._opened_at)

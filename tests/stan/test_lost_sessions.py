@@ -278,6 +278,39 @@ async def test_acks_in_another_session(nats_url: str, client_id: str, channel: s
         assert (await scripted.has("ack", 5))[-1].sequence == 2
 
 
+async def test_what_was_acked_while_it_waited_again_stays_acked(
+    nats_url: str, client_id: str, channel: str
+) -> None:
+    events = Events()
+
+    def message(sequence: int, **fields: Any) -> bytes:
+        moment = 1_795_000_000_000_000_000 + sequence
+        return bytes(MsgProto(sequence=sequence, subject=channel, timestamp=moment, **fields))
+
+    async with (
+        scripted_stan(nats_url, client_id) as scripted,
+        client_of(
+            nats_url, client_id, cluster=client_id, on_event=events.append, **QUICK
+        ) as client,
+        client.subscribe(channel, manual_ack=True) as messages,
+    ):
+        inbox = scripted.of("sub")[0].inbox
+        for sequence in (1, 2):
+            await scripted.send(inbox, message(sequence))
+        one, _ = await take(messages, 2)
+        await scripted.send(inbox, message(1, redelivered=True, redelivery_count=1))
+        await until(lambda: messages.statistics().pending == 1)
+        await one.ack()
+        assert messages.statistics().pending == 0
+        await scripted.has("ack")
+        await lose(scripted)
+        await events.recovered()
+        inbox = scripted.of("sub")[1].inbox
+        for sequence in (1, 2, 3):
+            await scripted.send(inbox, message(sequence))
+        assert sequences(await take(messages, 2)) == [2, 3]
+
+
 @pytest.mark.parametrize("durable", ["", "dur"])
 async def test_a_server_without_its_memory(
     start_server: StartServer, client_id: str, new_id: Any, channel: str, durable: str
