@@ -334,6 +334,8 @@ class Dispatcher:
     def expire(self, now: float) -> None:
         """Fail the messages whose time is up, and forget those that were cancelled."""
         for pending in self._table.all():
+            if pending.session is None and now < pending.send_by and not pending.done():
+                continue  # as most of those that wait: there may be many
             try:
                 self._check_deadline(pending, now)
             except Exception as error:

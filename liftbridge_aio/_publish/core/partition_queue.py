@@ -49,10 +49,9 @@ class QueueEvent(enum.Enum):
     ABANDONED = "no message can be sent"
 
 
-class QueueStep(enum.Flag):
+class QueueStep(enum.Enum):
     """Reaction of a queue to an event."""
 
-    NOTHING = 0
     SEND = enum.auto()
     """Send the message of the event."""
     WAIT = enum.auto()
@@ -71,12 +70,12 @@ class QueueStep(enum.Flag):
     """Take those that wait as if they were published now, until one of them is the probe."""
 
 
-TABLE: Final[dict[QueueState, dict[QueueEvent, tuple[QueueState, QueueStep]]]] = {
+TABLE: Final[dict[QueueState, dict[QueueEvent, tuple[QueueState, *tuple[QueueStep, ...]]]]] = {
     QueueState.NEW: {
         QueueEvent.ENQUEUED: (QueueState.PROBING, QueueStep.SEND),
         QueueEvent.ENQUEUED_UNACKED: (QueueState.NEW, QueueStep.SEND),
         QueueEvent.ACKED: (QueueState.OPEN, QueueStep.ADVANCE),
-        QueueEvent.REFUSED: (QueueState.OPEN, QueueStep.FAIL | QueueStep.ADVANCE),
+        QueueEvent.REFUSED: (QueueState.OPEN, QueueStep.FAIL, QueueStep.ADVANCE),
         QueueEvent.STREAM_DELETED: (QueueState.NEW, QueueStep.FAIL),
         QueueEvent.SESSION_LOST: (QueueState.NEW, QueueStep.ADVANCE),
         QueueEvent.ABANDONED: (QueueState.NEW, QueueStep.FAIL_ALL),
@@ -85,28 +84,28 @@ TABLE: Final[dict[QueueState, dict[QueueEvent, tuple[QueueState, QueueStep]]]] =
         QueueEvent.ENQUEUED: (QueueState.PROBING, QueueStep.WAIT),
         QueueEvent.ENQUEUED_UNACKED: (QueueState.PROBING, QueueStep.WAIT),
         QueueEvent.ACKED: (QueueState.OPEN, QueueStep.ADVANCE),
-        QueueEvent.REFUSED: (QueueState.OPEN, QueueStep.FAIL | QueueStep.ADVANCE),
+        QueueEvent.REFUSED: (QueueState.OPEN, QueueStep.FAIL, QueueStep.ADVANCE),
         QueueEvent.LATE: (QueueState.CONFIRMING, QueueStep.CONFIRM),
         QueueEvent.STREAM_UNKNOWN: (QueueState.PROBING, QueueStep.RETRY),
         QueueEvent.STREAM_DELETED: (QueueState.PROBING, QueueStep.FAIL),
-        QueueEvent.EXPIRED: (QueueState.NEW, QueueStep.FAIL | QueueStep.ADVANCE),
-        QueueEvent.CANCELLED: (QueueState.NEW, QueueStep.DROP | QueueStep.ADVANCE),
-        QueueEvent.PROBE_LOST: (QueueState.NEW, QueueStep.NOTHING),
-        QueueEvent.SESSION_LOST: (QueueState.PROBING, QueueStep.NOTHING),  # it will be sent again
+        QueueEvent.EXPIRED: (QueueState.NEW, QueueStep.FAIL, QueueStep.ADVANCE),
+        QueueEvent.CANCELLED: (QueueState.NEW, QueueStep.DROP, QueueStep.ADVANCE),
+        QueueEvent.PROBE_LOST: (QueueState.NEW,),
+        QueueEvent.SESSION_LOST: (QueueState.PROBING,),  # it will be sent again
         QueueEvent.ABANDONED: (QueueState.NEW, QueueStep.FAIL_ALL),
     },
     QueueState.CONFIRMING: {
         QueueEvent.ENQUEUED: (QueueState.CONFIRMING, QueueStep.WAIT),
         QueueEvent.ENQUEUED_UNACKED: (QueueState.CONFIRMING, QueueStep.WAIT),
         QueueEvent.ACKED: (QueueState.OPEN, QueueStep.ADVANCE),
-        QueueEvent.REFUSED: (QueueState.OPEN, QueueStep.FAIL | QueueStep.ADVANCE),
-        QueueEvent.LATE: (QueueState.CONFIRMING, QueueStep.NOTHING),
+        QueueEvent.REFUSED: (QueueState.OPEN, QueueStep.FAIL, QueueStep.ADVANCE),
+        QueueEvent.LATE: (QueueState.CONFIRMING,),
         QueueEvent.ACCEPTED: (QueueState.NEW, QueueStep.ADVANCE),
         QueueEvent.STREAM_UNKNOWN: (QueueState.PROBING, QueueStep.RETRY),
         QueueEvent.STREAM_DELETED: (QueueState.CONFIRMING, QueueStep.FAIL),
-        QueueEvent.EXPIRED: (QueueState.NEW, QueueStep.FAIL | QueueStep.ADVANCE),
-        QueueEvent.CANCELLED: (QueueState.NEW, QueueStep.DROP | QueueStep.ADVANCE),
-        QueueEvent.PROBE_LOST: (QueueState.NEW, QueueStep.NOTHING),
+        QueueEvent.EXPIRED: (QueueState.NEW, QueueStep.FAIL, QueueStep.ADVANCE),
+        QueueEvent.CANCELLED: (QueueState.NEW, QueueStep.DROP, QueueStep.ADVANCE),
+        QueueEvent.PROBE_LOST: (QueueState.NEW,),
         QueueEvent.ABANDONED: (QueueState.NEW, QueueStep.FAIL_ALL),
     },
     QueueState.OPEN: {
@@ -275,7 +274,7 @@ class PartitionQueue(Generic[MessageT]):
         if entry is None:
             text = f"a queue that is {before.value} cannot take the event {event.name}"
             raise AssertionError(text)
-        self.state, step = entry
+        self.state, *steps = entry
         if event is QueueEvent.ACCEPTED and probe is not None:
             self.accepted.add(probe)
         elif self.state is QueueState.OPEN or event in _FORGETTING:
@@ -284,30 +283,32 @@ class PartitionQueue(Generic[MessageT]):
             self.probe = None
         elif before not in _PROBE_STATES:
             self.probe = message
-        return self._actions(step, message, probe)
+        return self._actions(steps, message, probe)
 
     def _actions(
-        self, step: QueueStep, message: MessageT | None, probe: MessageT | None
+        self, steps: Iterable[QueueStep], message: MessageT | None, probe: MessageT | None
     ) -> list[Action[MessageT]]:
         actions: list[Action[MessageT]] = []
-        if message is not None:
-            if QueueStep.SEND in step:
-                actions.append(Send((message,)))
-            if QueueStep.WAIT in step:
+        for step in steps:
+            if step is QueueStep.ADVANCE:
+                actions += self._advance()
+            elif step is QueueStep.FAIL_ALL:
+                actions.append(Fail([*([] if probe is None else [probe]), *self.waiting]))
+                self.waiting.clear()
+            elif message is None:
+                continue  # the other steps are about one
+            elif step is QueueStep.WAIT:
                 self.waiting.append(message)
-            if QueueStep.RETRY in step:
+            elif step is QueueStep.RETRY:
                 actions.append(Retry(message))
-            if QueueStep.CONFIRM in step:
+            elif step is QueueStep.CONFIRM:
                 actions.append(Confirm(message))
-            if QueueStep.FAIL in step:
+            elif step is QueueStep.SEND:
+                actions.append(Send((message,)))
+            elif step is QueueStep.FAIL:
                 actions.append(Fail((message,)))
-            if QueueStep.DROP in step:
+            else:
                 actions.append(Drop((message,)))
-        if QueueStep.FAIL_ALL in step:
-            actions.append(Fail([*([] if probe is None else [probe]), *self.waiting]))
-            self.waiting.clear()
-        if QueueStep.ADVANCE in step:
-            actions += self._advance()
         return actions
 
     def _advance(self) -> list[Action[MessageT]]:

@@ -294,7 +294,7 @@ def test_only_the_probe_is_sent_again() -> None:
     again = {
         event
         for row in TABLE.values()
-        for event, (_, step) in row.items()
-        if QueueStep.RETRY in step
+        for event, (_, *steps) in row.items()
+        if QueueStep.RETRY in steps
     }
     assert again == {QueueEvent.STREAM_UNKNOWN}
