@@ -42,6 +42,10 @@ class Contest:
     slow: frozenset[str] = frozenset()
     keeps: bool = True
 
+    def publish(self, words: list[str]) -> list[str]:
+        """Return the command that fills a stream, of the words of a case."""
+        return [*self.own[OURS], *words]
+
     def measure(
         self, choice: Choice, rounds: int, tell: Callable[[str], None]
     ) -> Iterator[CaseSummary]:
@@ -90,7 +94,7 @@ class Contest:
                     if stream not in filled:
                         filled.add(stream)
                         needed = replace(case, messages=case.messages if self.keeps else messages)
-                        fill(lambda words: [*self.own[OURS], *words], needed, address, stream)
+                        fill(self.publish, needed, address, stream)
                 words = [*program, *case.words(address, stream, messages)]
                 runs[name].append(run_program(words, pids, case.server_messages, _TIMEOUT))
         return summarize(case, runs, self.reference)

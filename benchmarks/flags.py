@@ -22,7 +22,7 @@ NAMES: Final = {
     "import": "of our client: how long importing it takes",
     "nats": "of our client: publishing over gRPC beside publishing straight over NATS",
     "transactions": "of our client: committed readings and producers beside plain ones",
-    "queue": "of our client: delivering and acking by a queue beside a plain subscription",
+    "queue": "delivering and acking by our queue, beside a subscription and other systems",
     "nsq": "our NSQ client beside go-nsq, pynsq, gnsq and ansq, on one nsqd",
     "stan": "our client of NATS Streaming beside stan.go and stan.py, on one server",
     "durable-streams": "our client of Durable Streams beside the published one and bare HTTP",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable
 
 from liftbridge_aio.model import UUID_HEADER, Record
-from liftbridge_aio.transactions.core.uuid import Flags, build_uuid
+from liftbridge_aio.transactions.core.uuid import UUID_BYTES, Flags, build_uuid
 from liftbridge_aio.transactions.core.visibility import (
     AckEntry,
     Event,
@@ -17,7 +18,8 @@ from liftbridge_aio.transactions.core.visibility import (
 )
 from liftbridge_aio.transactions.log_format import ACK_HEADERS, ack_values
 
-BASE = 100  # clocks are never 0
+BASE = 160  # clocks are never 0
+STEP = 16  # as producers have it; clocks between these have a counter
 FLAGS = {"c": Flags.CONTINUE, "o": Flags.OUTSIDE}
 
 
@@ -25,7 +27,7 @@ def producer(letter: str) -> bytes:
     return b"\x01prod" + letter.encode()
 
 
-def log_of(words: str) -> list[Event[str]]:
+def log_of(words: str, step: int = STEP) -> list[Event[str]]:
     """Return a log: `A3c` continues a transaction, `A3o` is of none, `-` is plain.
 
     `A5/2/1` is an ack at clock 5 of a transaction that began at offset 2, after the commit of
@@ -40,14 +42,14 @@ def log_of(words: str) -> list[Event[str]]:
                 acks.append(
                     AckEntry(
                         producer(part[0]),
-                        BASE + int(clock),
+                        BASE + step * int(clock),
                         int(begin),
-                        BASE + int(previous),
+                        BASE + step * int(previous),
                         part[-1] == "!",
                     )
                 )
         elif word != "-":
-            uuid = build_uuid(producer(word[0]), BASE + int(word[1:-1]), FLAGS[word[-1]])
+            uuid = build_uuid(producer(word[0]), BASE + step * int(word[1:-1]), FLAGS[word[-1]])
         events.append(Event(offset, word, uuid, tuple(acks)))
     return events
 
@@ -55,16 +57,27 @@ def log_of(words: str) -> list[Event[str]]:
 def followed(
     log: list[Event[str]], follower: Follower[str] | None = None, start: int = 0
 ) -> list[Row[str]]:
+    """Return what a follower shows, which takes messages of producers by runs."""
     follower = follower or Follower()
     rows: list[Row[str]] = []
-    for event in log[start:]:
-        for found in follower.feed(event):
-            if isinstance(found, Replay):
-                for each in log[found.entry.begin : found.position]:
-                    found.feed(each)
-                rows += found.rows()
-            else:
-                rows.append(found)
+    for is_run, events in itertools.groupby(
+        log[start:], lambda each: not each.acks and len(each.uuid or b"") == UUID_BYTES
+    ):
+        if is_run:
+            offsets, messages, uuids, _ = zip(*events, strict=True)
+            shown = follower.feed_run(uuids, offsets, messages)
+            rows += [
+                Row(each, 0, each, log[each].message) for each in (shown.offsets if shown else ())
+            ]
+            continue
+        for event in events:
+            for found in follower.feed(event):
+                if isinstance(found, Replay):
+                    for each in log[found.entry.begin : found.position]:
+                        found.feed(each)
+                    rows += found.rows()
+                else:
+                    rows.append(found)
     return rows
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from itertools import islice
+from operator import lt
 from struct import Struct, unpack
 
 from liftbridge_aio._core.arguments import INT64_MAX, check_type, check_whole_number
@@ -197,10 +199,25 @@ def continues(uuid: bytes) -> bool:
     return clock != 0 and flags == Flags.CONTINUE
 
 
-def is_run(uuids: Sequence[bytes]) -> bool:
-    """Return True if these are the UUIDs, of 16 bytes, of one transaction, as is easily seen."""
-    tail = uuids[0][8:]
-    return [uuid[8:] for uuid in uuids].count(tail) == len(uuids) and continues(min(uuids))
+def all_continue(uuids: Sequence[bytes]) -> bool:
+    """Return True if these are UUIDs, of 16 bytes, of transactions, as is easily seen."""
+    joined, count = b"".join(uuids), len(uuids)
+    return (
+        joined[8::UUID_BYTES] == _CONTINUE[:1] * count
+        and joined[9::UUID_BYTES] == _CONTINUE[1:] * count
+        and min(uuids)[:4] != _NO_TIME
+    )
+
+
+def all_rise(uuids: Sequence[bytes]) -> bool:
+    """Return True if the clocks of UUIDs, of 16 bytes, of one producer rise, as is easily seen.
+
+    Only their lowest words are compared, which come first: the others must be the same.
+    """
+    rest = uuids[0][4:]
+    return [uuid[4:] for uuid in uuids].count(rest) == len(uuids) and all(
+        map(lt, uuids, islice(uuids, 1, None))
+    )
 
 
 def is_outside(uuid: bytes) -> bool:

@@ -11,11 +11,8 @@ others, and shows the same.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from operator import lt
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .sequencer import NO_OFFSET, Outcome, ProducerState, Sequencer
@@ -23,10 +20,11 @@ from .uuid import (
     PRODUCER_BYTES,
     UUID_BYTES,
     Flags,
+    all_continue,
+    all_rise,
     build_uuid,
     continues,
     is_outside,
-    is_run,
     parse_clocks,
     parse_uuid,
 )
@@ -149,18 +147,22 @@ class _Span(Generic[T]):
 
     __slots__ = ("begin", "messages", "offsets", "uuids")
 
-    def __init__(self, begin: int) -> None:
-        self.begin = begin
-        self.uuids: list[bytes] = []
-        self.offsets: list[int] = []
-        self.messages: list[T] = []
+    def __init__(self, uuids: list[bytes], offsets: list[int], messages: list[T]) -> None:
+        self.begin = offsets[0]
+        self.uuids = uuids
+        self.offsets = offsets
+        self.messages = messages
 
     def up_to(self, clock: int, previous: int) -> Shown[T]:
         """Return the messages up to a clock, without those of the commit before and repeats."""
-        clocks = parse_clocks(self.uuids)
-        if all(map(lt, clocks, islice(clocks, 1, None))):
-            part = slice(bisect_right(clocks, previous), bisect_right(clocks, clock))
-            return Shown(self.offsets[part], self.messages[part])
+        uuids = self.uuids
+        if (
+            all_rise(uuids)  # most often
+            and previous < parse_uuid(uuids[0])[1]
+            and parse_uuid(uuids[-1])[1] <= clock
+        ):
+            return Shown(self.offsets, self.messages)
+        clocks = parse_clocks(uuids)
         offsets, messages, high = [], [], previous
         for each, offset, message in zip(clocks, self.offsets, self.messages, strict=True):
             if high < each <= clock:
@@ -248,41 +250,50 @@ class Follower(Generic[T]):
         """
         spans, size_of = self._spans, self._size_of
         shown: list[int] = []
-        if is_run(uuids):
-            producer = uuids[0][-PRODUCER_BYTES:]
-            span = spans.get(producer)
-            if span is None:
-                span = spans[producer] = _Span(offsets[0])
-            span.uuids += uuids
-            span.offsets += offsets
-            span.messages += messages
+        if all_continue(uuids):  # most often
+            producers = [uuid[-PRODUCER_BYTES:] for uuid in uuids]
+            producer = producers[0]
+            if producers.count(producer) == len(producers):
+                span = spans.get(producer)
+                if span is None:
+                    spans[producer] = _Span([*uuids], [*offsets], [*messages])
+                else:
+                    span.uuids += uuids
+                    span.offsets += offsets
+                    span.messages += messages
+            else:
+                for producer, uuid, offset, message in zip(
+                    producers, uuids, offsets, messages, strict=True
+                ):
+                    self._keep(producer, uuid, offset, message)
             self._messages += len(uuids)
             self._bytes += sum(map(size_of, messages))
         else:
-            kept = size = 0
             for number, uuid, offset, message in zip(
                 range(len(uuids)), uuids, offsets, messages, strict=True
             ):
                 producer = uuid[-PRODUCER_BYTES:]
                 if continues(uuid):
-                    span = spans.get(producer)
-                    if span is None:
-                        span = spans[producer] = _Span(offset)
-                    span.uuids.append(uuid)
-                    span.offsets.append(offset)
-                    span.messages.append(message)
-                    kept += 1
-                    size += size_of(message)
+                    self._keep(producer, uuid, offset, message)
+                    self._messages += 1
+                    self._bytes += size_of(message)
                 elif not (clock := parse_uuid(uuid)[1]) or self._is_new(producer, clock):
                     shown.append(number)  # without a clock it takes no part
-            self._messages += kept
-            self._bytes += size
         self._keep_bounds()
         if not shown:
             return None
         if len(shown) == len(uuids):
             return Shown(offsets, messages)
         return Shown([offsets[each] for each in shown], [messages[each] for each in shown])
+
+    def _keep(self, producer: bytes, uuid: bytes, offset: int, message: T) -> None:
+        span = self._spans.get(producer)
+        if span is None:
+            self._spans[producer] = _Span([uuid], [offset], [message])
+        else:
+            span.uuids.append(uuid)
+            span.offsets.append(offset)
+            span.messages.append(message)
 
     def _keep_bounds(self) -> None:
         """Give up the oldest transactions if there is too much in memory."""

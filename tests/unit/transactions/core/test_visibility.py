@@ -16,7 +16,19 @@ from liftbridge_aio.transactions.core.visibility import (
     Row,
 )
 from support.examples import examples
-from support.transaction_logs import BASE, Producers, followed, log_of, producer, range_of, shown
+from support.transaction_logs import (
+    BASE,
+    STEP,
+    Producers,
+    followed,
+    log_of,
+    producer,
+    range_of,
+    shown,
+)
+
+STEPS = (1, STEP, 2**35 + STEP)
+"""Clocks with a counter, without one, and such that the lowest word of the time does not rise."""
 
 
 @pytest.mark.parametrize(
@@ -39,10 +51,13 @@ from support.transaction_logs import BASE, Producers, followed, log_of, producer
         ("A1c A2/7/0 A3/0/0", ""),
         ("A1c A2/0/2", ""),
         ("A1c A2c A3/0/1", "A2c"),  # the first one was committed before
+        ("A1c A2c A3c A2/0/0", "A1c A2c"),
+        ("A2c A1c A3/0/0", "A2c"),
     ],
 )
-def test_what_is_shown(words: str, expected: str) -> None:
-    log = log_of(words)
+@pytest.mark.parametrize("step", STEPS)
+def test_what_is_shown(step: int, words: str, expected: str) -> None:
+    log = log_of(words, step)
     assert shown(followed(log)) == expected
     assert shown(range_of(log, 0, len(log))) == expected
 
@@ -57,6 +72,10 @@ def test_a_reader_that_started_in_the_middle_sees_the_whole_transaction() -> Non
 def test_rows_say_where_they_belong() -> None:
     log = log_of("A1c B1c - A2/0/0+B2/1/0")
     assert [row[:3] for row in followed(log)] == [(2, 0, 2), (3, 0, 0), (3, 1, 1)]
+
+
+def test_a_message_of_a_transaction_without_a_clock_is_plain() -> None:
+    assert shown(followed(log_of("A1c A-10c A2c A3/0/0"))) == "A-10c A1c A2c"
 
 
 def test_bytes_that_are_no_uuid_make_a_plain_message() -> None:
@@ -79,7 +98,7 @@ def test_memory_is_bounded_and_the_oldest_transaction_is_read_again() -> None:
 def test_a_follower_deduplicates_by_bounded_state() -> None:
     follower: Follower[str] = Follower(max_producers=2)
     assert shown(followed(log_of("A5o B5o C5o"), follower)) == "A5o B5o C5o"
-    assert follower.outside == [(producer("B"), BASE + 5), (producer("C"), BASE + 5)]
+    assert follower.outside == [(producer("B"), BASE + 5 * STEP), (producer("C"), BASE + 5 * STEP)]
     again: Follower[str] = Follower(outside=follower.outside)
     assert shown(followed(log_of("A5o B5o C5o"), again)) == "A5o"
 
@@ -90,7 +109,7 @@ def test_followers_and_readers_of_ranges_agree(chance: random.Random, length: in
     producers = Producers(chance)
     while len(producers.words) < length:
         producers.write()
-    log = log_of(" ".join(producers.words))
+    log = log_of(" ".join(producers.words), chance.choice(STEPS))
     expected = followed(log)
     assert [row[:3] for row in expected] == sorted(row[:3] for row in expected)
     bounded: Follower[str] = Follower(max_messages=chance.randrange(1, 6))
