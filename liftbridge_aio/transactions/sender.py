@@ -122,6 +122,7 @@ class Sender:
             text = "a producer must know what is stored: use AckPolicy.ALL, which is the default"
             raise InvalidRequest(text)
         self._client = client
+        self._submit_now = client.submit_now
         self._policy = policy
         self._retry = retry
         self.supervisor = client.network.supervisor
@@ -191,9 +192,9 @@ class Sender:
         uuid: bytes,
     ) -> AckFuture | None:
         """Send a message; return None if something has to be awaited for that."""
-        return self._client.submit_now(
-            *(stream, value, key, headers, partition, self._policy, None), encode_uuid_header(uuid)
-        )
+        encoded = encode_uuid_header(uuid)
+        policy = self._policy
+        return self._submit_now(stream, value, key, headers, partition, policy, None, encoded)
 
     async def send(
         self,
