@@ -16,6 +16,13 @@ from support.servers.build import BIN, HERE, build
 MODULE: Final = HERE / "go_client"
 BOUND: Final = 45.0
 
+_REPEATABLE: Final = {
+    "create": "stream already exists",
+    "delete": "stream does not exist",
+    "readonly": None,
+}
+"""Commands that change streams, and how a repetition of what was done is refused, if it is."""
+
 
 class GoClientError(Exception):
     """An error that go-liftbridge returned."""
@@ -60,11 +67,25 @@ class GoClient:
     async def run(self, *arguments: object) -> list[Any]:
         """Run a command and return its output, line by line.
 
+        A busy server refuses a change that it may make yet; these commands are repeated.
+
         Raises:
             GoClientError: go-liftbridge returned an error; the text is its own.
         """
-        async with self.running(*arguments) as lines:
-            return [line async for line in lines]
+        try:
+            async with self.running(*arguments) as lines:
+                return [line async for line in lines]
+        except GoClientError as error:
+            if arguments[0] not in _REPEATABLE or "raft operation timed out" not in str(error):
+                raise
+        try:
+            async with self.running(*arguments) as lines:
+                return [line async for line in lines]
+        except GoClientError as error:
+            done = _REPEATABLE[str(arguments[0])]
+            if done is None or done not in str(error):
+                raise
+            return []
 
     @asynccontextmanager
     async def running(self, *arguments: object) -> AsyncIterator[AsyncIterator[Any]]:
