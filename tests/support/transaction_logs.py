@@ -12,7 +12,6 @@ from liftbridge_aio.transactions.core.visibility import (
     AckEntry,
     Event,
     Follower,
-    Range,
     Replay,
     Row,
 )
@@ -81,9 +80,65 @@ def followed(
     return rows
 
 
+class Range:
+    """The model: what a reader shows of positions from `start` to before `end`, by the log alone.
+
+    Feed it the messages from `first` to before `end`, then those of `spans`, in order.
+    """
+
+    def __init__(self, start: int, end: int, look_back: int = 0) -> None:
+        """Choose the range.
+
+        Args:
+            start: the first position.
+            end: the one after the last.
+            look_back: offsets before the start whose committed single messages are recognised if
+                they are repeated.
+        """
+        self.start = start
+        self.end = end
+        self.first = max(0, start - look_back)
+        self._rows: list[Row[str]] = []
+        self._replays: list[Replay[str]] = []
+        self._outside: Follower[str] = Follower(max_messages=1, max_producers=2**62)
+
+    def feed(self, event: Event[str]) -> None:
+        """Take the next message from `first` to before `end`."""
+        for found in self._outside.feed(event):
+            if event.offset < self.start:
+                continue
+            if isinstance(found, Replay):
+                self._replays.append(found)
+            else:
+                self._rows.append(found)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Ranges of offsets, each up to before the second, that are to be fed to `replay`."""
+        spans: list[tuple[int, int]] = []
+        for replay in sorted(self._replays, key=lambda each: each.entry.begin):
+            begin, end = replay.entry.begin, replay.position
+            if spans and begin <= spans[-1][1]:
+                spans[-1] = spans[-1][0], max(end, spans[-1][1])
+            else:
+                spans.append((begin, end))
+        return spans
+
+    def replay(self, event: Event[str]) -> None:
+        """Take the next message of `spans`."""
+        for replay in self._replays:
+            if replay.entry.begin <= event.offset < replay.position:
+                replay.feed(event)
+
+    def rows(self) -> list[Row[str]]:
+        """Return what is shown, in order."""
+        shown = [row for replay in self._replays for row in replay.rows()]
+        return sorted([*self._rows, *shown], key=lambda row: row[:3])
+
+
 def range_of(log: list[Event[str]], start: int, end: int, look_back: int = 0) -> list[Row[str]]:
     """Return what the pure rule shows of a range."""
-    reader: Range[str] = Range(start, end, look_back)
+    reader = Range(start, end, look_back)
     for event in log[reader.first : end]:
         reader.feed(event)
     for begin, until in reader.spans:
