@@ -36,7 +36,7 @@ async def worker(app: web.Application) -> AsyncIterator[None]:
     """Handle orders from a queue for as long as the service runs."""
     orders = app[CLIENT].queue("orders", group="counters", start=StartAt.earliest())
     async with orders as queue, asyncio.TaskGroup() as tasks:
-        working = tasks.create_task(queue.run(count, concurrency=8, stop_on_sigterm=False))
+        working = tasks.create_task(queue.run(count, concurrency=8, stop_on_signals=False))
         yield
         working.cancel()
 

@@ -53,7 +53,7 @@ async def count(order: Delivery) -> None:
 async def work(client: Client) -> None:
     """Handle orders from a queue, which goes on after a restart where it stopped."""
     async with client.queue("orders", group="counters", start=StartAt.earliest()) as queue:
-        await queue.run(count, concurrency=8, stop_on_sigterm=False)
+        await queue.run(count, concurrency=8, stop_on_signals=False)
 
 
 @asynccontextmanager

@@ -293,7 +293,7 @@ class ConsumerGroup(MessageSource):
         *,
         concurrency: int = 1,
         on_error: OnError = "stop",
-        stop_on_sigterm: bool = True,
+        stop_on_signals: bool = True,
     ) -> None:
         """Call a handler for each message, until the group is closed, a signal, or an error.
 
@@ -325,7 +325,7 @@ class ConsumerGroup(MessageSource):
                 handled, the running handlers finish, and the exception is raised; its message is
                 not finished, and a later `run` begins with it. "skip": it is logged, and the
                 message counts as finished. Both are reported to the hook (`handler_failed`).
-            stop_on_sigterm: stop on SIGTERM and Ctrl-C too, if this runs in the main thread. A
+            stop_on_signals: stop on SIGTERM and Ctrl-C too, if this runs in the main thread. A
                 handler of the signal that the program installed is called as well, and restored at
                 the end. False leaves signals alone.
 
@@ -341,10 +341,10 @@ class ConsumerGroup(MessageSource):
         if on_error not in {"stop", "skip"}:
             text = f"on_error is 'stop' or 'skip', not {on_error!r}"
             raise InvalidRequest(text)
-        check_flags(stop_on_sigterm=stop_on_sigterm)
+        check_flags(stop_on_signals=stop_on_signals)
         self._check_may_read()
         await self._work.run(
-            handler, concurrency=concurrency, on_error=on_error, stop_on_sigterm=stop_on_sigterm
+            handler, concurrency=concurrency, on_error=on_error, stop_on_signals=stop_on_signals
         )
 
     # Positions

@@ -33,7 +33,7 @@ from .member import Member
 from .partition_transfer import PartitionTransfer
 from .rebalancer import Rebalancer
 from .start_positions import StartPositions
-from .stop_signal import stopped_by_sigterm
+from .stop_signal import stopped_by_signals
 
 _LONGEST_CALL: Final = 3.0
 """Timeout of fetching or storing a position.
@@ -151,7 +151,7 @@ class MemberRuntime:
     # Handling
 
     async def run(
-        self, handler: MessageHandler, *, concurrency: int, on_error: OnError, stop_on_sigterm: bool
+        self, handler: MessageHandler, *, concurrency: int, on_error: OnError, stop_on_signals: bool
     ) -> None:
         """Call a handler for each message, and commit finished positions at the end.
 
@@ -176,7 +176,7 @@ class MemberRuntime:
             on_error=on_error,
         )
         try:
-            with stopped_by_sigterm(self.runner.stop) if stop_on_sigterm else nullcontext():
+            with stopped_by_signals(self.runner.stop) if stop_on_signals else nullcontext():
                 try:
                     await self.runner.run()
                 except BaseException:

@@ -22,7 +22,7 @@ _heard: Final[set[int]] = set()
 
 
 @contextmanager
-def stopped_by_sigterm(stop: Callable[[], None]) -> Iterator[None]:
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Call `stop` on the event loop when SIGTERM or SIGINT, which is Ctrl-C, arrives.
 
     A Python function that handled the signal before is called too. What Python and

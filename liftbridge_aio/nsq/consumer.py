@@ -20,7 +20,7 @@ from liftbridge_aio._core.arguments import (
     names,
 )
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
+from liftbridge_aio.groups.stop_signal import stopped_by_signals
 from liftbridge_aio.handlers import Handler, Nack, Reject, intercepted
 from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.net.supervisor import Child, Supervisor
@@ -261,7 +261,7 @@ class Consumer:
         *,
         concurrency: int = 1,
         interceptors: Sequence[Interceptor] = (),
-        stop_on_sigterm: bool = True,
+        stop_on_signals: bool = True,
     ) -> None:
         """Call a handler for each message, until `drain`, `aclose` or a signal.
 
@@ -279,7 +279,7 @@ class Consumer:
             concurrency: the maximum of messages handled concurrently; `max_in_flight` should not be
                 less.
             interceptors: wrap the handler; the first is the outermost.
-            stop_on_sigterm: stop on SIGTERM and Ctrl-C too, if this runs in the main thread.
+            stop_on_signals: stop on SIGTERM and Ctrl-C too, if this runs in the main thread.
 
         Raises:
             Closed: the consumer is closed, or was not entered.
@@ -287,11 +287,11 @@ class Consumer:
         """
         check_callable(handler, "the handler")
         check_whole_number(concurrency, "concurrency", 1, INT32_MAX)
-        check_flags(stop_on_sigterm=stop_on_sigterm)
+        check_flags(stop_on_signals=stop_on_signals)
         deliveries = self._opened()
         handler = intercepted(handler, interceptors)
         try:
-            with stopped_by_sigterm(deliveries.stop) if stop_on_sigterm else nullcontext():
+            with stopped_by_signals(deliveries.stop) if stop_on_signals else nullcontext():
                 async with asyncio.TaskGroup() as workers:
                     for _ in range(concurrency):
                         workers.create_task(self._work(deliveries, handler))

@@ -25,7 +25,7 @@ from liftbridge_aio.errors import (
 from liftbridge_aio.groups.consumer_group import ConsumerGroup
 from liftbridge_aio.groups.core.group_plan import Assignment, GroupPlan
 from liftbridge_aio.groups.core.group_state import GroupState
-from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
+from liftbridge_aio.groups.stop_signal import stopped_by_signals
 from liftbridge_aio.model import Ack, AckPolicy, Message, StartAt, StreamPartition
 from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.options import Duration, timer_seconds
@@ -386,7 +386,7 @@ class Queue(Generic[DeliveryT]):
         *,
         concurrency: int = 1,
         on_timeout: OnTimeout = "cancel",
-        stop_on_sigterm: bool = True,
+        stop_on_signals: bool = True,
     ) -> None:
         """Call a handler for each delivery, until the queue is closed, a signal, or an error.
 
@@ -410,7 +410,7 @@ class Queue(Generic[DeliveryT]):
             concurrency: the maximum of deliveries handled concurrently.
             on_timeout: what happens to a handler that has not answered within ack_wait: "cancel"
                 cancels it; with "continue" it runs on while its message is delivered again.
-            stop_on_sigterm: stop on SIGTERM and Ctrl-C too, if this runs in the main thread.
+            stop_on_signals: stop on SIGTERM and Ctrl-C too, if this runs in the main thread.
 
         Raises:
             UsageError: the queue was not entered, or `run` runs already.
@@ -423,7 +423,7 @@ class Queue(Generic[DeliveryT]):
         if on_timeout not in {"cancel", "continue"}:
             text = f"on_timeout is 'cancel' or 'continue', not {on_timeout!r}"
             raise InvalidRequest(text)
-        check_flags(stop_on_sigterm=stop_on_sigterm)
+        check_flags(stop_on_signals=stop_on_signals)
         if self.state is GroupState.NEW or self._runner is not None:
             text = "a queue is run inside `async with`, by one task"
             raise UsageError(text)
@@ -436,7 +436,7 @@ class Queue(Generic[DeliveryT]):
             cancels=on_timeout == "cancel",
         )
         try:
-            with stopped_by_sigterm(runner.stop) if stop_on_sigterm else nullcontext():
+            with stopped_by_signals(runner.stop) if stop_on_signals else nullcontext():
                 await runner.run()
         finally:
             self._runner = None

@@ -17,7 +17,7 @@ from liftbridge_aio._core.arguments import (
     check_whole_number,
 )
 from liftbridge_aio.errors import ConcurrentRead, InvalidRequest, LiftbridgeError, UsageError
-from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
+from liftbridge_aio.groups.stop_signal import stopped_by_signals
 from liftbridge_aio.handlers import intercepted
 from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.nats.library import Subscription as NatsSubscription
@@ -320,7 +320,7 @@ class Subscription:
         concurrency: int = 1,
         on_error: OnError = "redeliver",
         interceptors: Sequence[Interceptor] = (),
-        stop_on_sigterm: bool = True,
+        stop_on_signals: bool = True,
     ) -> None:
         """Call a handler for each message, until the subscription is closed, a signal, or an error.
 
@@ -348,7 +348,7 @@ class Subscription:
                 next message is handled. "stop": no further message is handled, the running handlers
                 finish, and the exception is raised. Both tell `on_event` of a `HandlerFailed`.
             interceptors: wrap the handler; the first is the outermost.
-            stop_on_sigterm: stop on SIGTERM and Ctrl-C too, if this runs in the main thread. A
+            stop_on_signals: stop on SIGTERM and Ctrl-C too, if this runs in the main thread. A
                 handler of the signal that the program installed is called as well, and restored at
                 the end.
 
@@ -363,7 +363,7 @@ class Subscription:
         if on_error not in {"redeliver", "stop"}:
             text = f"on_error is 'redeliver' or 'stop', not {on_error!r}"
             raise InvalidRequest(text)
-        check_flags(stop_on_sigterm=stop_on_sigterm)
+        check_flags(stop_on_signals=stop_on_signals)
         self._check_may_read()
         self._ack_current()
         runner = HandlerRunner(
@@ -375,7 +375,7 @@ class Subscription:
         )
         self._reading = True
         try:
-            with stopped_by_sigterm(runner.stop) if stop_on_sigterm else nullcontext():
+            with stopped_by_signals(runner.stop) if stop_on_signals else nullcontext():
                 await runner.run(min(concurrency, self.plan.max_in_flight))
         finally:
             self._reading = False

@@ -86,7 +86,7 @@ class Queues:
                 max_attempts=0,
                 retry=_AGAIN,
             ) as queue:
-                await queue.run(self._handle, concurrency=4, stop_on_sigterm=False)
+                await queue.run(self._handle, concurrency=4, stop_on_signals=False)
         except LiftbridgeError as error:
             if not self._stopped:
                 self._load.find(f"{what} ended with {error!r}")

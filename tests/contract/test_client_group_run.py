@@ -450,7 +450,7 @@ async def test_sigterm_stops_all_groups_that_run(client: Client, stream: str) ->
         first = asyncio.create_task(one.run(handler))
         others = [
             asyncio.create_task(two.run(handler)),
-            asyncio.create_task(three.run(handler, stop_on_sigterm=False)),
+            asyncio.create_task(three.run(handler, stop_on_signals=False)),
         ]
         while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # noqa: ASYNC110
             await asyncio.sleep(0)

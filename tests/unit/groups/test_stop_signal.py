@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from liftbridge_aio.groups.stop_signal import stopped_by_sigterm
+from liftbridge_aio.groups.stop_signal import stopped_by_signals
 
 
 def interrupt() -> None:
@@ -21,7 +21,7 @@ def test_the_first_stops_and_the_second_interrupts() -> None:
 
     async def main() -> None:
         one, two = asyncio.Event(), asyncio.Event()
-        with stopped_by_sigterm(one.set), stopped_by_sigterm(two.set):
+        with stopped_by_signals(one.set), stopped_by_signals(two.set):
             interrupt()
             await one.wait()
             await two.wait()
@@ -37,7 +37,7 @@ def test_it_is_as_before_when_the_handlers_have_ended() -> None:
     async def main() -> None:
         for _ in range(2):
             stopped = asyncio.Event()
-            with stopped_by_sigterm(stopped.set):
+            with stopped_by_signals(stopped.set):
                 interrupt()
                 await stopped.wait()
         interrupt()
@@ -51,7 +51,7 @@ def test_it_stays_ignored_where_it_is_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     async def main() -> None:
-        with stopped_by_sigterm(lambda: None):
+        with stopped_by_signals(lambda: None):
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
     try:
