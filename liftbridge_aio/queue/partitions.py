@@ -234,12 +234,15 @@ class Partitions:
     ) -> None:
         """Go on after a message of a partition was answered."""
         if self._backs_off:
-            levels = self.flow.answered(share.place, outcome, self._time())
-            if levels or self.flow.is_backing_off:
-                self._set_levels(levels)
+            self._adapt(share, outcome)
         if outcome is not Outcome.FINISHED:
             self._arm_before(window.next_at())
         self.go_on(share, window)
+
+    def _adapt(self, share: PartitionShare, outcome: Outcome) -> None:
+        levels = self.flow.answered(share.place, outcome, self._time())
+        if levels or self.flow.is_backing_off:
+            self._set_levels(levels)
 
     def go_on(self, share: PartitionShare, window: AckWindow[Delivery]) -> None:
         """Do what is possible now: give up, hand out again, read on."""
@@ -328,8 +331,8 @@ class Partitions:
         self._timer, self.timer_at = None, inf
         for share in tuple(self.shares.values()):
             if share.window is not None:
-                for delivery in share.window.tick(now):
-                    self._expire(share, share.window, delivery)
+                if expired := share.window.tick(now):
+                    self._expire(share, expired)
                 self.go_on(share, share.window)
                 self._arm_before(share.window.next_at())
                 if share.resumes_at > now:
@@ -338,14 +341,15 @@ class Partitions:
             self._set_levels(self.flow.tick(now))
         self._arm_before(self._flow_at())
 
-    def _expire(
-        self, share: PartitionShare, window: AckWindow[Delivery], delivery: Delivery
-    ) -> None:
-        self.expired += 1
-        logger.warning("%r was not answered in time", delivery)
-        if delivery.worker is not None:
-            delivery.worker.cancel()
-        self.answered(share, window, Outcome.REQUEUED)
+    def _expire(self, share: PartitionShare, expired: list[Delivery]) -> None:
+        self.expired += len(expired)
+        more = f" and {len(expired) - 1} more" if len(expired) > 1 else ""
+        logger.warning("not answered in time: %r%s", expired[0], more)
+        for delivery in expired:
+            if delivery.worker is not None:
+                delivery.worker.cancel()
+            if self._backs_off:
+                self._adapt(share, Outcome.REQUEUED)
 
 
 def _flow_settings(plan: QueuePlan) -> FlowSettings:
