@@ -10,12 +10,15 @@ from typing import Any, Final
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Mount
 
 from liftbridge_aio import Client, StreamOptions
 from liftbridge_aio.durable_streams.core import sse
 from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions, gateway_app
+from liftbridge_aio.errors import UsageError
 from support.servers.node import EmbeddedServer, Server
 
 TEXT: Final = {"Content-Type": "text/plain"}
@@ -211,6 +214,39 @@ async def test_if_match_appends_only_at_that_end(
         assert refused.status_code == 412
         assert refused.headers["Stream-Next-Offset"] == appended.headers["Stream-Next-Offset"]
         assert (await http.get(PATH)).text == "ab"
+
+
+async def test_preconditions_are_checked_or_refused(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        new_only = TEXT | {"If-None-Match": "*"}
+        assert (await http.put(PATH, content="a", headers=new_only)).status_code == 201
+        assert (await http.put(PATH, content="a", headers=new_only)).status_code == 412
+        stale = {"If-Match": '"0"'}
+        assert (await http.put(PATH, headers=TEXT | stale)).status_code == 400
+        assert (await http.delete(PATH, headers=stale)).status_code == 400
+        assert (await http.get(PATH)).text == "a"
+
+
+async def test_a_stream_is_the_same_wherever_the_gateway_is_mounted(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    settings = GatewayOptions(registry=stream_name)
+    async with Client(embedded_server.address) as client, Gateway(client, settings) as app:
+        mounted = httpx2.ASGITransport(Starlette(routes=[Mount("/gw", app)]))
+        async with (
+            httpx2.AsyncClient(transport=mounted, base_url="http://outside/gw") as outside,
+            httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://in") as inside,
+        ):
+            created = await outside.put(PATH, content="a", headers=TEXT)
+            assert created.headers["Location"] == f"http://outside/gw{PATH}"
+            assert (await inside.get(PATH)).text == "a"
+            fork = TEXT | {"Stream-Forked-From": f"/gw{PATH}"}
+            assert (await outside.put(f"{PATH}-2", headers=fork)).status_code == 201
+            assert (await inside.get(f"{PATH}-2")).text == "a"
+            listed = (await outside.get("/v1/streams")).json()["streams"]
+            assert [each["path"] for each in listed] == [PATH, f"{PATH}-2"]
 
 
 async def test_offsets_of_a_deleted_stream_are_none_of_its_successor(
@@ -567,6 +603,13 @@ async def test_the_application_connects_a_client_of_its_own(
         async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
             await put(http, "a")
             assert (await http.get(PATH)).text == "a"
+
+
+async def test_an_application_without_its_lifespan_says_so() -> None:
+    transport = httpx2.ASGITransport(gateway_app("127.0.0.1:1"))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
+        with pytest.raises(UsageError, match="lifespan"):
+            await http.get(PATH)
 
 
 def test_options_are_checked() -> None:

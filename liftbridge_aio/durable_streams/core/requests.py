@@ -130,8 +130,12 @@ def checked_offset(offset: str) -> str:
     return offset
 
 
-def parse_creation(headers: Mapping[str, str]) -> Creation:
+def parse_creation(headers: Mapping[str, str], root: str = "") -> Creation:
     """Return what a PUT asks for.
+
+    Args:
+        headers: of the request.
+        root: what stands before all paths of streams, where the gateway is mounted.
 
     Raises:
         RequestRefused: a header is invalid, or headers contradict each other.
@@ -144,14 +148,15 @@ def parse_creation(headers: Mapping[str, str]) -> Creation:
         raise RequestRefused(400, "a stream has Stream-TTL or Stream-Expires-At, not both")
     ttl = parse_integer(ttl_text)
     if ttl_text is not None and (ttl is None or ttl > INTEGER_MAX):
-        raise RequestRefused(400, "Stream-TTL is a whole number of seconds")
+        text = f"Stream-TTL is a whole number of seconds, at most {INTEGER_MAX}"
+        raise RequestRefused(400, text)
     return Creation(
         content_type,
         ttl,
         expires_at,
         None if expires_at is None else _parse_time(expires_at),
         is_true(headers.get(STREAM_CLOSED)),
-        _parse_fork(headers),
+        _parse_fork(headers, root),
     )
 
 
@@ -165,7 +170,7 @@ def _parse_time(text: str) -> float:
         raise RequestRefused(400, "Stream-Expires-At is a time of RFC 3339") from None
 
 
-def _parse_fork(headers: Mapping[str, str]) -> ForkOf | None:
+def _parse_fork(headers: Mapping[str, str], root: str) -> ForkOf | None:
     path = headers.get(STREAM_FORKED_FROM)
     offset, sub_text = headers.get(STREAM_FORK_OFFSET), headers.get(STREAM_FORK_SUB_OFFSET)
     sub_offset = parse_integer(sub_text)
@@ -179,7 +184,7 @@ def _parse_fork(headers: Mapping[str, str]) -> ForkOf | None:
         raise RequestRefused(400, "Stream-Fork-Sub-Offset needs Stream-Fork-Offset")
     if offset is not None and offset not in {START, NOW}:
         checked_offset(offset)
-    return ForkOf(path, offset, sub_offset or 0)
+    return ForkOf(path.removeprefix(root), offset, sub_offset or 0)
 
 
 def parse_append(headers: Mapping[str, str]) -> Append:

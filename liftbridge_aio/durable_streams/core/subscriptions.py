@@ -25,7 +25,7 @@ LEASE_MIN: Final = 1_000
 LEASE_MAX: Final = 600_000
 _BACKOFF_MAX: Final = 600.0
 _PARTS: Final = re.compile(r"\*\*|\*|[^*]+")
-_PATTERNS: Final = {"**": ".*", "*": "[^/]*"}
+_MAX_STARS: Final = 16
 
 
 class SubscriptionRefused(Exception):
@@ -118,14 +118,18 @@ class Subscription:
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def matches(self, path: str) -> bool:
-        """Return True if the pattern matches a path."""
-        if self.pattern is None:
-            return False
-        parts = _PARTS.findall(self.pattern)
-        return (
-            re.fullmatch("".join(_PATTERNS.get(each, re.escape(each)) for each in parts), path)
-            is not None
-        )
+        """Return True if the pattern matches a path, in time that grows with its length only."""
+        reached = set() if self.pattern is None else {0}
+        for part in _PARTS.findall(self.pattern or ""):
+            if not reached:
+                return False
+            if part == "**":
+                reached = set(range(min(reached), len(path) + 1))
+            elif part == "*":
+                reached = _within_segments(reached, path)
+            else:
+                reached = {at + len(part) for at in reached if path.startswith(part, at)}
+        return len(path) in reached
 
     def linked(self, paths: Iterable[str], acked: Mapping[str, str] | None = None) -> Subscription:
         """Return it with those of the paths that its pattern matches.
@@ -256,6 +260,16 @@ class Subscription:
         return replace(self, links=links)
 
 
+def _within_segments(reached: set[int], path: str) -> set[int]:
+    """Return the places from those reached on to the next slash, each."""
+    found, inside = set(), False
+    for at in range(len(path) + 1):
+        inside = at in reached or (inside and path[at - 1] != "/")
+        if inside:
+            found.add(at)
+    return found
+
+
 def parse_subscription(name: str, body: bytes) -> Subscription:
     """Return the subscription that a request asks for.
 
@@ -273,6 +287,9 @@ def parse_subscription(name: str, body: bytes) -> Subscription:
     named = parse_paths(fields)
     if not named and not pattern:
         raise _invalid("a subscription has a pattern or streams")
+    if pattern is not None and len(re.findall(r"\*+", pattern)) > _MAX_STARS:
+        text = f"a pattern has at most {_MAX_STARS} wildcards"
+        raise _invalid(text)
     webhook = None
     if kind == WEBHOOK:
         hook = fields.get("webhook")

@@ -14,6 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio.errors import UsageError
 from liftbridge_aio.options import ClientOptions, Duration
 
 from .native_endpoint import NativeEndpoint
@@ -143,6 +144,10 @@ def gateway_app(
                 yield
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        await scope["app"].state.gateway(scope, receive, send)
+        gateway = getattr(scope["app"].state, "gateway", None)
+        if gateway is None:
+            text = "the gateway has not started: run the lifespan of its application around yours"
+            raise UsageError(text)
+        await gateway(scope, receive, send)
 
     return Starlette(routes=[Mount("/", serve)], lifespan=lifespan)

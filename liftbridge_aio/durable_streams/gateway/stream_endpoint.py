@@ -53,6 +53,7 @@ from .responses import (
 from .streams import Streams
 
 _IF_MATCH: Final = "if-match"
+_IF_NONE_MATCH: Final = "if-none-match"
 
 
 class StreamEndpoint:
@@ -106,14 +107,17 @@ class StreamEndpoint:
         path = _path(request)
         given = RequestHeaders(request.scope)
         _refuse_encoding(given)
-        wanted = parse_creation(given)
+        wanted = parse_creation(given, request.scope.get("root_path", ""))
+        must_be_new = _asks_for_a_new_one(given)
         body = await body_of(request.receive, self._options.max_body_bytes)
         created = await self._streams.creation.create(path, wanted, body)
+        if must_be_new and not created.new:
+            raise RequestRefused(412, "the stream exists")
         entry = created.entry
         headers = {
             **await self._state_headers(entry),
             "Content-Type": entry.content_type,
-            "Location": str(request.url.replace(path=quote(path), query="")),
+            "Location": str(request.url.replace(path=quote(request.scope["path"]), query="")),
         }
         return Reply(201 if created.new else 200, headers)
 
@@ -166,6 +170,9 @@ class StreamEndpoint:
         return Reply(200, {**headers, **NO_STORE})
 
     async def _delete(self, request: Request) -> Response:
+        given = RequestHeaders(request.scope)
+        if given.get(_IF_MATCH) is not None or given.get(_IF_NONE_MATCH) is not None:
+            raise RequestRefused(400, "a DELETE takes no precondition: nothing was deleted")
         await self._streams.delete(_path(request))
         return Reply(204, {})
 
@@ -227,7 +234,7 @@ class StreamEndpoint:
             start = positions.offset(position)
             tag = entity_tag(entry.log[-12:], start, end, closed=found.closed)
             headers |= {"ETag": tag, "Cache-Control": self._cache_control}
-            if matches(request.headers.get("if-none-match"), tag):
+            if matches(request.headers.get(_IF_NONE_MATCH), tag):
                 return Reply(304, headers)
         return Reply(200, headers, joined(found.values, entry.content_type))
 
@@ -243,9 +250,9 @@ class StreamEndpoint:
 
 
 def _path(request: Request) -> str:
-    """Return the path, without making a URL of it first."""
+    """Return the path below where the gateway is mounted, without making a URL of it first."""
     path: str = request.scope["path"]
-    return path
+    return path.removeprefix(request.scope.get("root_path", ""))
 
 
 def _check_path(scope: Scope) -> None:
@@ -258,6 +265,18 @@ def _check_path(scope: Scope) -> None:
         unquote_to_bytes(scope.get("raw_path") or b"").decode()
     except UnicodeDecodeError:
         raise RequestRefused(400, "the path is not UTF-8") from None
+
+
+def _asks_for_a_new_one(given: RequestHeaders) -> bool:
+    """Return True if a PUT has `If-None-Match: *`; refuse other preconditions.
+
+    Raises:
+        RequestRefused: there is one that would be ignored.
+    """
+    wanted = given.get(_IF_NONE_MATCH)
+    if given.get(_IF_MATCH) is not None or wanted not in {None, "*"}:
+        raise RequestRefused(400, "a PUT takes no precondition but If-None-Match: *")
+    return wanted is not None
 
 
 def _refuse_encoding(given: RequestHeaders) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -51,6 +52,24 @@ def refused(code: str) -> Iterator[None]:
 def test_a_pattern_matches_whole_paths(pattern: str, matching: list[str]) -> None:
     found = subscription(pattern=pattern)
     assert [path for path in TAILS if found.matches(path)] == matching
+
+
+@given(
+    st.lists(st.sampled_from(["*", "**", "a", "b", "/"]), min_size=1, max_size=8).map("".join),
+    st.lists(st.sampled_from("ab/"), max_size=10).map("".join),
+)
+def test_patterns_match_as_regular_expressions_do(pattern: str, path: str) -> None:
+    same = "".join(
+        {"**": ".*", "*": "[^/]*"}.get(each, each) for each in re.findall(r"\*\*|.", pattern)
+    )
+    found = subscription(pattern=pattern).matches(path)
+    assert found == (re.fullmatch(same, path) is not None)
+
+
+def test_a_pattern_of_many_wildcards_takes_no_longer() -> None:
+    assert not subscription(pattern="*a" * 16 + "b").matches("a" * 20_000)
+    with pytest.raises(SubscriptionRefused, match="at most 16"):
+        subscription(pattern="*a" * 17)
 
 
 def test_streams_that_come_later_are_pending_from_their_begin() -> None:
