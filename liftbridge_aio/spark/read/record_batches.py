@@ -8,10 +8,11 @@ Messages arrive as columns and stay columns: no object is made for each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
+from struct import pack
 from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio.spark.core.options import ExtraColumns
@@ -146,39 +147,76 @@ def record_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
 
     names = frozenset(schema.names)
     count = len(chunk)
-    nanoseconds = pa.array(chunk.timestamps, pa.int64()).cast(pa.timestamp("ns", tz="UTC"))
+    nanoseconds = _numbers(pa.int64(), "q", chunk.timestamps)
+    in_utc = nanoseconds.cast(pa.timestamp("ns", tz="UTC"))
     columns = {
-        "key": pa.array(chunk.keys, pa.binary())
+        "key": _contents(pa.binary(), [key or b"" for key in chunk.keys], _validity(chunk.keys))
         if any(chunk.keys)
         else pa.nulls(count, pa.binary()),
-        "value": pa.array(chunk.values, pa.binary()),
-        "topic": pa.repeat(pa.scalar(chunk.stream, pa.string()), count),
-        "partition": pa.repeat(pa.scalar(chunk.partition, pa.int32()), count),
-        "offset": pa.array(chunk.offsets, pa.int64()),
-        "timestamp": nanoseconds.cast(pa.timestamp("us", tz="UTC"), safe=False),
+        "value": _contents(pa.binary(), chunk.values),
+        "topic": pa.repeat(_contents(pa.string(), [chunk.stream.encode()])[0], count),
+        "partition": pa.repeat(_numbers(pa.int32(), "i", [chunk.partition])[0], count),
+        "offset": _numbers(pa.int64(), "q", chunk.offsets),
+        "timestamp": in_utc.cast(pa.timestamp("us", tz="UTC"), safe=False),
     }
     if "headers" in names:
         columns["headers"] = _headers_array(chunk.headers)
     if "subject" in names:
-        columns["subject"] = pa.array(chunk.subjects, pa.string())
+        columns["subject"] = _contents(pa.string(), list(map(str.encode, chunk.subjects)))
     if "timestampNanos" in names:
-        columns["timestampNanos"] = pa.array(chunk.timestamps, pa.int64())
+        columns["timestampNanos"] = nanoseconds
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+# Arrays are made from buffers: `pyarrow.array` imports pandas, which takes half a second.
+
+
+def _numbers(kind: pa.DataType, code: str, numbers: Sequence[int]) -> pa.Array[Any]:
+    """Return numbers as an array; `code` is that of `struct.pack` for the type."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    packed = pack(f"={len(numbers)}{code}", *numbers)
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(packed)])
+
+
+def _contents(
+    kind: pa.DataType, contents: Sequence[bytes], validity: pa.Buffer | None = None
+) -> pa.Array[Any]:
+    """Return bytes, or encoded texts, as an array."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    buffers = [validity, _ends(contents), pa.py_buffer(b"".join(contents))]
+    return pa.Array.from_buffers(kind, len(contents), buffers)
+
+
+def _ends(items: Sequence[Sized]) -> pa.Buffer:
+    """Return where each item begins when they follow one another, and where the last one ends."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    return pa.py_buffer(pack(f"={len(items) + 1}i", *accumulate(map(len, items), initial=0)))
+
+
+def _validity(items: Sequence[object]) -> pa.Buffer | None:
+    """Return the bitmap of items that are neither None nor empty."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    present = pa.py_buffer(bytes(map(bool, items)))
+    flags = pa.Array.from_buffers(pa.uint8(), len(items), [None, present])
+    return flags.cast(pa.bool_()).buffers()[1]
 
 
 def _headers_array(headers: list[list[Header]]) -> pa.Array[Any]:
     """Return the column of headers; null for a message without headers."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    ends = list(accumulate((len(own) for own in headers), initial=0))
-    starts = [begin if own else None for begin, own in zip(ends, headers, strict=False)]
-    flat = [header for own in headers for header in own]
     kind = headers_type()
+    flat = [header for own in headers for header in own]
     structs = pa.StructArray.from_arrays(
         [
-            pa.array([name for name, _ in flat], pa.string()),
-            pa.array([value for _, value in flat], pa.binary()),
+            _contents(pa.string(), [name.encode() for name, _ in flat]),
+            _contents(pa.binary(), [value for _, value in flat]),
         ],
         fields=list(kind.value_type),
     )
-    return pa.ListArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), structs, type=kind)
+    buffers = [_validity(headers), _ends(headers)]
+    return pa.Array.from_buffers(kind, len(headers), buffers, children=[structs])

@@ -130,9 +130,7 @@ async def next_batch(
     return MicroBatch(end.of(found.created), available, Logs(found, states))
 
 
-async def fetch_logs(
-    client: Client, options: ReadOptions, ranges: Sequence[OffsetRange]
-) -> Logs:
+async def fetch_logs(client: Client, options: ReadOptions, ranges: Sequence[OffsetRange]) -> Logs:
     """Fetch what `planned_ranges` needs. Cancelling abandons the calls.
 
     Raises:
