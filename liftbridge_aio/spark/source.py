@@ -1,8 +1,8 @@
 """The data source `liftbridge`: the class that Spark calls to read and write.
 
 Spark pickles sources, readers and writers between the driver, its planning processes and the
-executors. So none of them holds a connection, and each process imports only what it needs: the
-modules that read, write and connect take longer to import than all else here.
+executors. So none of them holds a connection, and modules that only executors need are imported
+there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pyspark.sql.types import StructType
 
 from .core.options import ExtraColumns, ReadOptions, WriteOptions
 from .errors import InvalidColumns
+from .read.pushdown import PushdownReader
+from .read.readers import BatchReader, StreamReader
 from .read.schema import spark_schema, spark_types
 
 
@@ -47,11 +49,7 @@ class LiftbridgeDataSource(DataSource):
         options = ReadOptions.parse(self.options, streaming=False)
         _check_columns(schema, options.columns)
         if options.pushdown_filters:
-            from .read.pushdown import PushdownReader  # noqa: PLC0415 - imports the client
-
             return PushdownReader(options)
-        from .read.readers import BatchReader  # noqa: PLC0415 - imports the client
-
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -63,8 +61,6 @@ class LiftbridgeDataSource(DataSource):
         """
         options = ReadOptions.parse(self.options, streaming=True)
         _check_columns(schema, options.columns)
-        from .read.readers import StreamReader  # noqa: PLC0415 - imports the client
-
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

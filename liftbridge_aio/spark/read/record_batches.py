@@ -16,12 +16,13 @@ from struct import pack
 from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio.spark.core.options import ExtraColumns
-from liftbridge_aio.wire.column_batch import ColumnBatch
 
 from .schema import headers_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from liftbridge_aio.wire.column_batch import ColumnBatch
 
 MAX_BATCH_BYTES: Final = 8 * 2**20
 """Approximate limit for keys, values and headers of a record batch; a larger message is alone."""
