@@ -148,8 +148,7 @@ def record_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
 
     names = frozenset(schema.names)
     count = len(chunk)
-    nanoseconds = _numbers(pa.int64(), "q", chunk.timestamps)
-    in_utc = nanoseconds.cast(pa.timestamp("ns", tz="UTC"))
+    microseconds = [nanoseconds // 1000 for nanoseconds in chunk.timestamps]
     columns = {
         "key": _contents(pa.binary(), [key or b"" for key in chunk.keys], _validity(chunk.keys))
         if any(chunk.keys)
@@ -158,18 +157,19 @@ def record_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
         "topic": pa.repeat(_contents(pa.string(), [chunk.stream.encode()])[0], count),
         "partition": pa.repeat(_numbers(pa.int32(), "i", [chunk.partition])[0], count),
         "offset": _numbers(pa.int64(), "q", chunk.offsets),
-        "timestamp": in_utc.cast(pa.timestamp("us", tz="UTC"), safe=False),
+        "timestamp": _numbers(pa.timestamp("us", tz="UTC"), "q", microseconds),
     }
     if "headers" in names:
         columns["headers"] = _headers_array(chunk.headers)
     if "subject" in names:
         columns["subject"] = _contents(pa.string(), list(map(str.encode, chunk.subjects)))
     if "timestampNanos" in names:
-        columns["timestampNanos"] = nanoseconds
+        columns["timestampNanos"] = _numbers(pa.int64(), "q", chunk.timestamps)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-# Arrays are made from buffers: `pyarrow.array` imports pandas, which takes half a second.
+# Arrays are made from buffers: `pyarrow.array` imports pandas, which takes half a second, and
+# `cast` imports `pyarrow.compute`.
 
 
 def _numbers(kind: pa.DataType, code: str, numbers: Sequence[int]) -> pa.Array[Any]:
@@ -198,12 +198,13 @@ def _ends(items: Sequence[Sized]) -> pa.Buffer:
 
 
 def _validity(items: Sequence[object]) -> pa.Buffer | None:
-    """Return the bitmap of items that are neither None nor empty."""
+    """Return the bitmap of items that are neither None nor empty; None if that is true of all."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    present = pa.py_buffer(bytes(map(bool, items)))
-    flags = pa.Array.from_buffers(pa.uint8(), len(items), [None, present])
-    return flags.cast(pa.bool_()).buffers()[1]
+    if all(items):
+        return None
+    bits = "".join("1" if item else "0" for item in reversed(items))
+    return pa.py_buffer(int(bits, 2).to_bytes((len(items) + 7) // 8, "little"))
 
 
 def _headers_array(headers: list[list[Header]]) -> pa.Array[Any]:
