@@ -88,6 +88,18 @@ class WorkerConnection:
         limit = None if timeout is None else timeout + connect_timeout
         return self._call(self._bounded(work, timeout, connect_timeout), limit)
 
+    def begin(self, work: Callable[[Client], Awaitable[object]], timeout: float | None) -> None:
+        """Begin a coroutine that prepares others, and return; its errors are dropped.
+
+        It is not begun unless a server is reached at the first attempt.
+
+        Args:
+            work: makes the coroutine from the connected client.
+            timeout: seconds for the coroutine. None: it has timeouts of its own.
+        """
+        if self.usable:
+            asyncio.run_coroutine_threadsafe(self._bounded(work, timeout, 0), self._loop)
+
     def iterate(
         self,
         items: Callable[[Client], AsyncGenerator[T, None]],

@@ -25,7 +25,9 @@
 - `journals/`: Exactly once over journals of framed messages: the API of Gazette's published guide.
 """
 
-from .checkpoints import CheckpointStream
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from .claimed_log import ClaimedLog
 from .core.open_spans import OpenSpan
 from .core.records import LogRecord
@@ -42,10 +44,13 @@ from .errors import (
     TransactionError,
     TransactionTruncated,
 )
-from .explain import Explanation
-from .producer import Producer
-from .reading import ReadCommitted
-from .transaction import Transaction
+
+if TYPE_CHECKING:
+    from .checkpoints import CheckpointStream
+    from .explain import Explanation
+    from .producer import Producer
+    from .reading import ReadCommitted
+    from .transaction import Transaction
 
 __all__ = [
     "AckEntry",
@@ -69,3 +74,21 @@ __all__ = [
     "TransactionError",
     "TransactionTruncated",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATE.get(name)
+    if module is None:
+        text = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(text)
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+
+
+_LATE = {
+    "CheckpointStream": "checkpoints",
+    "Explanation": "explain",
+    "Producer": "producer",
+    "ReadCommitted": "reading",
+    "Transaction": "transaction",
+}
+"""Names whose modules import the network or protobuf; they are imported on first use."""

@@ -14,6 +14,7 @@ pytest.importorskip("pyspark")
 
 from liftbridge_aio.spark.connection import close_connections
 from spark.conftest import EVERY_SERVER
+from support.spark.broker_thread import BrokerThread
 from support.spark.log_client import LogClient
 from support.spark.micro_batches import MicroBatches, flat
 
@@ -365,3 +366,17 @@ def test_lag_is_known_once_a_batch_was_planned(
     end = query.reader.latestOffset(begin, query.reader.getDefaultReadLimit())
     report = query.reader.reportLatestOffset()
     assert (end[stream_name]["0"], report and report[stream_name]["0"]) == (5, 20)
+
+
+def test_a_batch_that_was_just_planned_is_split_without_another_call(
+    own_broker: BrokerThread, stream_name: str
+) -> None:
+    with LogClient(own_broker.address) as log:
+        log.create(stream_name)
+        log.publish(stream_name, numbers(0, 20))
+    query = MicroBatches(own_broker.address, stream=stream_name, minPartitions="4", **EARLIEST)
+    begin = query.reader.initialOffset()
+    end = query.reader.latestOffset(begin, query.reader.getDefaultReadLimit())
+    with own_broker.stalled("FetchMetadata") as is_called:
+        assert len(query.reader.partitions(begin, end)) == 4
+        assert not is_called()

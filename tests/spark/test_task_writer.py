@@ -5,17 +5,20 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
 
+from liftbridge_aio.spark.connection import close_connections
 from liftbridge_aio.spark.core.options import WriteOptions
 from liftbridge_aio.spark.core.row_columns import RowColumns
 from liftbridge_aio.spark.core.write_id import TaskAttempt
 from liftbridge_aio.spark.errors import InvalidRow
 from liftbridge_aio.spark.write.task_writer import TaskWriter
 from support.loop_thread import BOUND
+from support.spark.broker_thread import BrokerThread
 from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
@@ -43,6 +46,29 @@ def test_the_garbage_collector_is_as_before_after_a_task(
     assert gc.get_threshold() == before
     assert [threshold[0] for threshold in during] == [50_000, 50_000]
     assert len(log.read(stream_name)) == 10
+
+
+def test_a_task_connects_while_its_first_rows_are_made(
+    own_broker: BrokerThread, stream_name: str
+) -> None:
+    given = {"servers": own_broker.address, "stream": stream_name}
+    options = WriteOptions.parse(given, streaming=False)
+    attempt = TaskAttempt(query=UUID(int=5), batch=0, task=0, number=0, id=b"attempt1")
+    with LogClient(own_broker.address) as log, ExitStack() as stack:
+        log.create(stream_name)
+        is_called = stack.enter_context(own_broker.stalled("FetchMetadata"))
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            deadline = time.monotonic() + BOUND
+            while not is_called():
+                assert time.monotonic() < deadline, "nothing is asked before there are rows"
+                time.sleep(0.01)
+            stack.close()
+            yield pa.RecordBatch.from_pydict({"value": pa.array([b"v"] * 10, pa.binary())})
+
+        TaskWriter(attempt, options, RowColumns(value=0)).publish_all(batches())
+        assert len(log.read(stream_name)) == 10
+    close_connections()
 
 
 def test_a_task_follows_a_stream_that_is_created_again(

@@ -74,3 +74,37 @@ def test_the_front_door_opens_quickly(
     record_property("import_seconds", took)
     print(f"importing the client takes {took * 1000:.0f} ms")  # noqa: T201 - shown with -rP
     assert took < MOST, f"importing the client takes {took * 1000:.0f} ms"
+
+
+CREATES_AND_PLANS = """
+import sys
+from pyspark.sql.types import BinaryType, StructField, StructType
+from liftbridge_aio.spark.source import LiftbridgeDataSource
+source = LiftbridgeDataSource({"servers": "127.0.0.1:9292", "stream": "orders"})
+source.schema()
+source.streamWriter(StructType([StructField("value", BinaryType())]), False)
+print(*sys.modules)
+"""
+
+MAKES_ROWS = """
+import sys
+from liftbridge_aio.spark.core.options import ExtraColumns
+from liftbridge_aio.spark.read.record_batches import Chunk, record_batch
+from liftbridge_aio.spark.read.schema import arrow_schema
+keys, headers = [b"k", None], [[("a", b"b")], []]
+chunk = Chunk("orders", 1, keys, [b"1", b""], [3, 4], [5, 6], headers, ["x"] * 2)
+columns = ExtraColumns(headers=True, subject=True, timestamp_nanos=True)
+assert record_batch(chunk, arrow_schema(columns)).num_rows == 2
+print(*sys.modules)
+"""
+
+
+def test_spark_processes_import_what_they_use_only(bytecode: Path) -> None:
+    """Each is a process of its own, and the first query waits for them, one after another."""
+    pytest.importorskip("pyspark")
+    loaded = set(run(CREATES_AND_PLANS, bytecode).split())
+    assert "liftbridge_aio.spark.write.sink" in loaded
+    assert not HEAVY - {"anyio"} & loaded
+    loaded = set(run(MAKES_ROWS, bytecode).split())
+    assert "pyarrow" in loaded
+    assert not {"pandas", "pyarrow.compute"} & loaded

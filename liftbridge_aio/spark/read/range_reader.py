@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio._subscribe.subscription import Subscription
 from liftbridge_aio.errors import (
     ConnectionFailed,
     LiftbridgeError,
@@ -29,15 +28,18 @@ from liftbridge_aio.spark.core.offsets import OffsetRange
 from liftbridge_aio.spark.core.options import ReadOptions
 from liftbridge_aio.spark.core.read_failures import read_failure
 from liftbridge_aio.spark.errors import ReadStalled
-from liftbridge_aio.wire.column_batch import ColumnBatch
 
-from .committed_columns import CommittedColumns, LogPart
 from .log_ends import log_states, oldest_offsets
 from .record_batches import Chunk, ChunkBuilder, record_batch
 from .schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from liftbridge_aio._subscribe.subscription import Subscription
+    from liftbridge_aio.wire.column_batch import ColumnBatch
+
+    from .committed_columns import LogPart
 
 logger = logging.getLogger("liftbridge_aio.spark")
 
@@ -95,6 +97,8 @@ class RangeReader:
     """
 
     def __init__(self, task: ReadTask, options: ReadOptions) -> None:
+        from .committed_columns import CommittedColumns  # noqa: PLC0415 - imports protobuf
+
         self.rest = task.wanted
         """The part of the range that is not read yet."""
         self._task = task
@@ -151,6 +155,8 @@ class RangeReader:
         if self._committed is None:
             yield columns
             return
+        from .committed_columns import LogPart  # noqa: PLC0415 - imports protobuf
+
         for step in self._committed.add(columns):
             if isinstance(step, LogPart):
                 await self._read_part(client, step)

@@ -35,6 +35,8 @@ from .driver import run_with_retry
 from .range_reader import ReadTask, read_range
 from .stream_planning import (
     Limits,
+    MicroBatch,
+    fetch_logs,
     initial_position,
     newest_position,
     next_batch,
@@ -76,7 +78,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._initial: Offsets | None = None
         self._target: Offsets | None = None
-        self._available: Offsets | None = None
+        self._batch: MicroBatch | None = None
+        """The micro-batch that was planned last."""
         self._delay = TriggerDelay(options.min_offsets_per_trigger, options.max_trigger_delay)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -95,7 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         batch = run_with_retry(
             options, lambda client: next_batch(client, options, position, limits, target), position
         )
-        self._available = batch.available
+        self._batch = batch
         if batch.end != position or not limits.min_offsets:
             self._delay.planned(time.monotonic())
         if batch.end == position:
@@ -122,16 +125,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the end of the streams when the last micro-batch was planned."""
-        return None if self._available is None else self._available.to_dict()
+        return None if self._batch is None else self._batch.available.to_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plan a micro-batch, and split it into tasks."""
         options = self._options
         begin, stop = start_of_batch(start, end), Offsets.from_checkpoint(end)
-        ranges = run_with_retry(
-            options, lambda client: planned_ranges(client, options, begin, stop), begin
-        )
-        return _tasks(options, ranges, stop.created, streaming=True)
+        ranges = begin.ranges_to(stop)
+        if not ranges:
+            return []
+        if self._batch is not None and self._batch.end == stop:
+            logs = self._batch.logs
+        else:  # the query has just been started
+            logs = run_with_retry(
+                options, lambda client: fetch_logs(client, options, ranges), begin
+            )
+        left = planned_ranges(options, ranges, stop, logs)
+        return _tasks(options, left, stop.created, streaming=True)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the range of a task."""

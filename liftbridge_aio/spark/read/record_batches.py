@@ -8,19 +8,21 @@ Messages arrive as columns and stay columns: no object is made for each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
+from struct import pack
 from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio.spark.core.options import ExtraColumns
-from liftbridge_aio.wire.column_batch import ColumnBatch
 
 from .schema import headers_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from liftbridge_aio.wire.column_batch import ColumnBatch
 
 MAX_BATCH_BYTES: Final = 8 * 2**20
 """Approximate limit for keys, values and headers of a record batch; a larger message is alone."""
@@ -146,39 +148,77 @@ def record_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
 
     names = frozenset(schema.names)
     count = len(chunk)
-    nanoseconds = pa.array(chunk.timestamps, pa.int64()).cast(pa.timestamp("ns", tz="UTC"))
+    microseconds = [nanoseconds // 1000 for nanoseconds in chunk.timestamps]
     columns = {
-        "key": pa.array(chunk.keys, pa.binary())
+        "key": _contents(pa.binary(), [key or b"" for key in chunk.keys], _validity(chunk.keys))
         if any(chunk.keys)
         else pa.nulls(count, pa.binary()),
-        "value": pa.array(chunk.values, pa.binary()),
-        "topic": pa.repeat(pa.scalar(chunk.stream, pa.string()), count),
-        "partition": pa.repeat(pa.scalar(chunk.partition, pa.int32()), count),
-        "offset": pa.array(chunk.offsets, pa.int64()),
-        "timestamp": nanoseconds.cast(pa.timestamp("us", tz="UTC"), safe=False),
+        "value": _contents(pa.binary(), chunk.values),
+        "topic": pa.repeat(_contents(pa.string(), [chunk.stream.encode()])[0], count),
+        "partition": pa.repeat(_numbers(pa.int32(), "i", [chunk.partition])[0], count),
+        "offset": _numbers(pa.int64(), "q", chunk.offsets),
+        "timestamp": _numbers(pa.timestamp("us", tz="UTC"), "q", microseconds),
     }
     if "headers" in names:
         columns["headers"] = _headers_array(chunk.headers)
     if "subject" in names:
-        columns["subject"] = pa.array(chunk.subjects, pa.string())
+        columns["subject"] = _contents(pa.string(), list(map(str.encode, chunk.subjects)))
     if "timestampNanos" in names:
-        columns["timestampNanos"] = pa.array(chunk.timestamps, pa.int64())
+        columns["timestampNanos"] = _numbers(pa.int64(), "q", chunk.timestamps)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+# Arrays are made from buffers: `pyarrow.array` imports pandas, which takes half a second, and
+# `cast` imports `pyarrow.compute`.
+
+
+def _numbers(kind: pa.DataType, code: str, numbers: Sequence[int]) -> pa.Array[Any]:
+    """Return numbers as an array; `code` is that of `struct.pack` for the type."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    packed = pack(f"={len(numbers)}{code}", *numbers)
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(packed)])
+
+
+def _contents(
+    kind: pa.DataType, contents: Sequence[bytes], validity: pa.Buffer | None = None
+) -> pa.Array[Any]:
+    """Return bytes, or encoded texts, as an array."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    buffers = [validity, _ends(contents), pa.py_buffer(b"".join(contents))]
+    return pa.Array.from_buffers(kind, len(contents), buffers)
+
+
+def _ends(items: Sequence[Sized]) -> pa.Buffer:
+    """Return where each item begins when they follow one another, and where the last one ends."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    return pa.py_buffer(pack(f"={len(items) + 1}i", *accumulate(map(len, items), initial=0)))
+
+
+def _validity(items: Sequence[object]) -> pa.Buffer | None:
+    """Return the bitmap of items that are neither None nor empty; None if that is true of all."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    if all(items):
+        return None
+    bits = "".join("1" if item else "0" for item in reversed(items))
+    return pa.py_buffer(int(bits, 2).to_bytes((len(items) + 7) // 8, "little"))
 
 
 def _headers_array(headers: list[list[Header]]) -> pa.Array[Any]:
     """Return the column of headers; null for a message without headers."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    ends = list(accumulate((len(own) for own in headers), initial=0))
-    starts = [begin if own else None for begin, own in zip(ends, headers, strict=False)]
-    flat = [header for own in headers for header in own]
     kind = headers_type()
+    flat = [header for own in headers for header in own]
     structs = pa.StructArray.from_arrays(
         [
-            pa.array([name for name, _ in flat], pa.string()),
-            pa.array([value for _, value in flat], pa.binary()),
+            _contents(pa.string(), [name.encode() for name, _ in flat]),
+            _contents(pa.binary(), [value for _, value in flat]),
         ],
         fields=list(kind.value_type),
     )
-    return pa.ListArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), structs, type=kind)
+    buffers = [_validity(headers), _ends(headers)]
+    return pa.Array.from_buffers(kind, len(headers), buffers, children=[structs])

@@ -1,7 +1,8 @@
 """Plan the micro-batches of a streaming query: the start, end and ranges of each.
 
-A batch reads what is between its start and end, which Spark stores before it runs the batch. When
-it is read, only losses are looked for.
+A batch reads what is between its start and end, which Spark stores before it runs the batch. Then
+only losses are looked for: in the state of the logs from which the end was planned, or in their
+present state if another process has planned it.
 """
 
 from __future__ import annotations
@@ -44,11 +45,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Logs:
+    """The streams of a query and the states of their logs, at one moment."""
+
+    found: SelectedStreams
+    states: Mapping[StreamPartition, LogState]
+
+
+@dataclass(frozen=True, slots=True)
 class MicroBatch:
     """The end of a micro-batch, and the ends of the streams when it was planned."""
 
     end: Offsets
     available: Offsets
+    logs: Logs
+    """What it was planned from."""
 
 
 async def initial_position(client: Client, options: ReadOptions) -> Offsets:
@@ -116,36 +127,43 @@ async def next_batch(
     available = Offsets({place: state.end for place, state in states.items()}, found.created)
     limit = stricter(limits.offsets, await _offsets_of(client, limits.size, begin, available))
     end = admit(begin, available, min_offsets=limits.min_offsets, max_offsets=limit, target=target)
-    return MicroBatch(end.of(found.created), available)
+    return MicroBatch(end.of(found.created), available, Logs(found, states))
 
 
-async def planned_ranges(
-    client: Client, options: ReadOptions, start: Offsets, end: Offsets
+async def fetch_logs(client: Client, options: ReadOptions, ranges: Sequence[OffsetRange]) -> Logs:
+    """Fetch what `planned_ranges` needs. Cancelling abandons the calls.
+
+    Raises:
+        LiftbridgeError: a call failed.
+    """
+    known = {one.stream for one in ranges}
+    found = await fetch_selected(client, options.selection, known, timeout=options.read_timeout)
+    places = [one.place for one in _existing(ranges, found)]
+    return Logs(found, await log_states(client, places, timeout=options.read_timeout))
+
+
+def planned_ranges(
+    options: ReadOptions, ranges: Sequence[OffsetRange], end: Offsets, logs: Logs
 ) -> list[OffsetRange]:
-    """Return the ranges of a micro-batch that the log still has.
-
-    Cancelling abandons the calls.
+    """Return the ranges of a micro-batch as far as the logs still have them.
 
     Raises:
         StreamMissing: a stream no longer exists.
         CheckpointMismatch: a stream was created again with fewer partitions.
         DataLoss: a stream was created again, or its log ends before the end of a range.
-        LiftbridgeError: a call failed.
     """
-    ranges = start.ranges_to(end)
-    if not ranges:
-        return ranges
-    known = {one.stream for one in ranges}
-    found = await fetch_selected(client, options.selection, known, timeout=options.read_timeout)
+    found, states = logs.found, logs.states
     _raise_or_log(judge_streams(end.only(one.place for one in ranges), found.counts), options)
-    there = [one for one in ranges if one.partition < found.counts.get(one.stream, 0)]
+    there = _existing(ranges, found)
     anew = end.recreated(found.created)
-    places = [one.place for one in there]
-    states = await log_states(client, places, timeout=options.read_timeout)
     findings = [judge_range(one, states[one.place], recreated=one.stream in anew) for one in there]
     _raise_or_log([finding for finding in findings if finding], options)
     left = [readable(one, states[one.place], recreated=one.stream in anew) for one in there]
     return [one for one in left if one.count > 0]
+
+
+def _existing(ranges: Sequence[OffsetRange], found: SelectedStreams) -> list[OffsetRange]:
+    return [one for one in ranges if one.partition < found.counts.get(one.stream, 0)]
 
 
 def _still_selected(

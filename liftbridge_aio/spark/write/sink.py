@@ -34,11 +34,10 @@ from liftbridge_aio.spark.core.row_columns import RowColumns, row_columns
 from liftbridge_aio.spark.core.write_id import ATTEMPT_BYTES, TaskAttempt
 from liftbridge_aio.spark.errors import BatchUnknown, InvalidOption, SparkSourceError
 
-from .batch_publisher import PartitionWritten
-from .task_writer import TaskWriter
-
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from .batch_publisher import PartitionWritten
 
 logger = logging.getLogger("liftbridge_aio.spark")
 
@@ -220,6 +219,8 @@ def _write(
     options: WriteOptions,
     columns: RowColumns,
 ) -> TaskCommit:
+    from .task_writer import TaskWriter  # noqa: PLC0415 - only tasks need it
+
     task = TaskWriter(attempt, options, columns)
     try:
         task.publish_all(batches)

@@ -88,6 +88,8 @@ class TaskWriter:
             SparkSourceError: a row cannot be published, or was not acked.
         """
         first = 0
+        if self._options.stream is not None:
+            self._connection.begin(self._count_partitions, self._options.publish_timeout)
         try:
             with _relaxed_gc():
                 for batch in batches:
@@ -101,9 +103,10 @@ class TaskWriter:
             raise
 
     def _publish(self, rows: Rows) -> None:
-        new = self._placement.streams(rows) - self._partition_counts.keys()
+        streams = self._placement.streams(rows)
 
         async def publish(client: Client) -> None:
+            new = streams - self._partition_counts.keys()
             self._partition_counts |= await _partition_counts(
                 client, new, self._options.publish_timeout
             )
@@ -114,6 +117,19 @@ class TaskWriter:
             await self._publisher.publish(client, rows.first, outgoing)
 
         self._run(publish)
+
+    async def _count_partitions(self, client: Client) -> None:
+        """Count those of the stream in the options, if it exists. May be cancelled.
+
+        Done while other processes make the first rows, as is connecting to a server.
+
+        Raises:
+            LiftbridgeError: no server answered; it is asked again with the first rows.
+        """
+        if (stream := self._options.stream) is not None:
+            count = (await client.fetch_metadata([stream])).partition_count(stream)
+            if count:
+                self._partition_counts[stream] = count
 
     def _run(self, work: Callable[[Client], Awaitable[None]]) -> None:
         try:
