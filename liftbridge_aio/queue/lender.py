@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio.errors import LiftbridgeError
-from liftbridge_aio.handlers import Reject
 
 from .core.ack_window import AttemptState, refusal
 from .core.lease_protocol import (
@@ -248,16 +247,16 @@ class Lender:
         delivery, dispatcher = loan.delivery, self._dispatcher
         if kind is not AnswerKind.EXTEND:
             loan.cancel()
+        error = FailedElsewhere(answer.error) if answer.error else None
         try:
             match kind:
                 case AnswerKind.ACK:
                     dispatcher.ack(delivery)
                 case AnswerKind.NACK:
                     delay = None if answer.delay < 0 else answer.delay
-                    error = FailedElsewhere(answer.error) if answer.error else None
                     dispatcher.nack(delivery, delay, error, backoff=answer.backoff)
                 case AnswerKind.REJECT:
-                    dispatcher.reject(delivery, Reject(answer.error))
+                    dispatcher.reject(delivery, error)
                 case _:
                     dispatcher.extend(delivery)
                     return Outcome.TAKEN, ""
