@@ -110,9 +110,11 @@ class Lender:
     def offer_to_all(self) -> None:
         """Tell all members which partitions this one owns."""
         dispatcher = self._dispatcher
-        if dispatcher.has_more and not dispatcher.is_stopped:
+        if not dispatcher.is_stopped:
             try:
-                dispatcher.next_reader()  # claims partitions, though nobody here may take anything
+                # Claims partitions, and opens those again of which the reading has ended, though
+                # nobody here may take anything.
+                dispatcher.next_reader()
             except LiftbridgeError as error:
                 dispatcher.stop(error)
         self._offered = ()

@@ -91,6 +91,13 @@ class BorrowingMember(QueueMember):
         super().__init__(queue)
         self.owner = owner
 
+    async def next(self) -> Message:
+        """Take the next new message: while partitions move, some come again."""
+        while True:
+            message = await super().next()
+            if (message.partition, message.offset) not in self.found:
+                return message
+
     async def share(self, cell: Cell, start: Mapping[int, int]) -> str:
         """Read on, and see that messages were leased, if there were any."""
         before = self.queue.statistics().borrowed
