@@ -122,7 +122,7 @@ async def begin_leases(cell: Cell) -> str:
         return await one.share(cell, dict.fromkeys(cell.place.logs, 0))
 
 
-@operation(TABLE, "leases in the middle", midway=True)
+@operation(TABLE, "leases in the middle", midway=True, slow=True)
 async def go_on_with_leases(cell: Cell) -> str:
     async with borrowing(cell, "lending") as one:
         cell.begun.set()
