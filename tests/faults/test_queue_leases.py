@@ -38,7 +38,7 @@ class Worker:
 
     @classmethod
     async def start(cls, node: LiftbridgeNode, stack: AsyncExitStack, *more: str) -> Worker:
-        arguments = WORKER, node.address, node.nats_url, "s", "g", *more
+        arguments = str(WORKER), node.address, node.nats_url, "s", "g", *more
         process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=PIPE)
         worker = cls(process)
         reading = asyncio.create_task(worker.read())

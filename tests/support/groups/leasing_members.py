@@ -16,7 +16,7 @@ from support.raw import BOUND, eventually
 
 @asynccontextmanager
 async def members(
-    client: Client | TypedStream[Any], stream: str, nats: str, count: int = 2, **other: Any
+    client: Client | TypedStream[Any, Any], stream: str, nats: str, count: int = 2, **other: Any
 ) -> AsyncIterator[list[Queue[Any]]]:
     """So many members of a group, the first of which owns the partition."""
     place = (stream,) if isinstance(client, Client) else ()
