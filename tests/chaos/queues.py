@@ -54,7 +54,7 @@ class Queues:
         self._nats = nats
         self._stream = STREAM if nats is None else LEASED_STREAM
         self._partitions = PARTITIONS if nats is None else 1
-        self._what = f"the queue {self._stream}"
+        self._what = f"queue {self._stream!r}"
         self._queues: dict[int, Queue[Delivery]] = {}
         """The last queue of each member."""
         self.acked: list[bytes] = []

@@ -6,7 +6,7 @@ the message is of its own partition or leased; and one with each new epoch of th
 
     lease_worker.py ADDRESS NATS STREAM GROUP [DEAD]
 
-DEAD is a stream of dead letters, to which messages go after three attempts.
+DEAD is a stream of dead letters, to which messages go after two attempts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def work(address: str, nats: str, stream: str, group: str, dead: str = "")
             max_in_flight=8,
             ack_wait=3,
             retry=0.05,
-            max_attempts=3 if dead else 0,
+            max_attempts=2 if dead else 0,
             dead_letter=DeadLetter(dead) if dead else None,
             order=Order.KEY,
             commit_interval=0.3,
