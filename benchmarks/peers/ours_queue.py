@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import secrets
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -49,17 +50,25 @@ async def lease(settings: Settings, nats: str, members: int) -> Outcome:
         for _ in range(members + 1):
             queue = client.queue(settings.stream, group=group, start=StartAt.earliest(), nats=nats)
             queues.append(await stack.enter_async_context(queue))
-        while sum(len(queue.assignment) for queue in queues) != 1:  # noqa: ASYNC110 - no event
+        while not _is_balanced(queues):  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(_POLL)
         queues.sort(key=lambda queue: not queue.assignment)
         watch = Watch()
         runs = [asyncio.create_task(each.run(handle, concurrency=_HANDLERS)) for each in queues[1:]]
         await done.wait()
         outcome = watch.stop(settings.expected)
+        leased = sum(each.statistics().borrowed for each in queues[1:])
+        outcome.errors = max(0, settings.expected - leased)
         for each in reversed(queues):
             await each.aclose()
         await asyncio.gather(*runs)
         return outcome
+
+
+def _is_balanced(queues: Sequence[Queue[Delivery]]) -> bool:
+    """Return True if all members know of each other, and one owns the partition."""
+    epochs = {queue._member.epoch for queue in queues}  # noqa: SLF001
+    return len(epochs) == 1 and sum(len(queue.assignment) for queue in queues) == 1
 
 
 async def _iterate(queue: Queue[Delivery], expected: int) -> None:
