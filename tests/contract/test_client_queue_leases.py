@@ -193,6 +193,8 @@ async def test_members_that_close_give_back_what_they_have(
             (1, 1),
             (3, 1),
         ]
+        with pytest.raises(UsageError, match="nats="):
+            again[0].transaction()  # not even the owner's, so a handler fails the first time
         for each in again:
             await each.ack()
         closing = asyncio.create_task(owner.aclose())
