@@ -23,6 +23,8 @@ _PAUSE: Final = 0.05
 _AGAIN: Final = 0.2
 _CATCH_UP: Final = 10.0
 """Seconds for what was stored and not acked to the publisher."""
+_ENOUGH: Final = 100
+"""Messages of which some must have been leased."""
 _FAILS: Final = 7
 """One message in so many is refused by its handler at its first attempt."""
 _NEVER: Final = float("inf")
@@ -169,7 +171,7 @@ class Queues:
         ]
         if wrong:
             wrong += self.last_words()
-        if self._nats is not None and not self.leased:
+        if self._nats is not None and not self.leased and len(self.handled) >= _ENOUGH:
             wrong.append(f"no message of {self._what} was leased")
         by_servers = [
             f"{value!r} was acked by all, and is lost: {self._stream}"
