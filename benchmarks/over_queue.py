@@ -22,6 +22,10 @@ SUBSCRIPTION: Final = "subscription"
 CLIENTS: Final = (SUBSCRIPTION, "queue, async for", "queue, run")
 OTHERS: Final = {"stan.go": STAN, "go-nsq": NSQ, "pynsq": NSQ}
 """Clients of other systems that ack what they consume, and where they do."""
+LEASED: Final = {"leased to 1 member": 1, "leased to 4 members": 4}
+"""How many members are leased all that another one owns, where the server has NATS."""
+_LEASED_PART: Final = 20
+"""One message in so many is read by those."""
 _MESSAGES: Final = 200_000
 _QUICK_MESSAGES: Final = 1_000
 _TIMEOUT: Final = 90.0
@@ -62,19 +66,19 @@ def _measure(
     case: Case, there: RunningServer, rounds: int, tell: Callable[[str], None]
 ) -> CaseSummary:
     by_queue = module("benchmarks.peers.ours_queue")
-    programs = dict(
-        zip(
-            CLIENTS,
-            (module("benchmarks.peers.ours"), by_queue, (*by_queue, "--run")),
-            strict=True,
-        )
-    )
+    words = case.words(there.addresses[0], _STREAM, case.messages)
+    ways = (module("benchmarks.peers.ours"), by_queue, (*by_queue, "--run"))
+    programs = {name: (*way, *words) for name, way in zip(CLIENTS, ways, strict=True)}
+    if there.nats_url is not None:
+        words = case.words(there.addresses[0], _STREAM, case.messages // _LEASED_PART)
+        for name, members in LEASED.items():
+            flags = "--nats", there.nats_url, "--members", str(members)
+            programs[name] = (*by_queue, *flags, *words)
     runs: dict[str, list[Run]] = {name: [] for name in programs}
     for number in range(1, rounds + 1):
         for name, program in programs.items():
             tell(f"{case.title}: round {number} of {rounds}, {name}")
-            words = [*program, *case.words(there.addresses[0], _STREAM, case.messages)]
-            runs[name].append(run_program(words, there.pids, 0, _TIMEOUT))
+            runs[name].append(run_program(program, there.pids, 0, _TIMEOUT))
     return summarize(case, runs, SUBSCRIPTION)
 
 

@@ -31,10 +31,12 @@ class RunningServer:
     Attributes:
         addresses: `host:port` of each node.
         pids: All its processes, NATS included.
+        nats_url: Of its NATS; None if it has none.
     """
 
     addresses: tuple[str, ...]
     pids: tuple[int, ...]
+    nats_url: str | None
 
 
 def server_version(server: str) -> str:
@@ -65,32 +67,33 @@ def running(server: str, nodes: int) -> Iterator[RunningServer]:
         else:
             binary = build_server() if server == REAL else Path(server).resolve()
             opened = _cluster(binary, folder) if nodes > 1 else _single(binary, folder)
-        with opened as addresses:
-            yield RunningServer(addresses, processes_in(folder))
+        with opened as (addresses, nats_url):
+            yield RunningServer(addresses, processes_in(folder), nats_url)
 
 
 @contextmanager
-def _single(binary: Path, folder: Path) -> Iterator[tuple[str, ...]]:
+def _single(binary: Path, folder: Path) -> Iterator[tuple[tuple[str, ...], str | None]]:
     node = LiftbridgeNode(binary, folder, "benchmarks")
     node.start()
     try:
-        yield (node.address,)
+        yield (node.address,), node.nats_url
     finally:
         node.kill()
 
 
 @contextmanager
-def _cluster(binary: Path, folder: Path) -> Iterator[tuple[str, ...]]:
+def _cluster(binary: Path, folder: Path) -> Iterator[tuple[tuple[str, ...], str | None]]:
     cluster = LiftbridgeCluster(binary, build_nats(), folder, "benchmarks")
     cluster.open()
     try:
-        yield tuple(cluster.addresses.values())
+        [nats_url] = {node.nats_url for node in cluster.nodes.values()}
+        yield tuple(cluster.addresses.values()), nats_url
     finally:
         cluster.close()
 
 
 @contextmanager
-def _embedded(folder: Path, nodes: int) -> Iterator[tuple[str, ...]]:
+def _embedded(folder: Path, nodes: int) -> Iterator[tuple[tuple[str, ...], str | None]]:
     ports = free_ports(nodes)
     words = (*module("benchmarks.embedded_nodes"), *map(str, ports))
     process = ServerProcess(words, folder, environment=environment())
@@ -98,7 +101,7 @@ def _embedded(folder: Path, nodes: int) -> Iterator[tuple[str, ...]]:
     try:
         addresses = tuple(f"127.0.0.1:{port}" for port in ports)
         asyncio.run(_wait_until_ready(addresses))
-        yield addresses
+        yield addresses, None
     finally:
         process.kill()
 

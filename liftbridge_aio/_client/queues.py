@@ -104,7 +104,8 @@ class ClientQueues(ClientReading):
             commit_interval: seconds between writes of acks.
             nats: addresses of NATS servers, over which all members share all partitions: who has
                 nothing to do is leased messages by the owners of partitions. All members of the
-                group that are to share must name it. None: each partition is served by its owner.
+                group that are to share must name it; their deliveries have no `transaction()`.
+                None: each partition is served by its owner.
             timeout: seconds to join; None is the client's call_timeout.
 
         Raises:

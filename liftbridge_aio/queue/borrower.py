@@ -21,7 +21,7 @@ from .held_lease import ANSWER, HeldLease
 from .lease_bus import LeaseBus
 from .partitions import Spawn
 from .plan import ReadAt
-from .transactions import PartitionProducers
+from .transactions import DeliveryTransaction, PartitionProducers
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -236,6 +236,10 @@ class Borrower:
     def failed(self, delivery: Delivery, error: BaseException) -> None:
         """Answer a delivery whose handler raised an exception."""
         self._dispatcher.failed(delivery, error)
+
+    def transaction(self, delivery: Delivery) -> DeliveryTransaction:
+        """Refuse a transaction, as for any delivery of a queue that leases."""
+        return self._dispatcher.transaction(delivery)
 
     def ended(self, held: HeldLease) -> None:
         """Forget a lease that has ended."""

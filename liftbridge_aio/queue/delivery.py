@@ -288,8 +288,8 @@ class Delivery(Attempt):
         answered.
 
         Raises:
-            UsageError: the queue stores no acks, as it has neither a group nor a durable; or the
-                delivery is leased from another member.
+            UsageError: the queue stores no acks, as it has neither a group nor a durable; or its
+                members share their partitions (`nats`), and only owners store acks.
         """
         return self.answers.transaction(self)
 

@@ -415,8 +415,12 @@ class Dispatcher:
 
     def transaction(self, delivery: Delivery) -> DeliveryTransaction:
         """See `Answers`."""
+        text = ""
         if not self._stores_acks:
             text = "acks of a queue without group and durable are not stored: nothing could commit"
+        elif self.leases is not None:
+            text = "only the owner of a partition stores its acks: with nats= nothing could commit"
+        if text:
             raise UsageError(text, stream=delivery.stream, partition=delivery.partition)
         share, acks = delivery.share, self.partitions.acks
         producers, timeout = share.producers, self._timeout

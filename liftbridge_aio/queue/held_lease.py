@@ -6,8 +6,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from liftbridge_aio.errors import UsageError
-
 from .core.ack_window import AttemptState, refusal
 from .core.lease_protocol import Answer, AnswerKind, Lease, Outcome, Verdict
 from .core.lease_state import LOST, UNCONFIRMED, LeaseEvent, LeaseState, following
@@ -82,7 +80,8 @@ class HeldLease:
 
     def reject(self, delivery: Delivery, error: BaseException | None) -> None:
         """See `Answers`."""
-        answer = self._answered(AnswerKind.REJECT)._replace(error=str(error or ""))
+        text = "" if error is None else error_text(error)
+        answer = self._answered(AnswerKind.REJECT)._replace(error=text)
         self._settle(delivery, AttemptState.REJECTED, answer)
 
     def extend(self, delivery: Delivery) -> None:
@@ -97,8 +96,7 @@ class HeldLease:
 
     def transaction(self, delivery: Delivery) -> DeliveryTransaction:
         """See `Answers`."""
-        text = "only the owner of a partition stores its acks: a lease has no transactions"
-        raise UsageError(text, stream=delivery.stream, partition=delivery.partition)
+        return self._borrower.transaction(delivery)
 
     async def confirmed(self, delivery: Delivery, *, stored: bool) -> None:
         """See `Answers`."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio.errors import LiftbridgeError
-from liftbridge_aio.handlers import Reject
 
 from .core.ack_window import AttemptState, refusal
 from .core.lease_protocol import (
@@ -111,9 +110,11 @@ class Lender:
     def offer_to_all(self) -> None:
         """Tell all members which partitions this one owns."""
         dispatcher = self._dispatcher
-        if dispatcher.has_more and not dispatcher.is_stopped:
+        if not dispatcher.is_stopped:
             try:
-                dispatcher.next_reader()  # claims partitions, though nobody here may take anything
+                # Claims partitions, and opens those again of which the reading has ended, though
+                # nobody here may take anything.
+                dispatcher.next_reader()
             except LiftbridgeError as error:
                 dispatcher.stop(error)
         self._offered = ()
@@ -248,16 +249,16 @@ class Lender:
         delivery, dispatcher = loan.delivery, self._dispatcher
         if kind is not AnswerKind.EXTEND:
             loan.cancel()
+        error = FailedElsewhere(answer.error) if answer.error else None
         try:
             match kind:
                 case AnswerKind.ACK:
                     dispatcher.ack(delivery)
                 case AnswerKind.NACK:
                     delay = None if answer.delay < 0 else answer.delay
-                    error = FailedElsewhere(answer.error) if answer.error else None
                     dispatcher.nack(delivery, delay, error, backoff=answer.backoff)
                 case AnswerKind.REJECT:
-                    dispatcher.reject(delivery, Reject(answer.error))
+                    dispatcher.reject(delivery, error)
                 case _:
                     dispatcher.extend(delivery)
                     return Outcome.TAKEN, ""

@@ -182,16 +182,16 @@ class Queue(Generic[DeliveryT]):
         if self._plan.dead_letter is not None:
             await self._check_dead_letters(self._plan.dead_letter.stream)
         # A stream that was created again may have other partitions than are known.
-        found = await self._network.metadata.fetch([self.stream], timeout=self._plan.timeout)
+        timeout = self._plan.timeout
+        found = await self._network.metadata.stream(self.stream, timeout, renew=True)
         if self._plan.is_ephemeral:
             await self._forget_if_over()  # a last member may have been killed
         if self._tiers is not None:
-            timeout = self._plan.timeout
             await self._tiers.create(self.stream, self._streams, self._network, timeout)
         await self._store.prepare()
         self._work.readers.merge.share(self._dispatcher)
         if self._leases is not None:
-            await self._leases.open(found.streams[self.stream])
+            await self._leases.open(found)
         try:
             await self._member.__aenter__()
         except BaseException:

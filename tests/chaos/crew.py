@@ -8,18 +8,16 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from chaos.cursor_writer import CursorWriter
 from chaos.http_load import HttpLoad
 from chaos.journal import Place
 from chaos.load import Load
-from chaos.queues import MEMBERS as QUEUE_MEMBERS
+from chaos.queues import LEASED_STREAM, Queues
 from chaos.queues import STREAM as QUEUE_STREAM
-from chaos.queues import Queues
 from chaos.readers import Member, Reader
 from chaos.stage import Stage
-from chaos.transactions import PARTITIONS as TRANSACTION_PARTITIONS
 from chaos.transactions import STREAM as TRANSACTION_STREAM
 from chaos.transactions import Transactions
 from chaos.watch import KEPT, Told, Watch
@@ -29,7 +27,10 @@ from liftbridge_aio.testing import EventKind
 ALL_STREAMS: Final = ("all-a", "all-b", "all-c")
 LEADER_STREAM: Final = "leader"
 FLIPPED_STREAM: Final = "damaged"
-STREAMS: Final = (*ALL_STREAMS, LEADER_STREAM, FLIPPED_STREAM, TRANSACTION_STREAM, QUEUE_STREAM)
+STREAMS: Final = (
+    *(*ALL_STREAMS, LEADER_STREAM, FLIPPED_STREAM),
+    *(TRANSACTION_STREAM, QUEUE_STREAM, LEASED_STREAM),
+)
 PARTITIONS: Final = 2
 RATE: Final = 20.0
 """Messages a second to each partition."""
@@ -55,6 +56,9 @@ SURELY_STOPPED: Final = 60.0
 READING_FOR: Final = 1.0
 LAG_POLL: Final = 0.05
 
+Part: TypeAlias = Transactions | Queues | HttpLoad
+"""A part of the load that has a judge of its own."""
+
 
 class Crew:
     """Clients, and those who publish, read and store with them.
@@ -64,6 +68,7 @@ class Crew:
         readers: Subscriptions.
         members: Members of the group.
         cursors: Writers of cursors.
+        parts: What else goes on, by name, each with a judge of its own.
         told: What clients told of themselves, and when.
         longest_lag: How late the event loop itself was, in seconds.
         most_held: Of the slow reader while it took nothing: messages and bytes that the client
@@ -92,9 +97,7 @@ class Crew:
         self.readers: list[Reader] = []
         self.members: list[Member] = []
         self.cursors: list[CursorWriter] = []
-        self.transactions: Transactions | None = None
-        self.queues: Queues | None = None
-        self.http: HttpLoad | None = None
+        self.parts: dict[str, Part] = {}
         self.told: deque[tuple[float, str, Told]] = deque(maxlen=KEPT)
         self.longest_lag = 0.0
         self.most_held = (0, 0, 0)
@@ -139,9 +142,9 @@ class Crew:
             self.clients = clients[:3]
             work = self._work(clients, flipping)
             if self._has_http:
-                self.http = HttpLoad(load, seeds, self._stage.cluster.folder)
-                await stack.enter_async_context(self.http.running())
-                work = [*work, *self.http.work()]
+                http = self.parts["over HTTP"] = HttpLoad(load, seeds, self._stage.cluster.folder)
+                await stack.enter_async_context(http.running())
+                work = [*work, *http.work()]
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             running = [tasks.create_task(each) for each in work]
             for task in running:
@@ -154,9 +157,8 @@ class Crew:
                     reader.stop()
                 for member in self.members:
                     member.stop()
-                for each in (self.transactions, self.queues, self.http):
-                    if each is not None:
-                        each.stop()
+                for part in self.parts.values():
+                    part.stop()
                 await asyncio.wait(running, timeout=SETTLE_WITHIN)
                 for task in running:
                     if not task.done():
@@ -169,9 +171,8 @@ class Crew:
 
     def dismiss(self) -> None:
         """Keep nothing of the clients, so that what they left can be seen."""
-        for kept in (self.clients, self.readers, self.members, self.cursors, self.told):
+        for kept in (self.clients, self.readers, self.members, self.cursors, self.told, self.parts):
             kept.clear()
-        self.transactions = self.queues = self.http = None
 
     async def _close(self, client: Client) -> None:
         await self._load.timed("aclose", CLOSE_WITHIN, client.aclose())
@@ -197,8 +198,12 @@ class Crew:
             CursorWriter(load, writer, place, name, self._raw_position)
             for place, name in zip(places, CURSORS, strict=False)
         ]
-        transactions = self.transactions = Transactions(load, writer, [reader, second])
-        queues = self.queues = Queues(load, writer, [reader, second])
+        nats = next(iter(self._stage.cluster.nodes.values())).nats_url
+        self.parts = {
+            "transactions": Transactions(load, writer, [reader, second]),
+            "queue": Queues(load, writer, [reader, second]),
+            "leases": Queues(load, writer, [reader, second, reader], nats),
+        }
         for stream, number in self.places:
             load.lane(f"group on {stream}/{number}", (stream, number))
         return [
@@ -208,14 +213,7 @@ class Crew:
             *(each.run() for each in self.readers),
             *(each.run() for each in self.members),
             *(each.run() for each in self.cursors),
-            queues.publish(),
-            *(queues.work(number) for number in range(QUEUE_MEMBERS)),
-            transactions.publish(),
-            *(
-                transactions.read(number, partition)
-                for number in range(2)
-                for partition in range(TRANSACTION_PARTITIONS)
-            ),
+            *(each for part in self.parts.values() for each in part.work()),
             self._slow_down(slow),
             self._guard(),
             self._watch_loop(),
@@ -274,4 +272,4 @@ async def _create_streams(client: Client) -> None:
 
 def partitions_of(stream: str) -> int:
     """Return the number of partitions of a stream of a run."""
-    return 1 if stream == FLIPPED_STREAM else PARTITIONS
+    return 1 if stream in {FLIPPED_STREAM, LEASED_STREAM} else PARTITIONS

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from chaos.crew import FLIPPED_STREAM, GROUP, LEADER_STREAM, PARTITIONS, SETTLE_WITHIN
+from chaos.crew import FLIPPED_STREAM, GROUP, LEADER_STREAM, PARTITIONS, SETTLE_WITHIN, Part
 from chaos.cursor_log import CURSORS_STREAM, StepBack, Stored, steps_back, unexcused
 from chaos.evidence import Log
 from chaos.journal import END
@@ -49,9 +49,8 @@ async def finish(run: Run) -> None:
     else:
         text = f"did not read to the end: {', '.join(behind + waited)}"
         run.load.find(text, excusable=False)
-    await _finish_transactions(run)
-    await _finish_queues(run)
-    await _finish_http(run)
+    for name, part in run.crew.parts.items():
+        await _finish_part(run, name, part)
     await _take_up_again(run)
     now = time.monotonic()
     for reader in readers:
@@ -61,59 +60,16 @@ async def finish(run: Run) -> None:
             run.load.journal.finished(stream, partition, member.name, now)
 
 
-async def _finish_transactions(run: Run) -> None:
-    """Wait until what is committed is shown, and judge it."""
-    transactions = run.crew.transactions
-    assert transactions is not None
+async def _finish_part(run: Run, name: str, part: Part) -> None:
+    """Wait until a part of the load has caught up, and judge it."""
     until = time.monotonic() + READ_WITHIN
-    while transactions.behind and time.monotonic() < until:  # noqa: ASYNC110 - it is a test
+    while part.behind and time.monotonic() < until:  # noqa: ASYNC110 - it is a test
         await asyncio.sleep(POLL)
     try:
         async with asyncio.timeout(READ_WITHIN):
-            log = await transactions.read_log(run.crew.clients[0])
+            wrong, by_servers = await part.judge(run.crew.clients[0])
     except (LiftbridgeError, TimeoutError) as error:
-        run.load.find(f"the log of transactions was not read: {error!r}", excusable=False)
-        return
-    wrong, by_servers = transactions.judge(log)
-    for text in wrong:
-        run.load.find(text, excusable=False)
-    run.servers += by_servers
-
-
-async def _finish_queues(run: Run) -> None:
-    """Wait until what is stored is handled, and judge it."""
-    queues = run.crew.queues
-    assert queues is not None
-    until = time.monotonic() + READ_WITHIN
-    while queues.behind and time.monotonic() < until:  # noqa: ASYNC110 - it is a test
-        await asyncio.sleep(POLL)
-    try:
-        async with asyncio.timeout(READ_WITHIN):
-            log = await queues.read_log(run.crew.clients[0])
-    except (LiftbridgeError, TimeoutError) as error:
-        run.load.find(f"the log of the queue was not read: {error!r}", excusable=False)
-        return
-    wrong, by_servers = queues.judge(log)
-    for text in wrong:
-        run.load.find(text, excusable=False)
-    run.servers += by_servers
-
-
-async def _finish_http(run: Run) -> None:
-    """Wait until readers over HTTP have what was appended, and judge it."""
-    http = run.crew.http
-    if http is None:
-        return
-    until = time.monotonic() + READ_WITHIN
-    while http.behind and time.monotonic() < until:  # noqa: ASYNC110 - it is a test
-        await asyncio.sleep(POLL)
-    try:
-        async with asyncio.timeout(READ_WITHIN):
-            wrong, by_servers = await http.judge(run.crew.clients[0])
-    except (LiftbridgeError, TimeoutError) as error:
-        text = f"streams were not read over HTTP: {error!r}; gateways wrote {http.last_words()}"
-        run.load.find(text, excusable=False)
-        return
+        wrong, by_servers = [f"{name}: not read to be judged: {error!r}", *part.last_words()], []
     for text in wrong:
         run.load.find(text, excusable=False)
     run.servers += by_servers

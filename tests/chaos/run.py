@@ -95,9 +95,7 @@ async def _evidence(run: Run, seed: int, before: Holdings) -> Evidence:
     members = [member.name for member in crew.members]
     stale = sum(len(each.stale) for each in crew.cursors)
     began = {each.key: each.began for each in crew.cursors}
-    transactions = "" if crew.transactions is None else crew.transactions.text()
-    queues = "" if crew.queues is None else crew.queues.text()
-    http = "" if crew.http is None else crew.http.text()
+    parts = {name: part.text() for name, part in crew.parts.items()}
     crew.dismiss()
     after = await settled_holdings(before)
     if rest := after.more_than(before):
@@ -123,9 +121,7 @@ async def _evidence(run: Run, seed: int, before: Holdings) -> Evidence:
         "event loop late by at most (s)": round(crew.longest_lag, 3),
         "slow reader": f"{published} messages while it took nothing, of which the client held "
         f"{held} ({held_bytes} bytes); the others waited at the server",
-        "transactions": transactions,
-        "queue": queues,
-        "over HTTP": http,
+        **parts,
         "stale answers of the servers to FetchCursor": stale,
         "positions of cursors that reached the log late": len(late),
         "the first of them": [

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from chaos.load import Load
 from liftbridge_aio import Client, Isolation, LiftbridgeError, StartAt, StreamReset
@@ -47,7 +48,11 @@ class Transactions:
 
     # At work
 
-    async def publish(self) -> None:
+    def work(self) -> list[Coroutine[Any, Any, None]]:
+        """Return all that goes on at once."""
+        return [self._publish_all(), *(self._follow(*each) for each in self.shown)]
+
+    async def _publish_all(self) -> None:
         """Publish until nothing more is to be published; each transaction has an outcome."""
         number = 0
         async with self._writer.producer() as producer:
@@ -85,7 +90,7 @@ class Transactions:
                 await asyncio.sleep(_AGAIN)
         raise CommitInDoubt("it was in doubt until the end of the run")
 
-    async def read(self, reader: int, partition: int) -> None:
+    async def _follow(self, reader: int, partition: int) -> None:
         """Read what is committed until `stop`, from the start again where a reading ends."""
         shown = self.shown[reader, partition]
         while not self._stopped:
@@ -131,15 +136,16 @@ class Transactions:
             for (_, partition), shown in self.shown.items()
         )
 
-    async def read_log(self, client: Client) -> dict[int, set[bytes]]:
-        """Return all that stands in each partition, committed or not."""
-        return {
+    async def judge(self, client: Client) -> tuple[list[str], list[str]]:
+        """Return what is wrong, and what the servers have lost.
+
+        Raises:
+            LiftbridgeError: the log could not be read.
+        """
+        log = {
             partition: {each.value async for each in client.read(STREAM, partition=partition)}
             for partition in range(PARTITIONS)
         }
-
-    def judge(self, log: dict[int, set[bytes]]) -> tuple[list[str], list[str]]:
-        """Return what is wrong, and what the servers have lost."""
         wrong, by_servers = [], []
         for (reader, partition), shown in self.shown.items():
             place = f"{STREAM}/{partition} (reader {reader})"
@@ -162,6 +168,10 @@ class Transactions:
             if known != [value for value in expected if value in set(shown)]:
                 wrong.append(f"the transactions are not shown in their order: {place}")
         return wrong, by_servers
+
+    def last_words(self) -> list[str]:
+        """Return what it says of itself where it cannot be judged."""
+        return [self.text()]
 
     def text(self) -> str:
         """Return figures."""

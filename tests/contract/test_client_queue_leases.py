@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from liftbridge_aio import Client, ConnectionFailed, InvalidRequest, UsageError
+from liftbridge_aio import Client, ConnectionFailed, InvalidRequest, Isolation, UsageError
 from liftbridge_aio.queue import (
     AlreadySettled,
     DeadLetter,
@@ -21,8 +21,10 @@ from liftbridge_aio.queue import (
     LeaseExpired,
     Order,
     Queue,
+    ValueDelivery,
 )
 from liftbridge_aio.queue.core.acks_record import AcksRecord
+from liftbridge_aio.serializers import JSON
 from support.groups.group_watcher import it_is, publish
 from support.groups.leasing_members import members, take
 from support.markdown import ROOT, blocks
@@ -146,7 +148,7 @@ async def test_a_lease_is_answered_as_any_delivery(
         assert AcksRecord.decode(record.value).snapshot.leased == {other.consumer_id: 5}
         with pytest.raises(AlreadySettled):
             await first.ack()
-        with pytest.raises(UsageError, match="lease"):
+        with pytest.raises(UsageError, match="nats="):
             second.transaction()
         await second.nack(0, error=ValueError("the oven is cold"))
         await third.reject("no such account")
@@ -191,6 +193,8 @@ async def test_members_that_close_give_back_what_they_have(
             (1, 1),
             (3, 1),
         ]
+        with pytest.raises(UsageError, match="nats="):
+            again[0].transaction()  # not even the owner's, so a handler fails the first time
         for each in again:
             await each.ack()
         closing = asyncio.create_task(owner.aclose())
@@ -203,6 +207,87 @@ async def test_members_that_close_give_back_what_they_have(
         [last] = await take(other)
         assert last.message.offset == 4
         await last.ack(sync=True)
+
+
+async def test_leased_values_are_decoded_by_the_member_that_has_them(
+    client: Client, stream: str, real_server: LiftbridgeNode
+) -> None:
+    dead = f"{stream}.dead"
+    await client.create_stream(dead)
+    orders = client.values(stream, JSON)
+    await orders.publish({"number": 1})
+    await client.publish(stream, b"no JSON")
+    await orders.publish({"number": 2})
+    seen: list[int] = []
+
+    def handle(delivery: ValueDelivery[Any]) -> None:
+        seen.append(delivery.value["number"])
+
+    dead_letter = DeadLetter(dead)
+    async with members(orders, stream, real_server.nats_url, dead_letter=dead_letter) as queues:
+        owner, other = queues
+        run = asyncio.create_task(other.run(handle))
+        await eventually(it_is(lambda: len(seen) == 2 and owner.statistics().dead_letters == 1))
+        await close([other, owner])
+        await run
+    assert seen == [1, 2]
+    [letter] = await client.last(dead, 1)
+    assert letter.value == b"no JSON"
+    assert letter.headers["queue-error"].startswith(b"UndecodableMessage: ")
+
+
+async def test_members_share_what_transactions_have_committed(
+    client: Client, stream: str, real_server: LiftbridgeNode
+) -> None:
+    async with client.producer().transaction() as transaction:
+        await transaction.publish(stream, b"a1", b"key")
+        await transaction.flush()
+        await client.publish(stream, b"b")
+        await transaction.publish(stream, b"x" * (2**20 - 1000))  # read by the member
+        async with client.producer().transaction() as never:
+            await never.publish(stream, b"never")
+            await never.flush()
+            never.abort()
+    await client.publish(stream, b"c")
+    committed: dict[str, Any] = {"isolation": Isolation.READ_COMMITTED}
+    shown = [message async for message in client.read(stream, **committed)]
+    assert [message.value[:2] for message in shown] == [b"b", b"a1", b"xx", b"c"]
+    async with members(client, stream, real_server.nats_url, **committed) as (owner, other):
+        leased = await take(other, 4)
+        assert [each.message for each in leased] == shown
+        for each in leased[::2]:
+            await each.ack()
+        await close([other, owner])
+    async with client.queue(stream, group="g", **committed) as queue:
+        again = await take(queue, 2)
+        assert [(each.message, each.attempt) for each in again] == [(shown[1], 1), (shown[3], 1)]
+
+
+async def test_a_partition_is_in_order_over_all_members(
+    client: Client, stream: str, real_server: LiftbridgeNode
+) -> None:
+    running = 0
+    done: list[tuple[int, int]] = []
+
+    async def handle(delivery: Delivery) -> None:
+        nonlocal running
+        running += 1
+        assert running == 1
+        await asyncio.sleep(0.005)
+        running -= 1
+        if delivery.message.offset == 7 and delivery.attempt == 1:
+            raise ValueError("the oven is cold")
+        done.append((delivery.message.offset, delivery.attempt))
+
+    settings: dict[str, Any] = {"order": Order.PARTITION}
+    async with members(client, stream, real_server.nats_url, 3, **settings) as (owner, *others):
+        runs = [asyncio.create_task(each.run(handle, concurrency=2)) for each in others]
+        await publish(client, stream, 0, 20)
+        await eventually(it_is(lambda: owner.statistics().acked == 20))
+        assert all(each.statistics().borrowed for each in others)
+        await close([*others, owner])
+        await asyncio.gather(*runs)
+    assert done == [(offset, 2 if offset == 7 else 1) for offset in range(20)]
 
 
 async def test_leases_need_a_group_and_a_server(

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from liftbridge_aio import Client, StartAt
+from liftbridge_aio import Client, Message, StartAt
 from liftbridge_aio.nats.library import NatsConnection
 from liftbridge_aio.queue import Delivery, LeaseExpired, Queue
 from liftbridge_aio.queue.lease_bus import SUBJECTS
@@ -37,8 +37,8 @@ class Worker:
         self.epoch: int | None = None
 
     @classmethod
-    async def start(cls, node: LiftbridgeNode, stack: AsyncExitStack) -> Worker:
-        arguments = WORKER, node.address, node.nats_url, "s", "g"
+    async def start(cls, node: LiftbridgeNode, stack: AsyncExitStack, *more: str) -> Worker:
+        arguments = str(WORKER), node.address, node.nats_url, "s", "g", *more
         process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=PIPE)
         worker = cls(process)
         reading = asyncio.create_task(worker.read())
@@ -122,6 +122,43 @@ async def test_members_that_are_killed_lose_no_message(
                     await anext(queue)
     # What was in flight at the two, and what the owner had not stored in the last 0.3 s.
     assert len(done) - len(published) <= 100
+
+
+@pytest.mark.timeout(180)
+async def test_a_message_that_kills_its_holders_is_a_dead_letter_in_the_end(
+    start_real_server: Callable[[], LiftbridgeNode],
+) -> None:
+    node = await asyncio.to_thread(start_real_server)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client(node.address))
+        await client.create_stream("s")
+        await client.create_stream("dead")
+        workers = [await Worker.start(node, stack, "dead") for _ in range(3)]
+        ended: list[Worker] = []
+        published: list[str] = []
+        feeding = asyncio.create_task(feed(client, published))
+        await within_a_minute(lambda: all(len(each.done) > 3 for each in workers))
+        await client.publish("s", b"poison")
+        letters: dict[bytes, Message] = {}
+        async with asyncio.timeout(90):
+            while b"poison" not in letters:
+                await asyncio.sleep(0.1)
+                for worker in [each for each in workers if each.process.returncode is not None]:
+                    workers.remove(worker)
+                    ended.append(worker)
+                    feeding.cancel()
+                    workers.append(await Worker.start(node, stack, "dead"))
+                letters = {each.value: each async for each in client.read("dead")}
+        await asyncio.wait([feeding])
+
+        def settled() -> bool:
+            done = {value for worker in (*workers, *ended) for _, value in worker.done}
+            return done | {value.decode() for value in letters} >= {*published}
+
+        await within_a_minute(settled)
+        assert letters[b"poison"].headers["queue-attempts"] == b"2"
+        assert {each.begun[-1][1] for each in ended} == {"poison"}
+        assert len(ended) >= 2
 
 
 @asynccontextmanager

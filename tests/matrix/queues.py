@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from liftbridge_aio import ConnectionFailed, Message, NotGroupMember, RequestTimeout
 from liftbridge_aio.queue import Delivery, Queue
-from matrix.cells import Cell
+from matrix.cells import ALL, GOES_ON, Cell
 from matrix.operations import operation
 from matrix.outside import HandlingMember, Member, to_read
 from matrix.reading import EARLIEST
@@ -42,8 +42,11 @@ class HandlingQueueMember(HandlingMember):
 
 
 @asynccontextmanager
-async def entered(cell: Cell, group: str) -> AsyncIterator[Queue[Delivery]]:
-    queue = cell.user.queue(cell.stream, group=f"{cell.stream}-{group}", start=EARLIEST)
+async def entered(
+    cell: Cell, group: str, nats: str | None = None
+) -> AsyncIterator[Queue[Delivery]]:
+    group = f"{cell.stream}-{group}"
+    queue = cell.user.queue(cell.stream, group=group, start=EARLIEST, nats=nats)
     await queue.__aenter__()
     try:
         yield queue
@@ -79,3 +82,51 @@ async def run_queue(cell: Cell) -> str:
             await one.take_all(to_read(cell, dict.fromkeys(ends, 0)))
             await cell.until_arisen()
             return await one.share(cell, ends)
+
+
+class BorrowingMember(QueueMember):
+    """A member that takes all: another one owns a partition, and leases it the messages."""
+
+    def __init__(self, queue: Queue[Delivery], owner: Queue[Delivery]) -> None:
+        super().__init__(queue)
+        self.owner = owner
+
+    async def next(self) -> Message:
+        """Take the next new message: while partitions move, some come again."""
+        while True:
+            message = await super().next()
+            if (message.partition, message.offset) not in self.found:
+                return message
+
+    async def share(self, cell: Cell, start: Mapping[int, int]) -> str:
+        """Read on, and see that messages were leased, if there were any."""
+        before = self.queue.statistics().borrowed
+        result = await super().share(cell, start)
+        leased = self.queue.statistics().borrowed - before
+        if result in {ALL, GOES_ON} and self.owner.assignment and not leased:
+            return f"{result}, without a lease"
+        return result
+
+
+@asynccontextmanager
+async def borrowing(cell: Cell, group: str) -> AsyncIterator[BorrowingMember]:
+    """Two members over NATS, one of which only owns and lends."""
+    nats = cell.stage.world.nats_url
+    async with entered(cell, group, nats) as owner, entered(cell, group, nats) as queue:
+        yield BorrowingMember(queue, owner)
+
+
+@operation(TABLE, "leases begin")
+async def begin_leases(cell: Cell) -> str:
+    async with borrowing(cell, "leased") as one:
+        return await one.share(cell, dict.fromkeys(cell.place.logs, 0))
+
+
+@operation(TABLE, "leases in the middle", midway=True, slow=True)
+async def go_on_with_leases(cell: Cell) -> str:
+    async with borrowing(cell, "lending") as one:
+        cell.begun.set()
+        ends = dict(cell.place.ends)
+        await one.take_all(to_read(cell, dict.fromkeys(ends, 0)))
+        await cell.until_arisen()
+        return await one.share(cell, ends)

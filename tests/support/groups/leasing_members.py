@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from liftbridge_aio import Client
+from liftbridge_aio._client.typed_stream import TypedStream
 from liftbridge_aio.queue import Delivery, Queue
 from support.groups.group_watcher import EARLIEST, it_is
 from support.raw import BOUND, eventually
@@ -15,14 +16,15 @@ from support.raw import BOUND, eventually
 
 @asynccontextmanager
 async def members(
-    client: Client, stream: str, nats: str, count: int = 2, **other: Any
-) -> AsyncIterator[list[Queue[Delivery]]]:
+    client: Client | TypedStream[Any, Any], stream: str, nats: str, count: int = 2, **other: Any
+) -> AsyncIterator[list[Queue[Any]]]:
     """So many members of a group, the first of which owns the partition."""
+    place = (stream,) if isinstance(client, Client) else ()
     settings = {"group": "g", "start": EARLIEST, "retry": 0.05, "timeout": BOUND, "nats": nats}
     async with AsyncExitStack() as stack:
         queues = []
         for _ in range(count):
-            queue = client.queue(stream, **{**settings, **other})
+            queue: Queue[Any] = client.queue(*place, **{**settings, **other})
             queues.append(await stack.enter_async_context(queue))
         await eventually(it_is(lambda: len({each._member.epoch for each in queues}) == 1))
         await eventually(it_is(lambda: sum(len(each.assignment) for each in queues) == 1))
