@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import aiohttp
@@ -21,6 +23,8 @@ from liftbridge_aio.durable_streams import (
 from liftbridge_aio.retry import Backoff
 from support.servers.gateway import GatewayProcess
 from support.servers.node import EmbeddedServer, LiftbridgeNode
+from support.servers.ports import free_ports
+from support.servers.process import ServerProcess
 
 TEXT: Final = {"Content-Type": "text/plain"}
 JSON: Final = "application/json"
@@ -204,3 +208,38 @@ async def test_live_reads_end_when_the_gateway_does(
     assert gateway.process is not None
     assert "Traceback" not in gateway.process.log
     assert json.dumps({"url": gateway.url}) in gateway.process.log
+
+
+APPLICATION: Final = """
+from liftbridge_aio.durable_streams.gateway import gateway_app
+
+app = gateway_app("{servers}")
+"""
+
+
+async def test_events_end_when_the_server_of_the_application_is_told_to(
+    embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(APPLICATION.format(servers=embedded_server.address))
+    [port] = free_ports(1)
+    command = (sys.executable, "-m", "uvicorn", "shop:app", "--port", str(port))
+    server = ServerProcess(command, tmp_path, "uvicorn")
+    server.start()
+    try:
+        async with asyncio.timeout(30):
+            while "Uvicorn running" not in server.log:
+                assert server.running, server.log
+                await asyncio.sleep(0.05)
+        url = f"http://127.0.0.1:{port}/v1/stream/orders"
+        async with aiohttp.ClientSession() as http:
+            async with http.put(url, headers=TEXT) as created:
+                assert created.status == 201
+            async with http.get(f"{url}?offset=-1&live=sse") as events:
+                assert await events.content.readany()
+                stopping = asyncio.create_task(asyncio.to_thread(server.stop))
+                await events.read()  # whole, or else it raises
+                await stopping
+        assert "Finished server process" in server.log
+        assert "Traceback" not in server.log
+    finally:
+        server.kill()

@@ -14,6 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio.groups.stop_signal import on_stop_signals
 from liftbridge_aio.options import ClientOptions, Duration
 
 from .native_endpoint import NativeEndpoint
@@ -120,6 +121,9 @@ def gateway_app(
 ) -> Starlette:
     """Return an ASGI application whose lifespan connects a client and serves a `Gateway`.
 
+    At SIGTERM and SIGINT it ends all reads, because servers wait for all responses before they shut
+    down.
+
     Args:
         servers: addresses of Liftbridge; none: what LIFTBRIDGE_SERVERS names.
         options: settings of the gateway; None: the defaults.
@@ -140,7 +144,8 @@ def gateway_app(
             await client.wait_ready(timeout=timeout)
             async with Gateway(client, options) as gateway:
                 app.state.gateway = gateway
-                yield
+                with on_stop_signals(gateway.end_reads):
+                    yield
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         await scope["app"].state.gateway(scope, receive, send)
