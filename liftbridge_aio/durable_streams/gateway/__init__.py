@@ -5,6 +5,7 @@
 Needs the extra `durable-streams`. The guide is `docs/gateway.md`.
 
 - `app`: The gateway as an ASGI application on Starlette.
+- `bodies`: Bodies of requests: whole, in time, and not too large.
 - `creation`: Creation of streams and forks: first the log, then the registration, which one gateway
   wins.
 - `events_response`: A response of Server-Sent Events: what a stream holds, and then what is
