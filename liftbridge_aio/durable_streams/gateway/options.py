@@ -47,7 +47,8 @@ class GatewayOptions:
     sse_duration: Duration = 60.0
     """Life of a response of Server-Sent Events, after which the client connects again."""
     write_timeout: Duration = 30.0
-    """Longest time that a reader may take no bytes of Server-Sent Events."""
+    """Longest time that a reader of Server-Sent Events may take none, unless the server itself cuts
+    off such readers."""
     body_timeout: Duration = 60.0
     """Longest time that the body of a request may take."""
     idle_timeout: Duration = 60.0
