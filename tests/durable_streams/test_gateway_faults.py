@@ -330,7 +330,7 @@ async def test_a_gateway_ends_in_time_whatever_its_clients_do(
         assert (await late[0].read()).startswith(b"HTTP/1.1 204")
         assert (await half[0].read()).startswith(b"HTTP/1.1 503")
         await eventually(lambda: not gateway.running, bound=15)
-    assert loop.time() - began < 9
+    assert loop.time() - began < 12
     assert "Traceback" not in gateway.log
     assert "ASGI" not in gateway.log
 
@@ -339,17 +339,17 @@ async def test_a_second_interrupt_ends_a_gateway_at_once(
     run_gateway: RunGateway, embedded_server: EmbeddedServer, connect: Connect
 ) -> None:
     gateway = await run_gateway(embedded_server.address)
-    await connect(gateway.port, f"{post('__ds/subscriptions/shop/claim', 10)}half")
+    half, _ = await connect(gateway.port, f"{post('__ds/subscriptions/shop/claim', 10)}half")
     async with aiohttp.ClientSession() as http, http.get(gateway.url) as page:
         assert page.status == 200
     assert gateway.process is not None
     gateway.process.interrupt()
     await eventually(lambda: not listens(gateway.port), bound=15)
-    loop = asyncio.get_running_loop()
-    began = loop.time()
     gateway.process.interrupt()
+    async with asyncio.timeout(15):
+        with suppress(ConnectionResetError):
+            assert await half.read() == b""  # unless it waits on
     await eventually(lambda: not gateway.running, bound=15)
-    assert loop.time() - began < 2.5
     assert "Traceback" not in gateway.log
 
 
@@ -359,8 +359,8 @@ def listens(port: int) -> bool:
 
 
 class Impatient(LimitedHttpProtocol):
-    write_timeout = 1.0
-    request_timeout = 1.0
+    write_timeout = 2.0
+    request_timeout = 3.0
 
 
 @asynccontextmanager
@@ -409,7 +409,7 @@ async def test_clients_that_do_nothing_are_cut_off_and_slow_ones_are_not(
         taken = 0
         while part := await slow[0].read(2**16):
             taken += len(part)
-            await asyncio.sleep(0.1)  # a slow client, which takes longer than the limit
+            await asyncio.sleep(0.15)  # a slow client, which takes longer than the limit
         assert taken > len(PART)
         await eventually(lambda: not connections and not server.server_state.tasks, bound=20)
     assert "ASGI" not in caplog.text
