@@ -19,6 +19,8 @@ from .running import CLIENT, in_event_loop, stop_signals
 _KEEP_ALIVE: Final = 75
 """Seconds after which unused connections are closed: longer than clients keep theirs, which would
 otherwise send requests into a connection that is just being closed."""
+_CLOSE_TIMEOUT: Final = 5.0
+"""Seconds after which clients that neither send nor take anything are cut off at the end."""
 
 
 @in_event_loop(*CLIENT)
@@ -52,6 +54,8 @@ async def gateway(
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
     """Serve Durable Streams from Liftbridge until Ctrl-C or SIGTERM.
+
+    Then it answers what it can within 5 seconds; a second Ctrl-C ends it at once.
 
     Its URL is written to stdout when it accepts requests; streams are below /v1/stream/. It needs
     the extra durable-streams.
@@ -111,6 +115,11 @@ async def gateway(
                         stop.set()
                         app.end_reads()
                         server.should_exit = True
+                        await asyncio.wait({serving}, timeout=_CLOSE_TIMEOUT)
+                        # It waits no longer, as after a second Ctrl-C.
+                        server.force_exit = True
+                        for served in tuple(server.server_state.connections):
+                            served.transport.abort()
 
 
 def _listening(host: str, port: int) -> socket.socket:

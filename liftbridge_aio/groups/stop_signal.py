@@ -1,4 +1,4 @@
-"""Handles SIGTERM and Ctrl-C as a request to stop."""
+"""Handles SIGTERM and Ctrl-C as a request to stop, or notices them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final, TypeAlias
 
-_Handler: TypeAlias = signal.Handlers | Callable[[int, FrameType | None], object] | int | None
+_Function: TypeAlias = Callable[[int, FrameType | None], object]
+_Handler: TypeAlias = signal.Handlers | _Function | int | None
 
 _stops: Final[dict[object, Callable[[], object]]] = {}
 """The callbacks for the signals; the signal handlers are installed while there are any."""
@@ -67,3 +68,42 @@ def _interrupts(handler: _Handler) -> bool:
     if isinstance(handler, functools.partial):
         return isinstance(getattr(handler.func, "__self__", None), asyncio.Runner)
     return handler is signal.default_int_handler
+
+
+@contextmanager
+def on_stop_signals(notice: Callable[[], object]) -> Iterator[None]:
+    """Call `notice` at SIGTERM and SIGINT, before the handlers that are installed.
+
+    A server that shuts down waits for its responses without notifying them: an endless response
+    would block it for ever. Signals without a handler are left unchanged, as are all outside the
+    main thread, which receives none.
+
+    Args:
+        notice: called in the event loop.
+    """
+    loop = asyncio.get_running_loop()
+    installed: dict[signal.Signals, tuple[_Function, _Function]] = {}
+
+    def chained(handler: _Function) -> _Function:
+        def handle(number: int, frame: FrameType | None) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(notice)
+            handler(number, frame)
+
+        return handle
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        handler = signal.getsignal(number)
+        if not callable(handler):
+            continue
+        try:
+            signal.signal(number, ours := chained(handler))
+        except ValueError:  # not the main thread
+            break
+        installed[number] = ours, handler
+    try:
+        yield
+    finally:
+        for number, (ours, handler) in installed.items():
+            if signal.getsignal(number) is ours:  # otherwise another handler has replaced it
+                signal.signal(number, handler)

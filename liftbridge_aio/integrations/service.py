@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import FrameType
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio._client.server_url import parse_servers
@@ -52,45 +50,3 @@ async def running_service(
     finally:
         service.stopping.set()
         await client.aclose()
-
-
-_Handler = Callable[[int, FrameType | None], object]
-
-
-@contextmanager
-def on_stop_signals(notice: Callable[[], object]) -> Iterator[None]:
-    """Call `notice` at SIGTERM and SIGINT, before the handlers that are installed.
-
-    A server that shuts down waits for its responses without notifying them: an endless response
-    would block it for ever. Signals without a handler are left unchanged, as are all outside the
-    main thread, which receives none.
-
-    Args:
-        notice: called in the event loop.
-    """
-    loop = asyncio.get_running_loop()
-    installed: dict[signal.Signals, tuple[_Handler, _Handler]] = {}
-
-    def chained(handler: _Handler) -> _Handler:
-        def handle(number: int, frame: FrameType | None) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(notice)
-            handler(number, frame)
-
-        return handle
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        handler = signal.getsignal(number)
-        if not callable(handler):
-            continue
-        try:
-            signal.signal(number, ours := chained(handler))
-        except ValueError:  # not the main thread
-            break
-        installed[number] = ours, handler
-    try:
-        yield
-    finally:
-        for number, (ours, handler) in installed.items():
-            if signal.getsignal(number) is ours:  # otherwise another handler has replaced it
-                signal.signal(number, handler)

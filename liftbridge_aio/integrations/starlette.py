@@ -30,15 +30,12 @@ except ImportError as error:
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import UsageError
+from liftbridge_aio.groups.stop_signal import on_stop_signals
 from liftbridge_aio.integrations.event_stream import EventStream, EventStreamOptions, Write
 from liftbridge_aio.integrations.health import HEADERS as HEALTH_HEADERS
 from liftbridge_aio.integrations.health import check_service
 from liftbridge_aio.integrations.server_sent_events import HEADERS, Event, as_json, as_text
-from liftbridge_aio.integrations.service import (
-    Service,
-    on_stop_signals,
-    running_service,
-)
+from liftbridge_aio.integrations.service import Service, running_service
 from liftbridge_aio.options import ClientOptions, Duration
 
 __all__ = [

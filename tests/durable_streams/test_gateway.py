@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import hmac
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -582,6 +583,79 @@ async def test_large_bodies_are_refused(embedded_server: EmbeddedServer, stream_
         await put(http, "0123456789")
         assert (await post(http, "0123456789a")).status_code == 413
         assert (await http.get(PATH)).text == "0123456789"
+
+
+async def answers_to_half_a_body(address: str, registry: str, **options: Any) -> list[int]:
+    """Send half a body to a stream and to a subscription, and return the answers' statuses."""
+    settings = GatewayOptions(registry=registry, **options)
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            sent.append(message)
+
+    async with Client(address) as client, Gateway(client, settings) as app:
+        for path in (PATH, "/v1/stream/__ds/subscriptions/shop"):
+            parts = iter([{"type": "http.request", "body": b"half", "more_body": True}])
+
+            async def receive(parts: Iterator[dict[str, Any]] = parts) -> dict[str, Any]:
+                for part in parts:
+                    return part
+                await asyncio.Event().wait()
+                raise AssertionError
+
+            scope = {
+                "type": "http",
+                "http_version": "1.1",
+                "method": "PUT",
+                "path": path,
+                "query_string": b"",
+                "headers": [(b"content-type", b"text/plain")],
+            }
+            async with asyncio.timeout(20):
+                await app(scope, receive, send)
+    assert all((b"connection", b"close") in each["headers"] for each in sent)
+    return [each["status"] for each in sent]
+
+
+async def test_a_body_that_does_not_come_in_time_is_refused(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    address = embedded_server.address
+    assert await answers_to_half_a_body(address, stream_name, body_timeout=0.1) == [408, 408]
+
+    async def authorize(request: Request) -> Response | None:
+        await request.body()
+        return None
+
+    options: dict[str, Any] = {"body_timeout": 0.1, "authorize": authorize}
+    assert await answers_to_half_a_body(address, stream_name, **options) == [408, 408]
+
+
+async def test_who_authorizes_may_read_the_body(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async def authorize(request: Request) -> Response | None:
+        if "signature" not in request.headers:  # which takes what has come, and gives up the rest
+            return Response("gone", 401) if await request.is_disconnected() else None
+        digest = hmac.new(b"key", await request.body(), "sha256").hexdigest()
+        return None if request.headers.get("signature") == digest else Response("no", 401)
+
+    async def in_parts() -> AsyncIterator[bytes]:
+        for part in (b"one ", b"two ", b"three"):
+            yield part
+
+    options: dict[str, Any] = {"authorize": authorize, "max_body_bytes": 20}
+    async with gateway(embedded_server.address, stream_name, **options) as (http, _):
+        for send, body in ((http.put, b""), (http.post, b"one two three"), (http.post, b"x" * 20)):
+            signed = TEXT | {"Signature": hmac.new(b"key", body, "sha256").hexdigest()}
+            content = in_parts() if body.startswith(b"one") else body
+            async with asyncio.timeout(20):
+                assert (await send(PATH, content=content, headers=signed)).is_success
+        assert (await post(http, "forged", Signature="0")).status_code == 401
+        assert (await post(http, "x" * 21, Signature="0")).status_code == 413
+        assert (await http.post(PATH, content=in_parts(), headers=TEXT)).is_success
+        assert (await http.get(PATH)).text == "one two three" + "x" * 20 + "one two three"
 
 
 @pytest.mark.parametrize("number", ["9007199254740992", "01", "-1", "1.0", ""])

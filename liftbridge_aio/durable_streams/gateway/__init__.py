@@ -5,6 +5,7 @@
 Needs the extra `durable-streams`. The guide is `docs/gateway.md`.
 
 - `app`: The gateway as an ASGI application on Starlette.
+- `bodies`: Bodies of requests: whole, in time, and not too large.
 - `creation`: Creation of streams and forks: first the log, then the registration, which one gateway
   wins.
 - `events_response`: A response of Server-Sent Events: what a stream holds, and then what is
@@ -14,7 +15,8 @@ Needs the extra `durable-streams`. The guide is `docs/gateway.md`.
 - `hosted_logs`: The logs of streams that a gateway follows, and reads across them: a fork begins in
   others.
 - `hosted_stream`: A stream's own log, as the gateway holds it: its state, and its newest messages.
-- `http_protocol`: uvicorn's protocol with a limit for headers, which httptools has not.
+- `http_protocol`: uvicorn's protocol with limits that it has not: for headers, and for clients that
+  do nothing.
 - `native_endpoint`: The endpoint of Liftbridge's own streams, which can only be read.
 - `options`: Options of the gateway: frozen, and checked when created.
 - `page`: The page of the gateway, and the list of streams that it shows.

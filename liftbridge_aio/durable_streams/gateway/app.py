@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Self
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.errors import UsageError
-from liftbridge_aio.options import ClientOptions, Duration
+from liftbridge_aio.groups.stop_signal import on_stop_signals
+from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
 
+from .bodies import Bodies, RepeatedBody
 from .native_endpoint import NativeEndpoint
 from .options import GatewayOptions
 from .page import Page
-from .responses import CommonHeaders, preflight
+from .responses import CommonHeaders, preflight, refusal
 from .stream_endpoint import StreamEndpoint
 from .streams import PREFIX, Streams
 from .subscription_endpoint import RESERVED, SubscriptionEndpoint
@@ -44,13 +46,14 @@ class Gateway:
 
             webhooks = Webhooks(self._streams, self.options.public_url)
         self._subscriptions = Subscriptions(self._streams, webhooks)
+        self._bodies = Bodies(timer_seconds(self.options.body_timeout))
         self._app = CommonHeaders(Starlette(routes=list(self._routes())), self.options)
-        self._endpoint = StreamEndpoint(self._streams, self.options)
+        self._endpoint = StreamEndpoint(self._streams, self.options, self._bodies)
 
     def _routes(self) -> Iterator[Route]:
-        yield from SubscriptionEndpoint(self._subscriptions).routes()
+        yield from SubscriptionEndpoint(self._subscriptions, self._bodies).routes()
         if self.options.native:
-            native = NativeEndpoint(self._streams, self.options)
+            native = NativeEndpoint(self._streams, self.options, self._bodies)
             yield Route("/v1/liftbridge/{name}/{partition:int}", native)
         if self.options.page:
             page = Page(self._streams, self.options)
@@ -86,26 +89,39 @@ class Gateway:
         await self._streams.__aexit__(kind, error, traceback)
 
     def end_reads(self) -> None:
-        """End all long-polls and Server-Sent Events: servers wait for them when they shut down."""
+        """End all long-polls and Server-Sent Events: servers wait for them when they shut down.
+
+        Bodies that are not complete have three seconds more, and are refused then.
+        """
         self._streams.logs.end_reads()
+        self._bodies.end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        app: ASGIApp = self._app
-        if scope["type"] == "http":
-            if (response := await self._response_before(scope, receive)) is not None:
-                app = CommonHeaders(response, self.options)
-            elif _is_of_stream(scope):
-                app = self._endpoint  # routing, and adding headers, would cost more than it does
-        await app(scope, receive, send)
+        with suppress(ClientDisconnect):  # nobody waits for an answer
+            if scope["type"] == "http":
+                await self._answer(scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
 
-    async def _response_before(self, scope: Scope, receive: Receive) -> Response | None:
-        """Return the response of a request that goes no further."""
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = None
         if scope["method"] == "OPTIONS":
-            return preflight(self.options)
-        if self.options.authorize is not None:
-            return await self.options.authorize(Request(scope, receive))
-        return None
+            response = preflight(self.options)
+        elif self.options.authorize is not None:
+            request = Request(scope, receive)
+            body = RepeatedBody(self._bodies, request, self.options.max_body_bytes)
+            receive = body.receive_again
+            try:
+                response = await self.options.authorize(Request(scope, body.receive))
+            except RequestRefused as refused:
+                response = refusal(refused)
+        app: ASGIApp = self._app
+        if response is not None:
+            app = CommonHeaders(response, self.options)
+        elif _is_of_stream(scope):
+            app = self._endpoint  # routing, and adding headers, would cost more than it does
+        await app(scope, receive, send)
 
 
 def _is_of_stream(scope: Scope) -> bool:
@@ -120,6 +136,9 @@ def gateway_app(
     timeout: Duration | None = None,
 ) -> Starlette:
     """Return an ASGI application whose lifespan connects a client and serves a `Gateway`.
+
+    At SIGTERM and SIGINT it ends all reads, because servers wait for all responses before they shut
+    down.
 
     Args:
         servers: addresses of Liftbridge; none: what LIFTBRIDGE_SERVERS names.
@@ -141,7 +160,8 @@ def gateway_app(
             await client.wait_ready(timeout=timeout)
             async with Gateway(client, options) as gateway:
                 app.state.gateway = gateway
-                yield
+                with on_stop_signals(gateway.end_reads):
+                    yield
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         gateway = getattr(scope["app"].state, "gateway", None)

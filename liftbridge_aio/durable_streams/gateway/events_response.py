@@ -26,6 +26,8 @@ _MOST_SHARED: Final = 16
 """Places in a stream whose events are kept for other readers, until something is appended."""
 _SHARED_FOR: Final = 1.0
 """Seconds after which they are made anew, as their cursor tells the time."""
+LIMITS_WRITES: Final = "liftbridge_aio.limits_writes"
+"""The extension of ASGI which says that the server cuts off readers that take nothing."""
 _HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 
 
@@ -65,7 +67,7 @@ class EventsResponse(Response):
         self._writing_since: float | None = None
         """Since when the client has not taken an event."""
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events. Cancelling ends the response."""
         options = self._streams.options
         loop = asyncio.get_running_loop()
@@ -86,7 +88,8 @@ class EventsResponse(Response):
                         await asyncio.sleep(since + longest - loop.time())
 
                 group.start_soon(watch)
-                group.start_soon(limit_writes, timer_seconds(options.write_timeout))
+                if LIMITS_WRITES not in scope.get("extensions", {}):
+                    group.start_soon(limit_writes, timer_seconds(options.write_timeout))
                 try:
                     with suppress(OSError):  # the client is gone
                         await self._send(send)
@@ -113,6 +116,7 @@ class EventsResponse(Response):
             RequestRefused, LiftbridgeError
         ):  # the client learns why as it connects again
             await self._send_events(send)
+        self._writing_since = asyncio.get_running_loop().time()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_events(self, send: Send) -> None:

@@ -12,6 +12,7 @@ from liftbridge_aio.durable_streams.core.registry import Entry
 from liftbridge_aio.durable_streams.core.requests import Read, RequestRefused
 from liftbridge_aio.model import RESERVED_STREAMS
 
+from .bodies import Bodies
 from .options import GatewayOptions
 from .stream_endpoint import StreamEndpoint
 from .streams import Streams
@@ -28,10 +29,11 @@ class NativeEndpoint(StreamEndpoint):
     Args:
         streams: the streams.
         options: settings of the gateway.
+        bodies: what reads bodies; these requests have none.
     """
 
-    def __init__(self, streams: Streams, options: GatewayOptions) -> None:
-        super().__init__(streams, options)
+    def __init__(self, streams: Streams, options: GatewayOptions, bodies: Bodies) -> None:
+        super().__init__(streams, options, bodies)
         self._handlers = {"GET": self._get, "HEAD": self._head}
 
     async def _find(self, request: Request, *, touch: bool) -> Entry:

@@ -47,7 +47,10 @@ class GatewayOptions:
     sse_duration: Duration = 60.0
     """Life of a response of Server-Sent Events, after which the client connects again."""
     write_timeout: Duration = 30.0
-    """Longest time that a reader may take no bytes of Server-Sent Events."""
+    """Longest time that a reader of Server-Sent Events may take none, unless the server itself cuts
+    off such readers."""
+    body_timeout: Duration = 60.0
+    """Longest time that the body of a request may take."""
     idle_timeout: Duration = 60.0
     """Seconds without requests after which a stream is no longer followed."""
     max_body_bytes: int = _MAX_BODY
@@ -69,7 +72,8 @@ class GatewayOptions:
     cors_origin: str | None = "*"
     """The origin whose pages may use the gateway; `*`: any; None: none."""
     authorize: Authorize | None = None
-    """Called with every request first; with it responses are not for shared caches."""
+    """Called with every request first; with it responses are not for shared caches. It may read the
+    body, whole and of `max_body_bytes` at most, and the gateway still gets it."""
 
     def __post_init__(self) -> None:
         """Check every field.
@@ -82,7 +86,13 @@ class GatewayOptions:
         if (problem := stream_name_problem(self.registry)) is not None:
             raise InvalidRequest(problem)
         check_type(self.stream, StreamOptions, "stream must be StreamOptions")
-        for name in ("long_poll_timeout", "sse_duration", "write_timeout", "idle_timeout"):
+        for name in (
+            "long_poll_timeout",
+            "sse_duration",
+            "write_timeout",
+            "body_timeout",
+            "idle_timeout",
+        ):
             if timer_seconds(getattr(self, name), name) == 0:
                 text = f"{name} must be longer than 0 seconds"
                 raise InvalidRequest(text)

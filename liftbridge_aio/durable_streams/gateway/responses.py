@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -54,7 +53,6 @@ _ALLOWED: Final = (
     protocol.PRODUCER_SEQ,
 )
 """Headers of requests that pages of other origins may send."""
-_DISCARDED: Final = 64 << 20
 _WITHOUT_LENGTH: Final = (204, 304)
 METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
 
@@ -75,31 +73,6 @@ class RequestHeaders(dict[str, str]):
     def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
         """Return the value of a header."""
         return super().get(name.lower(), default)
-
-
-async def body_of(receive: Receive, limit: int) -> bytes:
-    """Return the body of a request. Cancelling ends the wait.
-
-    One that is too large is read on and thrown away, up to `_DISCARDED` bytes: most clients see no
-    response before they have sent it.
-
-    Raises:
-        RequestRefused: it is larger than `limit` bytes.
-        ClientDisconnect: the client has gone before it was complete.
-    """
-    parts, size, more = [], 0, True
-    while more and size <= limit + _DISCARDED:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        part = message.get("body", b"")
-        size += len(part)
-        if size <= limit:
-            parts.append(part)
-        more = message.get("more_body", False)
-    if size > limit:
-        raise RequestRefused(413, f"a body has at most {limit} bytes")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def joined(values: list[bytes], content_type: str) -> bytes:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -37,6 +37,7 @@ from liftbridge_aio.durable_streams.core.segments import UnknownOffset
 from liftbridge_aio.errors import LiftbridgeError, MessageTooLarge
 from liftbridge_aio.transactions.errors import TransactionError
 
+from .bodies import Bodies, Body
 from .events_response import EventsResponse
 from .hosted_stream import Found
 from .options import GatewayOptions
@@ -44,7 +45,6 @@ from .responses import (
     NO_STORE,
     Reply,
     RequestHeaders,
-    body_of,
     common_headers,
     cursor_after,
     joined,
@@ -62,11 +62,13 @@ class StreamEndpoint:
     Args:
         streams: the streams.
         options: settings of the gateway.
+        bodies: what reads bodies.
     """
 
-    def __init__(self, streams: Streams, options: GatewayOptions) -> None:
+    def __init__(self, streams: Streams, options: GatewayOptions, bodies: Bodies) -> None:
         self._streams = streams
         self._options = options
+        self._bodies = bodies
         self._common = common_headers(options)
         self._handlers: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "GET": self._get,
@@ -98,8 +100,6 @@ class StreamEndpoint:
             response = refusal(RequestRefused(422, str(error)))
         except LiftbridgeError as error:
             response = refusal(RequestRefused(503, str(error), {"Retry-After": "1"}))
-        except ClientDisconnect:
-            return
         response.raw_headers.extend(self._common)
         await response(scope, receive, send)
 
@@ -109,7 +109,7 @@ class StreamEndpoint:
         _refuse_encoding(given)
         wanted = parse_creation(given, request.scope.get("root_path", ""))
         must_be_new = _asks_for_a_new_one(given)
-        body = await body_of(request.receive, self._options.max_body_bytes)
+        body = await self._bodies.read(Body(request, self._options.max_body_bytes))
         created = await self._streams.creation.create(path, wanted, body)
         if must_be_new and not created.new:
             raise RequestRefused(412, "the stream exists")
@@ -126,7 +126,7 @@ class StreamEndpoint:
         _refuse_encoding(given)
         append = parse_append(given)
         entry = await self._streams.registry.find(_path(request), touch=True)
-        body = await body_of(request.receive, self._options.max_body_bytes)
+        body = await self._bodies.read(Body(request, self._options.max_body_bytes))
         content_type = given.get("content-type")
         if body and content_type is None:
             raise RequestRefused(400, "an append needs a Content-Type")

@@ -20,7 +20,8 @@ from liftbridge_aio.durable_streams.core.subscriptions import (
 )
 from liftbridge_aio.errors import LiftbridgeError
 
-from .responses import NO_STORE, body_of, refusal
+from .bodies import Bodies, Body
+from .responses import NO_STORE, refusal
 from .streams import PREFIX
 from .subscriptions import Subscriptions
 
@@ -38,10 +39,12 @@ class SubscriptionEndpoint:
 
     Args:
         subscriptions: the subscriptions.
+        bodies: what reads bodies.
     """
 
-    def __init__(self, subscriptions: Subscriptions) -> None:
+    def __init__(self, subscriptions: Subscriptions, bodies: Bodies) -> None:
         self._subscriptions = subscriptions
+        self._bodies = bodies
 
     def routes(self) -> Iterator[Route]:
         """Return the routes."""
@@ -62,6 +65,9 @@ class SubscriptionEndpoint:
         yield Route(RESERVED, _answering(_nothing), methods=_METHODS)
         yield Route(f"{RESERVED}/{{rest:path}}", _answering(_nothing), methods=_METHODS)
 
+    async def _body(self, request: Request) -> bytes:
+        return await self._bodies.read(Body(request, _MOST))
+
     async def _keys(self, _: Request) -> Response:
         webhooks = self._subscriptions.webhooks
         keys = {"keys": []} if webhooks is None else webhooks.public_keys()
@@ -71,7 +77,7 @@ class SubscriptionEndpoint:
         webhooks = self._subscriptions.webhooks
         if webhooks is not None and webhooks.root is None:
             webhooks.root = f"{request.url.scheme}://{request.url.netloc}"
-        wanted = parse_subscription(_name(request), await body_of(request.receive, _MOST))
+        wanted = parse_subscription(_name(request), await self._body(request))
         found, new = await self._subscriptions.create(wanted)
         return JSONResponse(self._shown(found), 201 if new else 200, NO_STORE)
 
@@ -114,7 +120,7 @@ class SubscriptionEndpoint:
         return Response(status_code=204)
 
     async def _add(self, request: Request) -> Response:
-        paths = parse_paths(parse_object(await body_of(request.receive, _MOST)))
+        paths = parse_paths(parse_object(await self._body(request)))
         await self._subscriptions.add(_name(request), paths)
         return Response(status_code=204)
 
@@ -123,7 +129,7 @@ class SubscriptionEndpoint:
         return Response(status_code=204)
 
     async def _claim(self, request: Request) -> Response:
-        worker = parse_object(await body_of(request.receive, _MOST)).get("worker")
+        worker = parse_object(await self._body(request)).get("worker")
         if not isinstance(worker, str) or not worker:
             raise SubscriptionRefused(400, "INVALID_REQUEST", "a claim names its worker")
         return JSONResponse(await self._subscriptions.claim(_name(request), worker), 200, NO_STORE)
@@ -135,14 +141,14 @@ class SubscriptionEndpoint:
         return await self._answer(request, pulled=False)
 
     async def _answer(self, request: Request, *, pulled: bool) -> Response:
-        answer = parse_answer(await body_of(request.receive, _MOST))
+        answer = parse_answer(await self._body(request))
         more = await self._subscriptions.answer(
             _name(request), answer, _token(request), pulled=pulled
         )
         return JSONResponse({"ok": True, "next_wake": more}, 200, NO_STORE)
 
     async def _release(self, request: Request) -> Response:
-        answer = parse_answer(await body_of(request.receive, _MOST))
+        answer = parse_answer(await self._body(request))
         await self._subscriptions.release(_name(request), answer, _token(request))
         return Response(status_code=204)
 

@@ -86,6 +86,11 @@ class ServerProcess:
                 self._process.wait(timeout)
         self.kill()
 
+    def interrupt(self) -> None:
+        """Tell it to end, as Ctrl-C does, and wait for nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+
     def kill(self) -> None:
         """End it at once, as a crash does (SIGKILL)."""
         if self._guard is not None:
