@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from liftbridge_aio import Client, StreamOptions
+from liftbridge_aio import AckPolicy, Client, StreamOptions
 from liftbridge_aio.durable_streams.core import sse
 from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions, gateway_app
 from support.servers.node import EmbeddedServer, Server
@@ -335,6 +335,33 @@ async def test_reads_at_one_gateway_prolong_a_life_at_all(
             while (await one.head(PATH)).status_code != 404:  # noqa: ASYNC110 - no event tells it
                 await asyncio.sleep(0.05)
         assert (await two.get(PATH)).status_code == 404
+
+
+async def test_an_append_prolongs_a_life_though_its_gateway_is_killed(
+    server: Server, stream_name: str
+) -> None:
+    """The log has what a gateway stored that was killed before it registered anything."""
+    async with (
+        gateway(server.address, stream_name) as (http, client),
+        gateway(server.address, stream_name) as (other, _),
+    ):
+        await put(http, "a,", **{"Stream-TTL": "2"})
+        loop = asyncio.get_running_loop()
+        created = loop.time()
+        fork = {"Stream-Forked-From": PATH, "Stream-TTL": "60"}
+        [log] = await logs(client, stream_name)
+        await asyncio.sleep(1)
+        appended = loop.time()
+        await client.publish(log, b"paid", ack_policy=AckPolicy.ALL)
+        while loop.time() < created + 2.6:
+            assert (await other.head(PATH)).status_code == 200
+            await asyncio.sleep(0.1)
+        assert (await http.put("/v1/stream/fork", headers=fork)).status_code == 201
+        async with asyncio.timeout(20):
+            while (await other.head(PATH)).status_code == 200:  # noqa: ASYNC110 - no event tells it
+                await asyncio.sleep(0.05)
+        assert appended + 1.9 < loop.time()
+        assert (await http.get("/v1/stream/fork")).text == "a,paid"
 
 
 async def test_what_retention_has_removed_is_gone_but_for_the_state(

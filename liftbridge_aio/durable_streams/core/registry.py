@@ -16,6 +16,8 @@ from .segments import Positions, Segment
 
 TOUCH_SHARE: Final = 0.25
 """A read or write is registered within this share of the time to live, for other gateways."""
+_LATE_SHARE: Final = 0.75
+"""The share of the time to live after which a read or write is registered before it is answered."""
 
 
 class Fork(NamedTuple):
@@ -124,9 +126,9 @@ class Registry:
                 self._forks.pop(known.incarnation, None)
 
     def touch(self, entry: Entry, now: float) -> None:
-        """Note that a stream is read or written."""
+        """Note that a stream is, or was, read or written."""
         if entry.ttl is not None:
-            self._touched[entry.incarnation] = now
+            self._touched[entry.incarnation] = max(now, self._last_touch(entry))
 
     def status(self, path: str, now: float) -> tuple[Status, Entry | None]:
         """Return what a path leads to."""
@@ -142,6 +144,10 @@ class Registry:
     def expired(self, entry: Entry, now: float) -> bool:
         """Return True if the time of a stream is over."""
         return entry.expired(now, self._last_touch(entry))
+
+    def is_late(self, entry: Entry, now: float) -> bool:
+        """Return True if, as it is registered, most of the time to live of a stream is over."""
+        return entry.ttl is not None and now >= entry.touched + entry.ttl * _LATE_SHARE
 
     def _last_touch(self, entry: Entry) -> float:
         return max(entry.touched, self._touched.get(entry.incarnation, 0.0))

@@ -112,6 +112,18 @@ class FollowedLog:
         """
         return offset <= (await self._info()).newest_offset + 1
 
+    async def newest_time(self) -> float:
+        """Return when its newest message was stored, by the server's clock; 0.0 if it has none.
+
+        Cancelling ends the reading.
+
+        Raises:
+            LiftbridgeError: it could not be read.
+        """
+        await self._committed()
+        found = await self._client.last(self.stream, 1, self.partition, resume=True)
+        return found[-1].timestamp / 1e9 if found else 0.0
+
     async def open_at_end(self) -> None:
         """Follow the log from its end on. Cancelling ends the wait."""
         self.next_offset = (await self._info()).high_watermark + 1

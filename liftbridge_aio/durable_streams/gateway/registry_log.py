@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.durable_streams.core.registry import Entry, Registry, Status
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
-from liftbridge_aio.errors import IncorrectOffset
+from liftbridge_aio.errors import IncorrectOffset, NotFound
 from liftbridge_aio.net.supervisor import Supervisor
 
 from .followed_log import FollowedLog
@@ -27,6 +29,8 @@ class RegistryLog:
 
     def __init__(self, client: Client, supervisor: Supervisor, name: str) -> None:
         self.registry = Registry()
+        self._client = client
+        self._supervisor = supervisor
         self._log = FollowedLog(client, supervisor, name, self._apply)
         self._takers: dict[str, Callable[[str, bytes], object]] = {}
 
@@ -76,10 +80,40 @@ class RegistryLog:
         if status is Status.MISSING:
             await self._log.catch_up()
         if status is not Status.ACTIVE or entry is None:
+            await self.look_at_log(path)
             entry = self.active(path)
         if touch:
             self.registry.touch(entry, now)
+            if self.registry.is_late(entry, now):
+                await self._register_touch(path, entry)
         return entry
+
+    async def look_at_log(self, path: str) -> None:
+        """Prolong the life of a stream that seems to be over, if its log has a newer append.
+
+        A gateway that was killed may have stored it without registering that the stream was
+        touched. Cancelling ends the look.
+
+        Raises:
+            LiftbridgeError: the log could not be read.
+        """
+        entry = self.registry.entries.get(path)
+        if entry is None or entry.deleted or entry.ttl is None:
+            return
+        if self.registry.expired(entry, time.time()):
+            log = FollowedLog(self._client, self._supervisor, entry.log, _ignore)
+            with suppress(NotFound):
+                self.registry.touch(entry, await log.newest_time())
+
+    async def _register_touch(self, path: str, entry: Entry) -> None:
+        """Register a read or write at once, unless it is another stream by now."""
+
+        def decide() -> Entry:
+            known = self.active(path)
+            same = known.incarnation == entry.incarnation
+            return replace(known, touched=time.time()) if same else known
+
+        await self.change(path, decide)
 
     def active(self, path: str) -> Entry:
         """Return what is known here of a stream.
@@ -130,3 +164,7 @@ class RegistryLog:
         It gets the rest of the key, and the value.
         """
         self._takers[kind] = take
+
+
+def _ignore(*_: object) -> None:
+    """Take a message."""

@@ -133,6 +133,7 @@ class Streams:
         for path, entry in self.registry.registry.touched(now):
             await self._change_same(path, entry, entry)
         for path, entry in self.registry.registry.overdue(now):
+            await self.registry.look_at_log(path)
             await self._change_same(path, entry, replace(entry, deleted=True), expired=True)
             self.logs.wake(entry.log)
         for path, entry in self.registry.registry.unneeded(now):
@@ -153,7 +154,7 @@ class Streams:
                 raise Overtaken
             if expired and not self.registry.registry.expired(known, time.time()):
                 raise Overtaken
-            return to
+            return to and replace(to, touched=max(to.touched, known.touched))
 
         with suppress(Overtaken):
             await self.registry.change(path, decide)
