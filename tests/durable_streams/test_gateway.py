@@ -364,6 +364,35 @@ async def test_an_append_prolongs_a_life_though_its_gateway_is_killed(
         assert (await http.get("/v1/stream/fork")).text == "a,paid"
 
 
+async def test_without_its_registry_a_gateway_begins_anew(
+    server: Server, stream_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"long_poll_timeout": 60.0, "sse_duration": 60.0}
+    async with (
+        gateway(server.address, stream_name, **options) as (one, client),
+        gateway(server.address, stream_name, **options) as (two, _),
+    ):
+        old = (await put(one, "old")).headers["Stream-Next-Offset"]
+        polled = asyncio.create_task(one.get(f"{PATH}?offset=now&live=long-poll"))
+        events = asyncio.create_task(two.get(f"{PATH}?offset=-1&live=sse"))
+        assert (await two.head(PATH)).status_code == 200
+        await client.delete_stream(stream_name)
+        async with asyncio.timeout(60):
+            for http in (one, two):
+                while (found := await http.get(PATH)).status_code != 404:
+                    assert found.status_code in {200, 503}
+                    assert stream_name not in found.text
+                    await asyncio.sleep(0.1)
+            assert (await polled).status_code == 404
+            assert (await events).text.startswith("event: data\ndata:old\n\nevent: control")
+        await put(one, "new, and longer")
+        for http in (one, two):
+            assert (await http.get(PATH)).text == "new, and longer"
+            assert (await http.get(f"{PATH}?offset={old}")).status_code == 410
+    gone = [each for each in caplog.records if "is gone from Liftbridge" in each.getMessage()]
+    assert 1 <= len(gone) <= 2
+
+
 async def test_what_retention_has_removed_is_gone_but_for_the_state(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:

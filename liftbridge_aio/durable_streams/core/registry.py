@@ -47,7 +47,10 @@ class Entry:
     fork: Fork | None = None
     ancestors: tuple[Segment, ...] = ()
     incarnation: int = 0
-    """One above the offset of the message that registered it first."""
+    """One above the offset of the message that registered it first, plus `era`."""
+    era: int = 0
+    """When the registry was created, in microseconds since 1970: one that replaces a registry that
+    is gone must not give the same incarnations again."""
     deleted: bool = False
     """It was deleted, or has expired."""
     touched: float = 0.0
@@ -80,7 +83,7 @@ def _entry(offset: int, value: bytes) -> Entry:
     fields["fork"] = Fork(*fields["fork"]) if fields["fork"] else None
     fields["ancestors"] = tuple(Segment(*each) for each in fields["ancestors"])
     entry = Entry(**fields)
-    return entry if entry.incarnation else replace(entry, incarnation=offset + 1)
+    return entry if entry.incarnation else replace(entry, incarnation=entry.era + offset + 1)
 
 
 class Status(Enum):

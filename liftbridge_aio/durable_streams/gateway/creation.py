@@ -104,6 +104,7 @@ class StreamCreation:
             expires_at=wanted.expires_at,
             expiry=wanted.expiry,
             touched=time.time(),
+            era=self._registered.era,
         )
         if wanted.fork is None:
             return entry, b""

@@ -144,6 +144,15 @@ class FollowedLog:
         """True if it can be followed no more, as it was deleted or created again."""
         return self._failure is not None
 
+    def check(self) -> None:
+        """Refuse to go on if it can be followed no more.
+
+        Raises:
+            LiftbridgeError: it cannot.
+        """
+        if self._failure is not None:
+            raise self._failure
+
     def follow(self) -> None:
         """Follow the log from the next offset on, if that is not done yet."""
         if self._child is None or self._child.done:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -158,6 +158,12 @@ class HostedLogs:
         """Follow a log no more."""
         if (hosted := self._hosted.pop(log, None)) is not None:
             hosted.log.close()
+
+    def keep(self, needed: Container[str]) -> None:
+        """Follow no other logs any more than these, and those that are not the gateway's own."""
+        for log in list(self._hosted):
+            if log not in needed and NativeLog.parse(log) is None:
+                self.forget(log)
 
     def owned(self) -> list[tuple[str, HostedStream]]:
         """Return the gateway's own logs that are open, by name."""

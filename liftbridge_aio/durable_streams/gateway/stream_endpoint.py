@@ -49,6 +49,7 @@ from .responses import (
     cursor_after,
     joined,
     refusal,
+    unavailable,
 )
 from .streams import Streams
 
@@ -96,7 +97,7 @@ class StreamEndpoint:
         except TransactionError as error:
             response = refusal(RequestRefused(422, str(error)))
         except LiftbridgeError as error:
-            response = refusal(RequestRefused(503, str(error), {"Retry-After": "1"}))
+            response = unavailable(error)
         except ClientDisconnect:
             return
         response.raw_headers.extend(self._common)

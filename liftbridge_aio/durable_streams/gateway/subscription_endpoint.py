@@ -20,7 +20,7 @@ from liftbridge_aio.durable_streams.core.subscriptions import (
 )
 from liftbridge_aio.errors import LiftbridgeError
 
-from .responses import NO_STORE, body_of, refusal
+from .responses import NO_STORE, body_of, refusal, unavailable
 from .streams import PREFIX
 from .subscriptions import Subscriptions
 
@@ -175,6 +175,6 @@ def _answering(handler: Handler) -> Handler:
         except RequestRefused as refused:
             return refusal(refused)
         except LiftbridgeError as error:
-            return refusal(RequestRefused(503, str(error), {"Retry-After": "1"}))
+            return unavailable(error)
 
     return answer

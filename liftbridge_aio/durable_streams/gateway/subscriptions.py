@@ -245,7 +245,8 @@ class Subscriptions:
                 except SubscriptionRefused:
                     pass  # deleted meanwhile
                 except (LiftbridgeError, RequestRefused) as error:
-                    logger.warning("the subscription %s is looked at again: %s", name, error)
+                    if self._streams.reachable:
+                        logger.warning("the subscription %s is looked at again: %s", name, error)
 
     async def _look(self, name: str) -> None:
         """Wake a subscription that has pending messages and no wake."""
