@@ -411,8 +411,9 @@ async def test_what_retention_has_removed_is_gone_but_for_the_state(
         http,
         _,
     ):
-        gone = await http.get(f"{PATH}?offset={offsets[0]}")
-        assert gone.status_code == 410
+        for live in ("", "&live=long-poll", "&live=sse"):
+            gone = await http.get(f"{PATH}?offset={offsets[0]}{live}")
+            assert (gone.status_code, gone.text[:9]) == (410, "retention")
         body, offset = "", "-1"
         while True:
             answer = await http.get(f"{PATH}?offset={offset}")

@@ -184,7 +184,9 @@ class StreamEndpoint:
         with self._streams.logs.using(entry):
             position = await self._position(read, entry)
             if read.live is Live.SSE:
-                return EventsResponse(self._streams, entry, position, read, check)
+                events = EventsResponse(self._streams, entry, position, read, check)
+                await events.begin()
+                return events
             most = self._options.max_response_bytes
             first = read.offset == START
             if read.live is Live.LONG_POLL:
