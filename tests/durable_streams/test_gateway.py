@@ -222,6 +222,7 @@ async def test_offsets_of_a_deleted_stream_are_none_of_its_successor(
         new = (await put(http, "new, and longer")).headers["Stream-Next-Offset"]
         assert new > old
         assert (await http.get(f"{PATH}?offset={old}")).status_code == 410
+        assert (await http.get(f"{PATH}?offset={new[:-1]}2")).status_code == 400
         assert (await http.get(PATH)).text == "new, and longer"
 
 
@@ -552,22 +553,27 @@ async def test_committed_readers_see_transactions_whole(server: Server, stream_n
             assert behind == [each for each in found if each["position"] >= position]
 
 
+@pytest.mark.parametrize("isolation", ["uncommitted", "committed"])
 async def test_a_stream_of_liftbridge_that_was_created_again_is_another(
-    embedded_server: EmbeddedServer, stream_name: str
+    server: Server, stream_name: str, isolation: str
 ) -> None:
-    async with gateway(embedded_server.address, f"registry-{stream_name}") as (http, client):
-        path = f"/v1/liftbridge/{stream_name}/0"
+    async with gateway(server.address, f"registry-{stream_name}") as (http, client):
+        path = f"/v1/liftbridge/{stream_name}/0?isolation={isolation}"
         await client.create_stream(stream_name)
-        await client.publish(stream_name, b"old")
-        assert [each["value"] for each in (await http.get(path)).json()] == ["old"]
+        await client.publish(stream_name, b"old", ack_policy=AckPolicy.ALL)
+        old = await http.get(path)
+        assert [each["value"] for each in old.json()] == ["old"]
+        end = old.headers["Stream-Next-Offset"]
+        assert stream_name in old.headers["ETag"]
+        assert (await http.get(f"{path}&offset=1")).status_code == 200
+        for beyond in ("2", f"{end[:-1]}2"):
+            assert (await http.get(f"{path}&offset={beyond}")).status_code == 400
         await client.delete_stream(stream_name)
-        assert (await http.get(path)).status_code == 404
         await client.create_stream(stream_name)
-        await client.publish(stream_name, b"new")
-        async with asyncio.timeout(20):
-            while (answer := await http.get(path)).status_code != 200:  # noqa: ASYNC110 - same
-                await asyncio.sleep(0.05)
-        assert [each["value"] for each in answer.json()] == ["new"]
+        await client.publish(stream_name, b"new", ack_policy=AckPolicy.ALL)
+        new = await http.get(path, headers={"If-None-Match": old.headers["ETag"]})
+        assert [each["value"] for each in new.json()] == ["new"]
+        assert (await http.get(f"{path}&offset={end}")).status_code == 410
 
 
 async def test_what_is_switched_off_is_not_there(

@@ -102,6 +102,24 @@ class HostedLogs:
         """Return the position behind the last message of a stream. Cancelling ends the wait."""
         return entry.positions.start + (await self.own(entry)).state.tail
 
+    async def reached(self, entry: Entry, position: int) -> int:
+        """Return a position, once all before it is applied that there is. Cancelling ends the wait.
+
+        Raises:
+            RequestRefused: it lies beyond the end of the stream.
+            LiftbridgeError: the stream could not be read.
+        """
+        tail = await self.tail(entry)
+        if position <= tail:
+            return position
+        log = (await self.own(entry)).log
+        if not await log.holds(position - entry.positions.start):
+            raise RequestRefused(400, "the offset lies beyond the end of the stream")
+        native = NativeLog.parse(entry.log)
+        if native is None or not native.committed:  # else a transaction may be open for long
+            await log.catch_up()
+        return min(position, await self.tail(entry))
+
     async def read(self, entry: Entry, position: int, most: int, *, first: bool) -> Found:
         """Return messages of a stream. Cancelling ends the read.
 

@@ -198,16 +198,15 @@ class StreamEndpoint:
     async def _position(self, read: Read, entry: Entry) -> int:
         if read.offset == START:
             return 0
-        tail = await self._streams.logs.tail(entry)
         if read.offset == NOW:
-            return tail
+            return await self._streams.logs.tail(entry)
         try:
             position = entry.positions.position(read.offset)
         except UnknownOffset as error:
             raise RequestRefused(410 if error.gone else 400, str(error)) from None
         if position is None:
             raise RequestRefused(400, "the offset is none that a read returned")
-        return min(position, tail)
+        return await self._streams.logs.reached(entry, position)
 
     def _response(
         self, request: Request, read: Read, entry: Entry, position: int, found: Found
@@ -228,7 +227,7 @@ class StreamEndpoint:
             headers |= NO_STORE
         else:
             start = positions.offset(position)
-            tag = entity_tag(entry.log[-12:], start, end, closed=found.closed)
+            tag = entity_tag(quote(entry.log), start, end, closed=found.closed)
             headers |= {"ETag": tag, "Cache-Control": self._cache_control}
             if matches(request.headers.get("if-none-match"), tag):
                 return Reply(304, headers)
