@@ -635,3 +635,6 @@ async def test_the_application_connects_a_client_of_its_own(
 def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="long_poll_timeout"):
         replace(GatewayOptions(), long_poll_timeout=0)
+    for registry in ("*", "a.*", "a.>"):
+        with pytest.raises(ValueError, match="registry"):
+            replace(GatewayOptions(), registry=registry)
