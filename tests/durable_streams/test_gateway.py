@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from liftbridge_aio import AckPolicy, Client, StreamOptions
+from liftbridge_aio import AckPolicy, Client, ClientOptions, StreamOptions
 from liftbridge_aio.durable_streams.core import sse
 from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions, gateway_app
 from support.servers.node import EmbeddedServer, Server
@@ -28,7 +28,8 @@ async def gateway(
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, Client]]:
     """A gateway in this process, with an HTTP client for it and its own client."""
     settings = GatewayOptions(registry=registry, **({"long_poll_timeout": 5.0} | options))
-    async with Client(address) as client, Gateway(client, settings) as app:
+    quick = ClientOptions(not_found_timeout=1.0)
+    async with Client(address, options=quick) as client, Gateway(client, settings) as app:
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
             yield http, client

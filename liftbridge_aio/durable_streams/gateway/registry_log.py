@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 
 from liftbridge_aio._client.client import Client
@@ -38,6 +38,8 @@ class RegistryLog:
         """True once it was read to its end."""
         self._recorded: set[str] = set()
         """The keys that `_takers` know of."""
+        self._looks: dict[str, set[asyncio.Timeout]] = {}
+        """Looks at logs, by path; a change of the stream ends them, as its log may be gone then."""
         self._client = client
         self._supervisor = supervisor
         self._log = FollowedLog(client, supervisor, name, self._apply)
@@ -95,6 +97,8 @@ class RegistryLog:
         name = key.decode()
         if name.startswith("/"):
             self.registry.apply(offset, name, value)
+            for look in self._looks.pop(name, ()):
+                look.reschedule(0.0)
             return
         kind, colon, rest = name.partition(":")
         (self._recorded.add if value else self._recorded.discard)(name)
@@ -146,13 +150,29 @@ class RegistryLog:
         Raises:
             LiftbridgeError: the log could not be read.
         """
+        while (entry := self._seems_over(path)) is not None:
+            log = FollowedLog(self._client, self._supervisor, entry.log, _ignore)
+            look = asyncio.timeout(None)
+            looks = self._looks.setdefault(path, set())
+            try:
+                async with look:
+                    looks.add(look)
+                    self.registry.touch(entry, await log.newest_time())
+                    return
+            except NotFound:
+                return
+            except TimeoutError:
+                if not look.expired():
+                    raise
+            finally:
+                looks.discard(look)
+
+    def _seems_over(self, path: str) -> Entry | None:
+        """Return a stream that has expired, but for what its log may say; None if it has not."""
         entry = self.registry.entries.get(path)
         if entry is None or entry.deleted or entry.ttl is None:
-            return
-        if self.registry.expired(entry, time.time()):
-            log = FollowedLog(self._client, self._supervisor, entry.log, _ignore)
-            with suppress(NotFound):
-                self.registry.touch(entry, await log.newest_time())
+            return None
+        return entry if self.registry.expired(entry, time.time()) else None
 
     async def _register_touch(self, path: str, entry: Entry) -> None:
         """Register a read or write at once, unless it is another stream by now."""
