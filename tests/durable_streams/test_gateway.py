@@ -391,7 +391,7 @@ async def test_without_its_registry_a_gateway_begins_anew(
         for http in (one, two):
             assert (await http.get(PATH)).text == "new, and longer"
             assert (await http.get(f"{PATH}?offset={old}")).status_code == 410
-    gone = [each for each in caplog.records if "is gone from Liftbridge" in each.getMessage()]
+    gone = [each for each in caplog.records if "was gone from Liftbridge" in each.getMessage()]
     assert 1 <= len(gone) <= 2
 
 

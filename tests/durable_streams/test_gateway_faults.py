@@ -111,7 +111,7 @@ async def test_an_outage_is_logged_and_a_lost_disk_is_a_new_beginning(
                         pass
         async with http.get(url) as found:
             assert await found.text() == "new, longer"
-    for line in ("does not answer", "answers again", "is gone from Liftbridge"):
+    for line in ("does not answer", "answers again", "was gone from Liftbridge"):
         assert gateway.process.log.count(line) == 1, line
 
 

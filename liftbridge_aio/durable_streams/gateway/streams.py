@@ -54,7 +54,7 @@ class Streams:
         self.reachable = True
         """False once it is logged that servers do not answer, until they do."""
         self.on_new_registry: list[Callable[[], Awaitable[object]]] = []
-        """What is to be done once a registry that was gone is created anew."""
+        """What is to be done once another registry is read, as it lacks what was registered."""
         self._supervisor = Supervisor("durable-streams", "the gateway")
         self.registry = RegistryLog(client, self._supervisor, options.registry)
         """The registry of all streams."""
@@ -145,26 +145,23 @@ class Streams:
 
     async def _watch(self) -> None:
         """Read the registry again if it is another one, and create it anew if it is gone."""
-        gone = False
         try:
             if await self.registry.is_the_same():
                 return
         except NotFound:
-            gone = True
+            await self._create_registry()
             logger.error(  # noqa: TRY400 - no fault of ours
-                "the registry %s is gone from Liftbridge, and all streams with it;"
+                "the registry %s was gone from Liftbridge, and all streams with it;"
                 " it is created anew",
                 self.registry.name,
             )
-            await self._create_registry()
         await self.registry.open()
         entries = self.registry.registry.entries.values()
         self.logs.keep(
             {log for each in entries for log in (each.log, *(part.log for part in each.ancestors))}
         )
-        if gone:
-            for renew in self.on_new_registry:
-                await renew()
+        for renew in self.on_new_registry:
+            await renew()
 
     async def _sweep_often(self) -> None:
         while True:
