@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
-from liftbridge_aio import Client, StreamOptions
+from liftbridge_aio import AckPolicy, Client, ClientOptions, StreamOptions
 from liftbridge_aio.durable_streams.core import sse
 from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions, gateway_app
 from liftbridge_aio.errors import UsageError
@@ -32,7 +32,8 @@ async def gateway(
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, Client]]:
     """A gateway in this process, with an HTTP client for it and its own client."""
     settings = GatewayOptions(registry=registry, **({"long_poll_timeout": 5.0} | options))
-    async with Client(address) as client, Gateway(client, settings) as app:
+    quick = ClientOptions(not_found_timeout=1.0)
+    async with Client(address, options=quick) as client, Gateway(client, settings) as app:
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
             yield http, client
@@ -259,6 +260,7 @@ async def test_offsets_of_a_deleted_stream_are_none_of_its_successor(
         new = (await put(http, "new, and longer")).headers["Stream-Next-Offset"]
         assert new > old
         assert (await http.get(f"{PATH}?offset={old}")).status_code == 410
+        assert (await http.get(f"{PATH}?offset={new[:-1]}2")).status_code == 400
         assert (await http.get(PATH)).text == "new, and longer"
 
 
@@ -374,6 +376,62 @@ async def test_reads_at_one_gateway_prolong_a_life_at_all(
         assert (await two.get(PATH)).status_code == 404
 
 
+async def test_an_append_prolongs_a_life_though_its_gateway_is_killed(
+    server: Server, stream_name: str
+) -> None:
+    """The log has what a gateway stored that was killed before it registered anything."""
+    async with (
+        gateway(server.address, stream_name) as (http, client),
+        gateway(server.address, stream_name) as (other, _),
+    ):
+        await put(http, "a,", **{"Stream-TTL": "2"})
+        loop = asyncio.get_running_loop()
+        created = loop.time()
+        fork = {"Stream-Forked-From": PATH, "Stream-TTL": "60"}
+        [log] = await logs(client, stream_name)
+        await asyncio.sleep(1)
+        appended = loop.time()
+        await client.publish(log, b"paid", ack_policy=AckPolicy.ALL)
+        while loop.time() < created + 2.6:
+            assert (await other.head(PATH)).status_code == 200
+            await asyncio.sleep(0.1)
+        assert (await http.put("/v1/stream/fork", headers=fork)).status_code == 201
+        async with asyncio.timeout(20):
+            while (await other.head(PATH)).status_code == 200:  # noqa: ASYNC110 - no event tells it
+                await asyncio.sleep(0.05)
+        assert appended + 1.9 < loop.time()
+        assert (await http.get("/v1/stream/fork")).text == "a,paid"
+
+
+async def test_without_its_registry_a_gateway_begins_anew(
+    server: Server, stream_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"long_poll_timeout": 60.0, "sse_duration": 60.0}
+    async with (
+        gateway(server.address, stream_name, **options) as (one, client),
+        gateway(server.address, stream_name, **options) as (two, _),
+    ):
+        old = (await put(one, "old")).headers["Stream-Next-Offset"]
+        polled = asyncio.create_task(one.get(f"{PATH}?offset=now&live=long-poll"))
+        events = asyncio.create_task(two.get(f"{PATH}?offset=-1&live=sse"))
+        assert (await two.head(PATH)).status_code == 200
+        await client.delete_stream(stream_name)
+        async with asyncio.timeout(60):
+            for http in (one, two):
+                while (found := await http.get(PATH)).status_code != 404:
+                    assert found.status_code in {200, 503}
+                    assert stream_name not in found.text
+                    await asyncio.sleep(0.1)
+            assert (await polled).status_code == 404
+            assert (await events).text.startswith("event: data\ndata:old\n\nevent: control")
+        await put(one, "new, and longer")
+        for http in (one, two):
+            assert (await http.get(PATH)).text == "new, and longer"
+            assert (await http.get(f"{PATH}?offset={old}")).status_code == 410
+    gone = [each for each in caplog.records if "was gone from Liftbridge" in each.getMessage()]
+    assert 1 <= len(gone) <= 2
+
+
 async def test_what_retention_has_removed_is_gone_but_for_the_state(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:
@@ -392,8 +450,9 @@ async def test_what_retention_has_removed_is_gone_but_for_the_state(
         http,
         _,
     ):
-        gone = await http.get(f"{PATH}?offset={offsets[0]}")
-        assert gone.status_code == 410
+        for live in ("", "&live=long-poll", "&live=sse"):
+            gone = await http.get(f"{PATH}?offset={offsets[0]}{live}")
+            assert (gone.status_code, gone.text[:9]) == (410, "retention")
         body, offset = "", "-1"
         while True:
             answer = await http.get(f"{PATH}?offset={offset}")
@@ -532,22 +591,27 @@ async def test_committed_readers_see_transactions_whole(server: Server, stream_n
             assert behind == [each for each in found if each["position"] >= position]
 
 
+@pytest.mark.parametrize("isolation", ["uncommitted", "committed"])
 async def test_a_stream_of_liftbridge_that_was_created_again_is_another(
-    embedded_server: EmbeddedServer, stream_name: str
+    server: Server, stream_name: str, isolation: str
 ) -> None:
-    async with gateway(embedded_server.address, f"registry-{stream_name}") as (http, client):
-        path = f"/v1/liftbridge/{stream_name}/0"
+    async with gateway(server.address, f"registry-{stream_name}") as (http, client):
+        path = f"/v1/liftbridge/{stream_name}/0?isolation={isolation}"
         await client.create_stream(stream_name)
-        await client.publish(stream_name, b"old")
-        assert [each["value"] for each in (await http.get(path)).json()] == ["old"]
+        await client.publish(stream_name, b"old", ack_policy=AckPolicy.ALL)
+        old = await http.get(path)
+        assert [each["value"] for each in old.json()] == ["old"]
+        end = old.headers["Stream-Next-Offset"]
+        assert stream_name in old.headers["ETag"]
+        assert (await http.get(f"{path}&offset=1")).status_code == 200
+        for beyond in ("2", f"{end[:-1]}2"):
+            assert (await http.get(f"{path}&offset={beyond}")).status_code == 400
         await client.delete_stream(stream_name)
-        assert (await http.get(path)).status_code == 404
         await client.create_stream(stream_name)
-        await client.publish(stream_name, b"new")
-        async with asyncio.timeout(20):
-            while (answer := await http.get(path)).status_code != 200:  # noqa: ASYNC110 - same
-                await asyncio.sleep(0.05)
-        assert [each["value"] for each in answer.json()] == ["new"]
+        await client.publish(stream_name, b"new", ack_policy=AckPolicy.ALL)
+        new = await http.get(path, headers={"If-None-Match": old.headers["ETag"]})
+        assert [each["value"] for each in new.json()] == ["new"]
+        assert (await http.get(f"{path}&offset={end}")).status_code == 410
 
 
 async def test_what_is_switched_off_is_not_there(
@@ -689,3 +753,6 @@ async def test_an_application_without_its_lifespan_says_so() -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="long_poll_timeout"):
         replace(GatewayOptions(), long_poll_timeout=0)
+    for registry in ("*", "a.*", "a.>"):
+        with pytest.raises(ValueError, match="registry"):
+            replace(GatewayOptions(), registry=registry)

@@ -88,6 +88,44 @@ async def test_a_killed_broker_loses_and_doubles_nothing(
     assert stored == list(range(ITEMS))
 
 
+async def test_an_outage_is_logged_and_a_lost_disk_is_a_new_beginning(
+    run_gateway: RunGateway, start_real_server: StartRealServer
+) -> None:
+    node: LiftbridgeNode = await asyncio.to_thread(start_real_server)
+    gateway = await run_gateway(node.address)
+    assert gateway.process is not None
+    url = f"{gateway.url}/v1/stream/orders"
+    async with aiohttp.ClientSession() as http:
+        async with http.put(url, headers=TEXT, data="old") as created:
+            old = created.headers["Stream-Next-Offset"]
+        await asyncio.to_thread(node.kill)
+        async with http.get(f"{gateway.url}/v1/stream/none") as away:
+            text = await away.text()
+            assert (away.status, away.headers["Retry-After"]) == (503, "1")
+            assert str(node.port) not in text
+            assert "try again" in text
+        async with asyncio.timeout(60):
+            while "Liftbridge does not answer" not in gateway.process.log:  # noqa: ASYNC110 - same
+                await asyncio.sleep(0.1)
+            await asyncio.to_thread(node.lose_disk)
+            await asyncio.to_thread(node.start)
+            status = 0
+            while status not in {200, 201}:
+                async with http.put(url, headers=TEXT, data="new, longer") as again:
+                    status = again.status
+                await asyncio.sleep(0.1)
+            while status != 410:
+                async with http.get(f"{url}?offset={old}") as stale:
+                    status = stale.status
+                if status == 404:
+                    async with http.put(url, headers=TEXT, data="new, longer"):
+                        pass
+        async with http.get(url) as found:
+            assert await found.text() == "new, longer"
+    for line in ("does not answer", "answers again", "was gone from Liftbridge"):
+        assert gateway.process.log.count(line) == 1, line
+
+
 async def test_a_producer_moves_between_gateways(
     run_gateway: RunGateway, embedded_server: EmbeddedServer
 ) -> None:

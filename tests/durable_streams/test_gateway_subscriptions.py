@@ -68,7 +68,18 @@ async def test_of_workers_at_two_gateways_one_has_the_wake(
     run_gateway: RunGateway, server: Server
 ) -> None:
     one, two = await run_gateway(server.address), await run_gateway(server.address)
-    await call(one, "PUT", "wakes", [])
+    text = {"Content-Type": "text/plain"}
+    async with aiohttp.ClientSession(one.url) as http, http.put("/v1/stream/t", headers=text) as t:
+        assert t.status == 201
+    for wakes in (
+        {"wake_stream": "missing"},
+        {"wake_stream": "t"},
+        {"pattern": "*"},
+        {"streams": ["wakes"]},
+    ):
+        status, _ = await call(one, "PUT", "__ds/subscriptions/shop", PULL | wakes)
+        assert status == 400
+        await call(one, "PUT", "wakes", [])
     status, _ = await call(one, "PUT", "__ds/subscriptions/shop", PULL)
     assert status == 201
     assert (await call(two, "PUT", "events/a", [{"n": 1}]))[0] == 201

@@ -19,19 +19,27 @@ class NativeLog(NamedTuple):
 
     stream: str
     partition: int
+    created: int
+    """When the stream was created, in nanoseconds since 1970: another one of the same name has
+    another log."""
     committed: bool
 
     @property
     def name(self) -> str:
         """The name under which it is followed: no stream of Liftbridge has it."""
         suffix = f"/{_COMMITTED}" if self.committed else ""
-        return f"{self.stream}/{self.partition}{suffix}"
+        return f"{self.stream}/{self.partition}/{self.created}{suffix}"
+
+    @property
+    def incarnation(self) -> int:
+        """The incarnation in its offsets: microseconds, which have as many digits as fit."""
+        return self.created // 1000
 
     @classmethod
     def parse(cls, name: str) -> NativeLog | None:
         """Return what has this name; None if it is a log of the gateway's own."""
         stream, *rest = name.split("/")
-        return cls(stream, int(rest[0]), len(rest) > 1) if rest else None
+        return cls(stream, int(rest[0]), int(rest[1]), len(rest) > 2) if rest else None
 
     def view(self, *, skip_truncated: bool = False) -> NativeView:
         """Return what makes messages of it, in order.

@@ -16,6 +16,8 @@ from .segments import Positions, Segment
 
 TOUCH_SHARE: Final = 0.25
 """A read or write is registered within this share of the time to live, for other gateways."""
+_LATE_SHARE: Final = 0.75
+"""The share of the time to live after which a read or write is registered before it is answered."""
 
 
 class Fork(NamedTuple):
@@ -45,7 +47,10 @@ class Entry:
     fork: Fork | None = None
     ancestors: tuple[Segment, ...] = ()
     incarnation: int = 0
-    """One above the offset of the message that registered it first."""
+    """One above the offset of the message that registered it first, plus `era`."""
+    era: int = 0
+    """When the registry was created, in microseconds since 1970: one that replaces a registry that
+    is gone must not give the same incarnations again."""
     deleted: bool = False
     """It was deleted, or has expired."""
     touched: float = 0.0
@@ -78,7 +83,7 @@ def _entry(offset: int, value: bytes) -> Entry:
     fields["fork"] = Fork(*fields["fork"]) if fields["fork"] else None
     fields["ancestors"] = tuple(Segment(*each) for each in fields["ancestors"])
     entry = Entry(**fields)
-    return entry if entry.incarnation else replace(entry, incarnation=offset + 1)
+    return entry if entry.incarnation else replace(entry, incarnation=entry.era + offset + 1)
 
 
 class Status(Enum):
@@ -124,9 +129,9 @@ class Registry:
                 self._forks.pop(known.incarnation, None)
 
     def touch(self, entry: Entry, now: float) -> None:
-        """Note that a stream is read or written."""
+        """Note that a stream is, or was, read or written."""
         if entry.ttl is not None:
-            self._touched[entry.incarnation] = now
+            self._touched[entry.incarnation] = max(now, self._last_touch(entry))
 
     def status(self, path: str, now: float) -> tuple[Status, Entry | None]:
         """Return what a path leads to."""
@@ -142,6 +147,10 @@ class Registry:
     def expired(self, entry: Entry, now: float) -> bool:
         """Return True if the time of a stream is over."""
         return entry.expired(now, self._last_touch(entry))
+
+    def is_late(self, entry: Entry, now: float) -> bool:
+        """Return True if, as it is registered, most of the time to live of a stream is over."""
+        return entry.ttl is not None and now >= entry.touched + entry.ttl * _LATE_SHARE
 
     def _last_touch(self, entry: Entry) -> float:
         return max(entry.touched, self._touched.get(entry.incarnation, 0.0))

@@ -72,6 +72,7 @@ class Gateway:
         try:
             if self._subscriptions.webhooks is not None:
                 await self._subscriptions.webhooks.register()
+                self._streams.on_new_registry.append(self._subscriptions.webhooks.register)
             self._subscriptions.start()
         except BaseException:
             await self._streams.__aexit__(None, None, None)

@@ -75,6 +75,7 @@ class StreamCreation:
             RequestRefused: there is another one, or the source of the fork does not do.
             LiftbridgeError: it could not be created.
         """
+        await self._registered.look_at_log(path)
         entry, prefix = await self._plan(path, wanted)
         if (known := await self._known(path, wanted, entry)) is not None:
             return Created(new=False, entry=known)
@@ -103,6 +104,7 @@ class StreamCreation:
             expires_at=wanted.expires_at,
             expiry=wanted.expiry,
             touched=time.time(),
+            era=self._registered.era,
         )
         if wanted.fork is None:
             return entry, b""
@@ -111,6 +113,7 @@ class StreamCreation:
     async def _plan_fork(
         self, path: str, entry: Entry, wanted: Creation, fork: ForkOf
     ) -> tuple[Entry, bytes]:
+        await self._registered.look_at_log(fork.path)
         status, source = self._registry.status(fork.path, time.time())
         if status is Status.DELETED:
             raise RequestRefused(409, f"the stream {fork.path} is deleted")

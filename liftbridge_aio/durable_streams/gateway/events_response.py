@@ -67,6 +67,17 @@ class EventsResponse(Response):
         self._writing_since: float | None = None
         """Since when the client has not taken an event."""
 
+    async def begin(self) -> None:
+        """Read what comes first: once it is sent, nothing can be refused. Cancelling ends the read.
+
+        Raises:
+            RequestRefused: retention has removed it, or the stream is gone.
+            LiftbridgeError: it could not be read.
+        """
+        hosted = await self._streams.logs.own(self._entry)
+        if (self._position, self._cursor) not in hosted.shared:
+            await self._read_on(hosted, asyncio.get_running_loop().time(), first=True)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events. Cancelling ends the response."""
         options = self._streams.options

@@ -112,6 +112,18 @@ class FollowedLog:
         """
         return offset <= (await self._info()).newest_offset + 1
 
+    async def newest_time(self) -> float:
+        """Return when its newest message was stored, by the server's clock; 0.0 if it has none.
+
+        Cancelling ends the reading.
+
+        Raises:
+            LiftbridgeError: it could not be read.
+        """
+        await self._committed()
+        found = await self._client.last(self.stream, 1, self.partition, resume=True)
+        return found[-1].timestamp / 1e9 if found else 0.0
+
     async def open_at_end(self) -> None:
         """Follow the log from its end on. Cancelling ends the wait."""
         self.next_offset = (await self._info()).high_watermark + 1
@@ -131,6 +143,15 @@ class FollowedLog:
     def failed(self) -> bool:
         """True if it can be followed no more, as it was deleted or created again."""
         return self._failure is not None
+
+    def check(self) -> None:
+        """Refuse to go on if it can be followed no more.
+
+        Raises:
+            LiftbridgeError: it cannot.
+        """
+        if self._failure is not None:
+            raise self._failure
 
     def follow(self) -> None:
         """Follow the log from the next offset on, if that is not done yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -102,6 +102,24 @@ class HostedLogs:
         """Return the position behind the last message of a stream. Cancelling ends the wait."""
         return entry.positions.start + (await self.own(entry)).state.tail
 
+    async def reached(self, entry: Entry, position: int) -> int:
+        """Return a position, once all before it is applied that there is. Cancelling ends the wait.
+
+        Raises:
+            RequestRefused: it lies beyond the end of the stream.
+            LiftbridgeError: the stream could not be read.
+        """
+        tail = await self.tail(entry)
+        if position <= tail:
+            return position
+        log = (await self.own(entry)).log
+        if not await log.holds(position - entry.positions.start):
+            raise RequestRefused(400, "the offset lies beyond the end of the stream")
+        native = NativeLog.parse(entry.log)
+        if native is None or not native.committed:  # else a transaction may be open for long
+            await log.catch_up()
+        return min(position, await self.tail(entry))
+
     async def read(self, entry: Entry, position: int, most: int, *, first: bool) -> Found:
         """Return messages of a stream. Cancelling ends the read.
 
@@ -158,6 +176,12 @@ class HostedLogs:
         """Follow a log no more."""
         if (hosted := self._hosted.pop(log, None)) is not None:
             hosted.log.close()
+
+    def keep(self, needed: Container[str]) -> None:
+        """Follow no other logs any more than these, and those that are not the gateway's own."""
+        for log in list(self._hosted):
+            if log not in needed and NativeLog.parse(log) is None:
+                self.forget(log)
 
     def owned(self) -> list[tuple[str, HostedStream]]:
         """Return the gateway's own logs that are open, by name."""

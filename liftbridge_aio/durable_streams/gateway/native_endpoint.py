@@ -48,16 +48,15 @@ class NativeEndpoint(StreamEndpoint):
             stream = (await self._streams.client.fetch_metadata([name])).streams.get(name)
         if stream is None or partition not in stream.partitions:
             raise RequestRefused(404, f"Liftbridge has no partition {partition} of {name}")
-        created = stream.creation_timestamp // 1_000_000_000
-        log = NativeLog(name, partition, committed).name
-        return Entry(log=log, content_type=JSON_CONTENT_TYPE, incarnation=created)
+        log = NativeLog(name, partition, stream.creation_timestamp, committed)
+        return Entry(log=log.name, content_type=JSON_CONTENT_TYPE, incarnation=log.incarnation)
 
     def _check(self, request: Request) -> None:
         """Do nothing: following a stream that is deleted fails."""
 
     async def _position(self, read: Read, entry: Entry) -> int:
         if read.offset.isascii() and read.offset.isdigit():
-            return min(int(read.offset), await self._streams.logs.tail(entry))
+            return await self._streams.logs.reached(entry, int(read.offset))
         return await super()._position(read, entry)
 
 

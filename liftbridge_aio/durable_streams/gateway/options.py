@@ -85,6 +85,9 @@ class GatewayOptions:
         check_text(self.registry, "registry")
         if (problem := stream_name_problem(self.registry)) is not None:
             raise InvalidRequest(problem)
+        if not {"*", ">"}.isdisjoint(self.registry.split(".")):
+            text = "registry has no wildcards: it would receive what other streams are sent"
+            raise InvalidRequest(text)
         check_type(self.stream, StreamOptions, "stream must be StreamOptions")
         for name in (
             "long_poll_timeout",

@@ -8,12 +8,11 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.errors import LiftbridgeError
 
 from .native_endpoint import native_names
 from .options import GatewayOptions
-from .responses import NO_STORE, refusal
+from .responses import NO_STORE, unavailable
 from .streams import Streams
 
 _POLICY: Final = (
@@ -47,7 +46,7 @@ class Page:
         try:
             native = await native_names(self._streams) if self._native else []
         except LiftbridgeError as error:
-            return refusal(RequestRefused(503, str(error), {"Retry-After": "1"}))
+            return unavailable(error)
         listed = {
             "streams": [
                 {"path": path, "content_type": entry.content_type}

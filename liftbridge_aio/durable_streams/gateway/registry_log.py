@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.durable_streams.core.registry import Entry, Registry, Status
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
-from liftbridge_aio.errors import IncorrectOffset
+from liftbridge_aio.errors import IncorrectOffset, NotFound, StreamNotFound
 from liftbridge_aio.net.supervisor import Supervisor
+from liftbridge_aio.options import timer_seconds
 
 from .followed_log import FollowedLog
 
@@ -23,20 +26,70 @@ class RegistryLog:
         name: Liftbridge's name of the log.
     """
 
-    # State, changed only in the event loop: `registry` by `_apply` and `find`.
+    # State, changed only in the event loop: `registry` and `_recorded` by `_apply`, `registry` by
+    # `find`, too, `_log` and `_created` by `open`.
 
     def __init__(self, client: Client, supervisor: Supervisor, name: str) -> None:
         self.registry = Registry()
+        self.name = name
+        self._created = 0
+        """The time of its creation, in nanoseconds since 1970: another one is another log."""
+        self._complete = False
+        """True once it was read to its end."""
+        self._recorded: set[str] = set()
+        """The keys that `_takers` know of."""
+        self._looks: dict[str, set[asyncio.Timeout]] = {}
+        """Looks at logs, by path; a change of the stream ends them, as its log may be gone then."""
+        self._client = client
+        self._supervisor = supervisor
         self._log = FollowedLog(client, supervisor, name, self._apply)
         self._takers: dict[str, Callable[[str, bytes], object]] = {}
 
     async def open(self) -> None:
-        """Read the log, and follow it. Cancelling ends the wait.
+        """Forget what was known, read the log, and follow it. Cancelling ends the wait.
 
         Raises:
             LiftbridgeError: it could not be read.
         """
+        created = await self._fetch_created()
+        self._log.close()
+        for path in list(self.registry.entries):
+            self.registry.apply(-1, path, b"")
+        for key in list(self._recorded):
+            self._apply(-1, key.encode(), b"", {}, 0)
+        self._log = FollowedLog(self._client, self._supervisor, self.name, self._apply)
+        self._created, self._complete = created, False
         await self._log.open()
+        self._complete = True
+
+    @property
+    def era(self) -> int:
+        """The era of what is registered now; see `Entry.era`."""
+        return self._created // 1000
+
+    async def is_the_same(self) -> bool:
+        """Return True if the log that is followed is there. Cancelling abandons the call.
+
+        Raises:
+            StreamNotFound: there is none, and that is certain.
+            LiftbridgeError: no server answered.
+        """
+        same = await self._fetch_created() == self._created
+        return same and self._complete and not self._log.failed
+
+    async def _fetch_created(self) -> int:
+        streams = (await self._client.fetch_metadata([self.name])).streams
+        if self.name not in streams:
+            options = self._client.options
+            limits = options.call_timeout, options.not_found_timeout
+            certain = await self._client.fetch_metadata(
+                [self.name], expected=[self.name], timeout=sum(map(timer_seconds, limits))
+            )
+            streams = certain.streams
+        if self.name not in streams:
+            text = "no server knows the registry"
+            raise StreamNotFound(text, stream=self.name)
+        return streams[self.name].creation_timestamp
 
     def _apply(
         self, offset: int, key: bytes, value: bytes, _: Mapping[str, bytes], __: int
@@ -44,8 +97,11 @@ class RegistryLog:
         name = key.decode()
         if name.startswith("/"):
             self.registry.apply(offset, name, value)
+            for look in self._looks.pop(name, ()):
+                look.reschedule(0.0)
             return
         kind, colon, rest = name.partition(":")
+        (self._recorded.add if value else self._recorded.discard)(name)
         if (take := self._takers.get(kind + colon)) is not None:
             take(rest, value)
 
@@ -72,14 +128,61 @@ class RegistryLog:
             LiftbridgeError: the registry could not be read.
         """
         now = time.time()
+        self._log.check()
         status, entry = self.registry.status(path, now)
         if status is Status.MISSING:
             await self._log.catch_up()
         if status is not Status.ACTIVE or entry is None:
+            await self.look_at_log(path)
             entry = self.active(path)
         if touch:
             self.registry.touch(entry, now)
+            if self.registry.is_late(entry, now):
+                await self._register_touch(path, entry)
         return entry
+
+    async def look_at_log(self, path: str) -> None:
+        """Prolong the life of a stream that seems to be over, if its log has a newer append.
+
+        A gateway that was killed may have stored it without registering that the stream was
+        touched. Cancelling ends the look.
+
+        Raises:
+            LiftbridgeError: the log could not be read.
+        """
+        while (entry := self._seems_over(path)) is not None:
+            log = FollowedLog(self._client, self._supervisor, entry.log, _ignore)
+            look = asyncio.timeout(None)
+            looks = self._looks.setdefault(path, set())
+            try:
+                async with look:
+                    looks.add(look)
+                    self.registry.touch(entry, await log.newest_time())
+                    return
+            except NotFound:
+                return
+            except TimeoutError:
+                if not look.expired():
+                    raise
+            finally:
+                looks.discard(look)
+
+    def _seems_over(self, path: str) -> Entry | None:
+        """Return a stream that has expired, but for what its log may say; None if it has not."""
+        entry = self.registry.entries.get(path)
+        if entry is None or entry.deleted or entry.ttl is None:
+            return None
+        return entry if self.registry.expired(entry, time.time()) else None
+
+    async def _register_touch(self, path: str, entry: Entry) -> None:
+        """Register a read or write at once, unless it is another stream by now."""
+
+        def decide() -> Entry:
+            known = self.active(path)
+            same = known.incarnation == entry.incarnation
+            return replace(known, touched=time.time()) if same else known
+
+        await self.change(path, decide)
 
     def active(self, path: str) -> Entry:
         """Return what is known here of a stream.
@@ -115,11 +218,13 @@ class RegistryLog:
         Raises:
             LiftbridgeError: it could not be registered.
         """
-        async with self._log.lock:
+        log = self._log
+        async with log.lock:
             while True:
+                log.check()
                 value = decide()
                 try:
-                    await self._log.append(value, {}, key.encode())
+                    await log.append(value, {}, key.encode())
                 except IncorrectOffset:
                     continue
                 return
@@ -130,3 +235,7 @@ class RegistryLog:
         It gets the rest of the key, and the value.
         """
         self._takers[kind] = take
+
+
+def _ignore(*_: object) -> None:
+    """Take a message."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Mapping
@@ -14,8 +15,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from liftbridge_aio.durable_streams.core import protocol
 from liftbridge_aio.durable_streams.core.caching import next_cursor
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
+from liftbridge_aio.errors import LiftbridgeError, NotFound, PublishOutcomeUnknown
 
 from .options import GatewayOptions
+
+logger = logging.getLogger("liftbridge_aio.durable_streams")
 
 NO_STORE: Final = {"Cache-Control": "no-store"}
 
@@ -123,6 +127,26 @@ def refusal(refused: RequestRefused) -> Response:
     """Return the response for a request that is refused."""
     kind = {"Content-Type": "text/plain; charset=utf-8"}
     return Reply(refused.status, {**refused.headers, **NO_STORE, **kind}, refused.text.encode())
+
+
+def unavailable(error: LiftbridgeError) -> Response:
+    """Return the response for a request that Liftbridge did not serve, which is logged.
+
+    The error's own text is for operators: it names servers, and calls of the client.
+    """
+    logger.info("a request is answered with 503: %s", error)
+    text = "Liftbridge does not answer for this stream now; try again"
+    if isinstance(error, PublishOutcomeUnknown):
+        text = (
+            "Liftbridge has not confirmed the append, which may be stored; look for it before"
+            " you try again, or append with the headers of a producer"
+        )
+    elif isinstance(error, NotFound):
+        text = (
+            "Liftbridge does not have the log of this stream now; try again, and if that does not"
+            " help, delete the stream and create it again"
+        )
+    return refusal(RequestRefused(503, text, {"Retry-After": "1"}))
 
 
 def preflight(options: GatewayOptions) -> Response:

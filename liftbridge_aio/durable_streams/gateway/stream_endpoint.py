@@ -49,6 +49,7 @@ from .responses import (
     cursor_after,
     joined,
     refusal,
+    unavailable,
 )
 from .streams import Streams
 
@@ -99,7 +100,7 @@ class StreamEndpoint:
         except TransactionError as error:
             response = refusal(RequestRefused(422, str(error)))
         except LiftbridgeError as error:
-            response = refusal(RequestRefused(503, str(error), {"Retry-After": "1"}))
+            response = unavailable(error)
         response.raw_headers.extend(self._common)
         await response(scope, receive, send)
 
@@ -190,7 +191,9 @@ class StreamEndpoint:
         with self._streams.logs.using(entry):
             position = await self._position(read, entry)
             if read.live is Live.SSE:
-                return EventsResponse(self._streams, entry, position, read, check)
+                events = EventsResponse(self._streams, entry, position, read, check)
+                await events.begin()
+                return events
             most = self._options.max_response_bytes
             first = read.offset == START
             if read.live is Live.LONG_POLL:
@@ -202,16 +205,15 @@ class StreamEndpoint:
     async def _position(self, read: Read, entry: Entry) -> int:
         if read.offset == START:
             return 0
-        tail = await self._streams.logs.tail(entry)
         if read.offset == NOW:
-            return tail
+            return await self._streams.logs.tail(entry)
         try:
             position = entry.positions.position(read.offset)
         except UnknownOffset as error:
             raise RequestRefused(410 if error.gone else 400, str(error)) from None
         if position is None:
             raise RequestRefused(400, "the offset is none that a read returned")
-        return min(position, tail)
+        return await self._streams.logs.reached(entry, position)
 
     def _response(
         self, request: Request, read: Read, entry: Entry, position: int, found: Found
@@ -232,7 +234,7 @@ class StreamEndpoint:
             headers |= NO_STORE
         else:
             start = positions.offset(position)
-            tag = entity_tag(entry.log[-12:], start, end, closed=found.closed)
+            tag = entity_tag(quote(entry.log), start, end, closed=found.closed)
             headers |= {"ETag": tag, "Cache-Control": self._cache_control}
             if matches(request.headers.get(_IF_NONE_MATCH), tag):
                 return Reply(304, headers)

@@ -33,6 +33,8 @@ _REGISTRY: Final = replace(KEPT, compact_enabled=True)
 """Settings of the registry: the newest message of each key suffices."""
 _SWEEP_INTERVAL: Final = 0.25
 """Seconds between looks for what is to be registered, removed or closed."""
+_WATCH_INTERVAL: Final = 1.0
+"""Seconds between looks if servers answer, and if the registry is there."""
 _STOP_TIMEOUT: Final = 2.0
 
 
@@ -49,6 +51,10 @@ class Streams:
     def __init__(self, client: Client, options: GatewayOptions) -> None:
         self.options = options
         self.client = client
+        self.reachable = True
+        """False once it is logged that servers do not answer, until they do."""
+        self.on_new_registry: list[Callable[[], Awaitable[object]]] = []
+        """What is to be done once another registry is read, as it lacks what was registered."""
         self._supervisor = Supervisor("durable-streams", "the gateway")
         self.registry = RegistryLog(client, self._supervisor, options.registry)
         """The registry of all streams."""
@@ -65,11 +71,11 @@ class Streams:
         Raises:
             LiftbridgeError: it could not be created or read.
         """
-        registry = replace(_REGISTRY, min_isr=self.options.stream.min_isr)
-        await self._create_log(self.options.registry, registry, exist_ok=True)
+        await self._create_registry()
         await self._supervisor.start()
         try:
             await self.registry.open()
+            self._supervisor.spawn(self._watch_often, name="watch")
             self._supervisor.spawn(self._sweep_often, name="sweep")
         except BaseException:
             await self._supervisor.stop(_STOP_TIMEOUT)
@@ -86,6 +92,10 @@ class Streams:
                     await self._snapshots.save(self.logs, all_due=True)
         finally:
             await self._supervisor.stop(_STOP_TIMEOUT)
+
+    async def _create_registry(self) -> None:
+        registry = replace(_REGISTRY, min_isr=self.options.stream.min_isr)
+        await self._create_log(self.options.registry, registry, exist_ok=True)
 
     async def _create_log(self, name: str, options: StreamOptions, *, exist_ok: bool) -> None:
         await self.client.create_stream(
@@ -119,13 +129,48 @@ class Streams:
         await self.registry.change(path, lambda: replace(self.registry.active(path), deleted=True))
         self.logs.wake(entry.log)
 
+    async def _watch_often(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_INTERVAL)
+            try:
+                await self._watch()
+            except LiftbridgeError as error:
+                if self.reachable:
+                    self.reachable = False
+                    logger.error("Liftbridge does not answer, so requests are refused: %s", error)  # noqa: TRY400 - no fault of ours
+                continue
+            if not self.reachable:
+                self.reachable = True
+                logger.warning("Liftbridge answers again")
+
+    async def _watch(self) -> None:
+        """Read the registry again if it is another one, and create it anew if it is gone."""
+        try:
+            if await self.registry.is_the_same():
+                return
+        except NotFound:
+            await self._create_registry()
+            logger.error(  # noqa: TRY400 - no fault of ours
+                "the registry %s was gone from Liftbridge, and all streams with it;"
+                " it is created anew",
+                self.registry.name,
+            )
+        await self.registry.open()
+        entries = self.registry.registry.entries.values()
+        self.logs.keep(
+            {log for each in entries for log in (each.log, *(part.log for part in each.ancestors))}
+        )
+        for renew in self.on_new_registry:
+            await renew()
+
     async def _sweep_often(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_INTERVAL)
             try:
                 await self._sweep()
             except LiftbridgeError as error:
-                logger.warning("streams could not be cleaned up, which is tried again: %s", error)
+                if self.reachable:
+                    logger.warning("streams could not be cleaned up yet: %s", error)
 
     async def _sweep(self) -> None:
         self.logs.close_idle(self._snapshots.lacks)
@@ -133,6 +178,7 @@ class Streams:
         for path, entry in self.registry.registry.touched(now):
             await self._change_same(path, entry, entry)
         for path, entry in self.registry.registry.overdue(now):
+            await self.registry.look_at_log(path)
             await self._change_same(path, entry, replace(entry, deleted=True), expired=True)
             self.logs.wake(entry.log)
         for path, entry in self.registry.registry.unneeded(now):
@@ -153,7 +199,7 @@ class Streams:
                 raise Overtaken
             if expired and not self.registry.registry.expired(known, time.time()):
                 raise Overtaken
-            return to
+            return to and replace(to, touched=max(to.touched, known.touched))
 
         with suppress(Overtaken):
             await self.registry.change(path, decide)

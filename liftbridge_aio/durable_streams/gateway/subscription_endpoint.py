@@ -21,7 +21,7 @@ from liftbridge_aio.durable_streams.core.subscriptions import (
 from liftbridge_aio.errors import LiftbridgeError
 
 from .bodies import Bodies, Body
-from .responses import NO_STORE, refusal
+from .responses import NO_STORE, refusal, unavailable
 from .streams import PREFIX
 from .subscriptions import Subscriptions
 
@@ -181,6 +181,6 @@ def _answering(handler: Handler) -> Handler:
         except RequestRefused as refused:
             return refusal(refused)
         except LiftbridgeError as error:
-            return refusal(RequestRefused(503, str(error), {"Retry-After": "1"}))
+            return unavailable(error)
 
     return answer

@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from liftbridge_aio.durable_streams.core.protocol import JSON_CONTENT_TYPE, is_json
 from liftbridge_aio.durable_streams.core.registry import Entry
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.durable_streams.core.stream_log import Append
@@ -106,11 +107,14 @@ class Subscriptions:
         Cancelling may leave it created.
 
         Raises:
-            SubscriptionRefused: there is another one, or webhooks are switched off.
+            SubscriptionRefused: there is another one, webhooks are switched off, or its wakes
+                could not be appended.
             LiftbridgeError: it could not be registered.
         """
         if wanted.kind == WEBHOOK and self.webhooks is None:
-            raise SubscriptionRefused(400, "INVALID_REQUEST", "webhooks are switched off here")
+            raise _refused("webhooks are switched off here")
+        if wanted.kind == PULL_WAKE and wanted.id not in self._known:
+            await self._check_wake_stream(wanted)
         tails = await self._tails(wanted.naming(wanted.named, {}))
         made = wanted.naming(wanted.named, tails).linked(tails, tails)
         made = replace(made, created_at=datetime.now(UTC).isoformat(timespec="milliseconds"))
@@ -130,6 +134,21 @@ class Subscriptions:
         await self._change(wanted.id, decide)
         return self.find(wanted.id), new
 
+    async def _check_wake_stream(self, wanted: Subscription) -> None:
+        """Refuse a stream that cannot take wakes, or in which each would cause another."""
+        path = _wake_path(wanted)
+        if path in wanted.named or wanted.matches(path):
+            text = f"{path} cannot be the wake_stream and a stream of the subscription"
+            raise _refused(text)
+        try:
+            entry = await self._streams.registry.find(PREFIX + path)
+        except RequestRefused:
+            text = f"there is no wake_stream {path}; create it with the type {JSON_CONTENT_TYPE}"
+            raise _refused(text) from None
+        if not is_json(entry.content_type):
+            text = f"the wake_stream {path} has another type than {JSON_CONTENT_TYPE}"
+            raise _refused(text)
+
     async def delete(self, name: str) -> None:
         """Delete a subscription; none is fine. Cancelling leaves it open if it is deleted."""
         if name in self._known:
@@ -137,7 +156,10 @@ class Subscriptions:
 
     async def add(self, name: str, paths: tuple[str, ...]) -> None:
         """Add streams. Cancelling leaves it open if they are added."""
-        tails = await self._tails(self.find(name).naming(paths, {}))
+        found = self.find(name)
+        if found.kind == PULL_WAKE and _wake_path(found) in paths:
+            raise _refused("the wake_stream cannot be a stream of the subscription")
+        tails = await self._tails(found.naming(paths, {}))
         await self._change(name, lambda: self.find(name).naming(paths, tails))
 
     async def remove(self, name: str, path: str) -> None:
@@ -176,7 +198,7 @@ class Subscriptions:
     def _pulled(self, name: str) -> Subscription:
         found = self.find(name)
         if found.kind != PULL_WAKE:
-            raise SubscriptionRefused(400, "INVALID_REQUEST", "it is no pull-wake subscription")
+            raise _refused("it is no pull-wake subscription")
         return found
 
     async def answer(self, name: str, answer: Answer, token: str, *, pulled: bool) -> bool:
@@ -245,7 +267,8 @@ class Subscriptions:
                 except SubscriptionRefused:
                     pass  # deleted meanwhile
                 except (LiftbridgeError, RequestRefused) as error:
-                    logger.warning("the subscription %s is looked at again: %s", name, error)
+                    if self._streams.reachable:
+                        logger.warning("the subscription %s is looked at again: %s", name, error)
 
     async def _look(self, name: str) -> None:
         """Wake a subscription that has pending messages and no wake."""
@@ -285,7 +308,7 @@ class Subscriptions:
             "generation": subscription.generation,
             "ts": int(time.time() * 1000),
         }
-        target = PREFIX + str(subscription.wake_stream).strip("/")
+        target = PREFIX + _wake_path(subscription)
         entry = await self._streams.registry.find(target, touch=True)
         with self._streams.logs.using(entry):
             hosted = await self._streams.logs.own(entry, to_append=True)
@@ -308,6 +331,15 @@ class Subscriptions:
                 await self._change(subscription.id, decide)
             except (SubscriptionRefused, LiftbridgeError) as error:
                 logger.warning("the wake of %s ends with its lease: %s", subscription.id, error)
+
+
+def _wake_path(subscription: Subscription) -> str:
+    """Return the path of the stream that wakes are appended to, below the root."""
+    return str(subscription.wake_stream).strip("/")
+
+
+def _refused(text: str) -> SubscriptionRefused:
+    return SubscriptionRefused(400, "INVALID_REQUEST", text)
 
 
 def _due(subscription: Subscription, tails: Mapping[str, str]) -> bool:

@@ -68,6 +68,6 @@ def test_uncommitted_messages_stand_where_they_are_and_acks_are_hidden() -> None
 
 @given(st.integers(0, 9), st.booleans())
 def test_the_name_of_a_native_log_says_what_it_is(partition: int, committed: bool) -> None:
-    log = NativeLog("orders.eu", partition, committed)
+    log = NativeLog("orders.eu", partition, 1_795_701_881_523_533_007, committed)
     assert NativeLog.parse(log.name) == log
     assert NativeLog.parse("durable-streams.7f6b") is None
