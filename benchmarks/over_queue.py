@@ -49,8 +49,6 @@ def measure_over_queue(
         ServerDidNotStart: It was not ready in time.
         FillFailed: The stream could not be filled.
     """
-    for name, contest in OTHERS.items():
-        contest.peers[name].prepare()
     usual = _QUICK_MESSAGES if choice.quick else _MESSAGES
     case = Case(Kind.CONSUME, choice.messages or usual)
     with running(server, 1) as there:
@@ -58,7 +56,8 @@ def measure_over_queue(
         ours = module("benchmarks.peers.ours")
         fill(lambda words: [*ours, *words], case, there.addresses[0], _STREAM)
         yield _measure(case, there, rounds, tell)
-        yield _measure_others(replace(case, note="beside other systems"), there, rounds, tell)
+        if there.nats_url is not None:  # real servers beside real servers
+            yield _measure_others(replace(case, note="beside other systems"), there, rounds, tell)
         delete_stream(there.addresses, _STREAM)
 
 
@@ -85,6 +84,8 @@ def _measure(
 def _measure_others(
     case: Case, there: RunningServer, rounds: int, tell: Callable[[str], None]
 ) -> CaseSummary:
+    for client, contest in OTHERS.items():
+        contest.peers[client].prepare()
     ours = (*module("benchmarks.peers.ours_queue"), "--run")
     runs: dict[str, list[Run]] = {name: [] for name in ("queue, run", *OTHERS)}
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name, ExitStack() as opened:

@@ -29,7 +29,7 @@ logger = logging.getLogger("liftbridge_aio.subscription")
 
 _COMMITTED_WITHIN: Final = 1.0
 """Seconds in which replicas have committed what the leader stores."""
-_LOOKED_AT_WITHIN: Final = 1.5
+_LOOKED_AT_WITHIN: Final = 4.0
 """Seconds in which the oldest messages of a log arrive, if there are any."""
 _WIDER: Final = 4
 """Factor by which each part of a log with gaps is wider than the one before."""
@@ -87,7 +87,7 @@ async def settled_state(
 async def looks_compacted(network: Network, stream: str, partition: int) -> bool:
     """Return True if the oldest messages of a partition show that its stream is compacted.
 
-    False where they do not, or could not be read within 1.5 seconds: a compacted log may have no
+    False where they do not, or could not be read within 4 seconds: a compacted log may have no
     gaps yet. Cancelling abandons the call.
     """
     leader = network.metadata.snapshot.leader(stream, partition)
