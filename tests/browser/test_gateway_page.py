@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from durable_streams.conftest import RunGateway, run_gateway
 from liftbridge_aio import Client
@@ -21,6 +23,9 @@ from support.web.chromium import NoChromium, Tab, open_tab
 PICTURES: Final = os.environ.get("GATEWAY_PICTURES")
 """A folder for pictures of the page."""
 TEXTS: Final = "[...document.querySelectorAll('#messages li .what')].map(each => each.textContent)"
+
+ODD: Final = "100%41 notes?#"
+"""The name of a stream, decoded."""
 
 __all__ = ["run_gateway"]
 
@@ -39,7 +44,8 @@ async def gateway(run_gateway: RunGateway, embedded_server: EmbeddedServer) -> G
         async with http.put("/v1/stream/orders", json=[{"n": 1}, {"n": 2}]) as created:
             assert created.status == 201
         text = {"Content-Type": "text/plain"}
-        async with http.put("/v1/stream/notes", data="<b>bold</b>", headers=text) as created:
+        odd = URL(f"{gateway.url}/v1/stream/{quote(ODD)}", encoded=True)
+        async with http.put(odd, data="<b>bold</b>", headers=text) as created:
             assert created.status == 201
     return gateway
 
@@ -116,8 +122,8 @@ async def test_a_stream_of_json_is_tailed_and_continued_at_an_offset(
             await tab.until("document.querySelector('#state').textContent === 'closed'")
 
 
-async def test_text_is_shown_as_text(tab: Tab) -> None:
-    await choose(tab, "notes")
+async def test_text_is_shown_as_text_whatever_the_name(tab: Tab) -> None:
+    await choose(tab, ODD)
     await tab.until("document.querySelectorAll('#messages li').length === 1")
     assert await tab.value(TEXTS) == ["<b>bold</b>"]
     assert await tab.value("document.querySelectorAll('#messages b').length") == 0
