@@ -29,6 +29,7 @@ _BY_MESSAGE: Final = {PLAIN: "plain", "READ_COMMITTED": "committed"}
 _BY_BATCH: Final = {PLAIN: "plain-batches", "READ_COMMITTED": "committed-batches"}
 _PUBLISHING: Final = {
     PLAIN: "plain",
+    "a header each, waiting after 1,000": "waiting",
     "producer": "producer",
     "transactions of 1,000": "transactions",
     "the same, two at a time": "transactions-2",

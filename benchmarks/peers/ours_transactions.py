@@ -69,6 +69,21 @@ async def plain(client: Client, settings: Settings, count: int) -> None:
     await client.flush()
 
 
+async def waiting(client: Client, settings: Settings, count: int) -> None:
+    """Publish the same number of messages as transactions need, and wait where they must wait.
+
+    A header of 16 bytes in each; all are stored before a last one is sent and awaited.
+    """
+    stream, value, headers = settings.stream, settings.value, {"uuid": bytes(16)}
+    for _ in range(count // TRANSACTION):
+        for _ in range(TRANSACTION):
+            await client.publish_async(
+                stream, value, headers=headers, partition=0, ack_policy=AckPolicy.ALL
+            )
+        await client.flush()
+        await client.publish(stream, value, headers=headers, partition=0, ack_policy=AckPolicy.ALL)
+
+
 async def producer(client: Client, settings: Settings, count: int) -> None:
     """Publish committed messages outside of transactions."""
     stream, value = settings.stream, settings.value
@@ -107,6 +122,7 @@ _READING: Final = {
 }
 _PUBLISHING: Final[dict[str, _Publish]] = {
     "plain": plain,
+    "waiting": waiting,
     "producer": producer,
     "transactions": transactions(1),
     "transactions-2": transactions(2),

@@ -6,7 +6,7 @@ import enum
 from typing import Final, NamedTuple, TypeAlias
 
 from .sequencer import NO_OFFSET
-from .uuid import Clock, Flags, pack_uuid
+from .uuid import Clock, Flags, clock_at, pack_uuid
 from .visibility import AckEntry
 
 Place: TypeAlias = tuple[str, int]
@@ -76,28 +76,24 @@ class ProducerIdentity:
     all that was sent under it is known to be stored, or not to be.
     """
 
-    __slots__ = ("_clock", "_committed", "_start", "id")
+    __slots__ = ("_committed", "_start", "clock", "id")
 
     def __init__(self, producer: bytes, unix_ns: int) -> None:
         """Begin at a time in nanoseconds since 1970."""
         self.id = producer
-        self._clock = Clock()
-        self._clock.update(unix_ns)
-        self._start = self._clock.value
-        self._committed: dict[Place, int] = {}
-
-    @property
-    def clock(self) -> int:
+        self.clock = clock_at(unix_ns)
         """The clock of the newest message or ack."""
-        return self._clock.value
+        self._start = self.clock
+        self._committed: dict[Place, int] = {}
 
     def update(self, unix_ns: int) -> None:
         """Advance the clock to a time in nanoseconds since 1970."""
-        self._clock.update(unix_ns)
+        self.clock = max(self.clock, clock_at(unix_ns))
 
     def next_uuid(self, flags: Flags) -> bytes:
         """Return the UUID of the next message."""
-        return pack_uuid(self.id, self._clock.tick(), flags)
+        self.clock = clock = self.clock + Clock.MICROSECOND
+        return pack_uuid(self.id, clock, flags)
 
     def commit(self, begins: dict[Place, int]) -> list[AckIntent]:
         """Return the acks that commit everything up to now.
@@ -105,7 +101,7 @@ class ProducerIdentity:
         Args:
             begins: offset of the first message of the transaction, by partition.
         """
-        clock = self._clock.tick()
+        self.clock = clock = self.clock + Clock.MICROSECOND
         intents = []
         for place, begin in begins.items():
             entry = AckEntry(self.id, clock, begin, self._committed.get(place, self._start))
