@@ -253,7 +253,7 @@ class Transaction:
             offsets.extend(map(_offset_of, map(_result_of, settled)))
         except (LiftbridgeError, asyncio.CancelledError) as error:
             failure = error  # `offsets` has those before it
-        del span.unsettled[: len(settled)]
+        del span.unsettled[: len(offsets) + (failure is not None)]  # `abort` looks at the rest
         if offsets:
             if span.begin is None:
                 span.begin = offsets[0]

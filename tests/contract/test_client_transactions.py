@@ -12,6 +12,7 @@ from liftbridge_aio import (
     Client,
     InvalidRequest,
     Isolation,
+    PartitionReadonly,
     StreamNotFound,
     UsageError,
     WrongType,
@@ -185,6 +186,18 @@ async def test_a_message_that_is_refused_aborts_it(
         await transaction.publish(stream, b"")
     transaction.abort()
     assert await committed(client, stream) == []
+
+
+async def test_of_many_that_are_refused_none_is_reported_twice(
+    client: Client, stream: str, producer: Producer
+) -> None:
+    await client.set_stream_readonly(stream)
+    transaction = producer.transaction()
+    for number in range(50):
+        await transaction.publish(stream, b"%d" % number, partition=0)
+    with pytest.raises(PartitionReadonly):
+        await transaction.commit()
+    await client.flush()  # raises what nobody has seen
 
 
 async def test_intents_may_be_kept_and_written_by_another(
