@@ -246,6 +246,7 @@ class Sender:
         )
         try:
             attempt = await self._client.submit(message)
+            attempt.add_done_callback(_look_at_error)  # `written` has it, `flush` need not raise it
             # A cancellation must not take it back: others may be stored.
             await asyncio.wait([attempt])
             attempt.result()
@@ -280,7 +281,14 @@ class Sender:
             return None
 
 
-def forget(future: AckFuture) -> None:
-    """Look at the exception of a future, so that nobody reports it."""
+def take_back(future: AckFuture) -> None:
+    """Cancel a message that is not settled, and see to it that nobody reports its error."""
+    if future.cancel():
+        future.add_done_callback(_look_at_error)
+    else:
+        _look_at_error(future)
+
+
+def _look_at_error(future: AckFuture) -> None:
     if not future.cancelled():
         future.exception()

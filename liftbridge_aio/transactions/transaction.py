@@ -27,7 +27,7 @@ from .core.transaction import PHASES, AckIntent, Phase, Place, ProducerIdentity,
 from .core.uuid import Flags
 from .errors import CommitInDoubt, ProducerFenced, TransactionAborted
 from .positions import Readable, positions_of
-from .sender import IdentityPool, Sender, forget
+from .sender import IdentityPool, Sender, take_back
 
 
 class CommitStore(Protocol):
@@ -210,8 +210,7 @@ class Transaction:
             uuid = identity.next_uuid(Flags.CONTINUE)
             future = await sender.send(stream, value, key, headers, chosen, uuid)
             if self._phase is not Phase.OPEN:
-                future.cancel()
-                future.add_done_callback(forget)
+                take_back(future)
             self._check(headers)
             self._note((stream, chosen), future)
 
@@ -438,8 +437,7 @@ class Transaction:
     def _take_back(self) -> None:
         for span in self._spans.values():
             for future in span.unsettled:
-                future.cancel()
-                future.add_done_callback(forget)
+                take_back(future)
 
     def _roll_back(self) -> None:
         begins = {place: span.begin for place, span in self._spans.items()}
