@@ -315,6 +315,8 @@ class OutgoingMessage:
     """None where one is to be made."""
     retry: Retry | None = None
     timeout: Duration | None = None
+    quiet: bool = False
+    """True where whoever publishes it handles its failure: the hook and `Client.flush` do not."""
 
 
 class StartPosition(enum.IntEnum):

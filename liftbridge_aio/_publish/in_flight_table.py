@@ -84,14 +84,13 @@ class InFlightTable:
 
     def fail(self, pending: PendingPublish, error: LiftbridgeError) -> None:
         """Settle a message with an error, unless it was cancelled."""
+        self.forget(pending)
         if pending.done():
-            self.forget(pending)
             return
         error.at(pending.route.stream, pending.route.partition, pending.expected_offset)
         if isinstance(error, PublishError):
             error.correlation_id = pending.correlation_id
         pending.set_exception(error)
-        self.forget(pending)  # whoever waits for this message runs before `flush` goes on
         if not pending.terms.quiet:
             self.report(error, pending.correlation_id)
             self.remember(pending)

@@ -110,9 +110,7 @@ class Publisher:
 
     # Taking a message
 
-    async def submit(
-        self, message: OutgoingMessage, *, quiet: bool = False
-    ) -> asyncio.Future[Ack | None]:
+    async def submit(self, message: OutgoingMessage) -> asyncio.Future[Ack | None]:
         """Queue a message and return the future of its ack, once there is room in the window.
 
         Cancelling this leaves nothing behind; cancelling the future takes the message back if it
@@ -120,7 +118,6 @@ class Publisher:
 
         Args:
             message: its `retry` does not count here.
-            quiet: do not report a failure to the hook and `flush`: the caller does.
 
         Raises:
             InvalidRequest: it cannot be sent like this.
@@ -150,8 +147,8 @@ class Publisher:
         check_size(size - PREFIX_BYTES, limit, stream=route.stream, partition=route.partition)
         if not self._window.try_enter(size):
             await self._enter_window(size, send_by, route)
-        if quiet or message.ack_timeout is not None or message.timeout is not None:
-            terms = PublishTerms(policy, ack_timeout, settle_timeout, quiet)
+        if message.quiet or message.ack_timeout is not None or message.timeout is not None:
+            terms = PublishTerms(policy, ack_timeout, settle_timeout, message.quiet)
         if correlation_id in self._table.unsettled:
             self._window.leave(size)
             text = f"a message with correlation id {correlation_id!r} is in flight"

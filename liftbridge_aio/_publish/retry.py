@@ -83,7 +83,7 @@ class RetryingPublisher:
         self, message: OutgoingMessage, deadline: float
     ) -> asyncio.Future[Ack | None]:
         timeout = max(deadline - asyncio.get_running_loop().time(), 0.0)
-        return await self._publisher.submit(replace(message, timeout=timeout), quiet=True)
+        return await self._publisher.submit(replace(message, timeout=timeout, quiet=True))
 
     async def _follow(
         self,
@@ -120,8 +120,9 @@ class RetryingPublisher:
             correlation_id = message.correlation_id or ""
             if isinstance(error, PublishError):
                 correlation_id = error.correlation_id or correlation_id
-            self._publisher.table.report(error, correlation_id)
-            self._publisher.table.remember(outcome)
+            if not message.quiet:
+                self._publisher.table.report(error, correlation_id)
+                self._publisher.table.remember(outcome)
 
     async def _retry_until_known(
         self,

@@ -242,11 +242,11 @@ class Sender:
         self, stream: str, partition: int, value: bytes, written: WrittenAcks
     ) -> None:
         message = OutgoingMessage(
-            *(stream, value, None, ACK_HEADERS, partition), ack_policy=self._policy
+            *(stream, value, None, ACK_HEADERS, partition), ack_policy=self._policy, quiet=True
         )
         try:
             attempt = await self._client.submit(message)
-            attempt.add_done_callback(_look_at_error)  # `written` has it, `flush` need not raise it
+            attempt.add_done_callback(_look_at_error)  # should the wait be cancelled
             # A cancellation must not take it back: others may be stored.
             await asyncio.wait([attempt])
             attempt.result()
