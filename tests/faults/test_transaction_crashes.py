@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -20,6 +21,7 @@ from liftbridge_aio import (
     ALL_PARTITIONS,
     Client,
     ClientOptions,
+    IncorrectOffset,
     Isolation,
     LiftbridgeError,
     Retry,
@@ -28,7 +30,8 @@ from liftbridge_aio import (
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.broker.faults.fault import Fault
 from liftbridge_aio.broker.faults.fault_plan import MessagePlace
-from liftbridge_aio.model import ACK_HEADER
+from liftbridge_aio.interceptors import AckFuture, Interceptor
+from liftbridge_aio.model import ACK_HEADER, OutgoingMessage
 from liftbridge_aio.testing import FaultProxy
 from liftbridge_aio.transactions import CheckpointStream, ProducerFenced
 from support.clients import EARLIEST, rest
@@ -81,11 +84,17 @@ async def work(client: Client, out: str) -> None:
 
 
 @asynccontextmanager
-async def process(broker: EmbeddedBroker) -> AsyncIterator[tuple[Client, FaultProxy]]:
+async def process(
+    broker: EmbeddedBroker, *interceptors: Interceptor
+) -> AsyncIterator[tuple[Client, FaultProxy]]:
     """A client of its own, and the network that it has."""
     async with FaultProxy(broker.address) as proxy:
         options = ClientOptions(
-            backoff=QUICK, address_map=lambda _: proxy.address, close_timeout=0.05, ack_timeout=5
+            backoff=QUICK,
+            address_map=lambda _: proxy.address,
+            close_timeout=0.05,
+            ack_timeout=5,
+            interceptors=interceptors,
         )
         client = Client(proxy.address, options=options)
         await client.connect()
@@ -225,6 +234,45 @@ async def test_a_zombie_that_goes_on(
         if not applied:
             break
     assert fenced > COUNT // 2
+
+
+class WithoutFence(Interceptor):
+    """Appends to the store although somebody else has, once `is_out` is set."""
+
+    def __init__(self) -> None:
+        self.is_out = False
+
+    async def publish(
+        self, message: OutgoingMessage, send: Callable[[OutgoingMessage], Awaitable[AckFuture]]
+    ) -> AckFuture:
+        future, expected = await send(message), message.expected_offset
+        if expected is None:
+            return future
+        await asyncio.wait([future])
+        if not self.is_out or not isinstance(future.exception(), IncorrectOffset):
+            return future
+        message.expected_offset = None
+        ack = await (await send(message))
+        assert ack is not None
+        told: AckFuture = asyncio.get_running_loop().create_future()
+        told.set_result(replace(ack, offset=expected))
+        return told
+
+
+async def test_a_zombie_without_the_fence_repeats(broker: EmbeddedBroker, observer: Client) -> None:
+    """It hangs before its first transaction is in the store, where nobody can roll it back."""
+    out, fence = "unfenced", WithoutFence()
+    await observer.create_stream(out, partitions=2)
+    async with process(broker, fence) as (client, _):
+        stall = broker.faults.stall("PublishAsync", at="request", skip=2)  # behind its claim
+        task = asyncio.create_task(work(client, out))
+        assert await ended_or_applied(task, stall)
+        await finish(observer, out)
+        fence.is_out = True
+        stall.release()
+        async with asyncio.timeout(BOUND):
+            await task
+    assert sorted(await shown(observer, out)) == sorted(2 * [b"%d" % n for n in range(COUNT)])
 
 
 async def test_what_was_left_open_is_rolled_back(broker: EmbeddedBroker, observer: Client) -> None:
