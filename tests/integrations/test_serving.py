@@ -115,7 +115,7 @@ async def test_after_a_lost_subscription_the_browser_comes_back(
     broker: EmbeddedBroker, client: Client, serve: Serve
 ) -> None:
     await client.publish("orders", b"bread")
-    settings: dict[str, Any] = {"start": EARLIEST, "resubscribe_timeout": 0.2, "timeout": 0.2}
+    settings: dict[str, Any] = {"start": EARLIEST, "resubscribe_timeout": 0.2, "timeout": 2}
     async with serve(broker.address, "orders", **settings) as service:
         async with browse(service.events) as page:
             assert (await anext(page)).data == "bread"
