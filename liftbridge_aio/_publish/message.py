@@ -25,7 +25,7 @@ class PublishTerms:
     settle_timeout: float
     """Seconds after the deadline for the write at which it is settled, whatever happens."""
     quiet: bool = False
-    """Do not report its failure: it may be sent again."""
+    """Do not report its failure: whoever publishes it handles that."""
 
     @property
     def acked(self) -> bool:
