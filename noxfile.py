@@ -62,10 +62,14 @@ LONG: Final = (
 is, the published tests of a Durable Streams server, and what waits for members, leases and sessions
 to be given up."""
 ON_OLDEST: Final = (
-    *("tests/contract", "tests/faults", "tests/unit/groups"),
+    *sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("tests/contract/test_client_*.py")),
+    *("tests/faults/test_bad_links.py", "tests/faults/test_closing.py"),
+    *("tests/faults/test_cuts_under_load.py", "tests/faults/test_garbled_replies.py"),
+    *("tests/faults/test_half_open_links.py", "tests/faults/test_session_life.py"),
+    *("tests/unit/groups", "tests/unit/net", "--hypothesis-profile=quick"),
     *("-k", "not v1.9.0 and not plain"),
 )
-"""The tests that `oldest` runs: the client on embedded brokers and the usual path of messages."""
+"""The tests that `oldest` runs: what the client makes of its dependencies, on embedded brokers."""
 BROWSER: Final = "tests/browser"
 """The tests that only `browser` runs: they need Chromium."""
 CONTRACT: Final = (
@@ -167,11 +171,12 @@ def tests_long(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", *session.posargs)
         return
+    # These compute, while the heavy ones wait for the processes that they start.
+    with_many_examples = ("-m", "hypothesis or not unit", "tests/unit")
     _run_each(
         session,
         ("pytest", "-n", "4", "--dist", "loadgroup", *LONG),
-        ("pytest", "-n", "3", "--dist", "loadgroup", *HEAVY),
-        ("pytest", "-n", "2", "-m", "hypothesis", "tests/unit"),
+        ("pytest", "-n", "4", "--dist", "loadgroup", *with_many_examples, *HEAVY),
     )
 
 

@@ -7,6 +7,7 @@ import itertools
 import os
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NoReturn
@@ -56,6 +57,7 @@ hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=5)  # for `nox -s unit`
 hypothesis.settings.load_profile("patient")
 
+UNIT_TESTS: Final = Path(__file__).with_name("unit")
 EMBEDDED: Final = "embedded"
 PINNED: Final = pinned_version()
 OTHER: Final = "LIFTBRIDGE_BINARY"
@@ -136,6 +138,23 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Measure coverage on the embedded broker and the usual path of messages only.
+
+    The same tests elsewhere run the same code of the package, in twice the time if measured.
+    """
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if PINNED not in parameters.values() and "plain" not in parameters.values():
+        return (yield)
+    trace = sys.gettrace()
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(trace)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport, config: pytest.Config
@@ -158,6 +177,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (item for item in items if not _is_plain_on_a_real_server(item)),
         key=lambda item: _TURNS.get(item.path.parent.name, 1),
     )
+    for item in items:
+        if UNIT_TESTS in item.path.parents:
+            item.add_marker(pytest.mark.unit)
 
 
 _TURNS: Final = {"chaos": 0, "spark": 0, "cluster": 2}

@@ -84,10 +84,10 @@ class Call(Generic[RequestT, ReplyT]):
         self._half_closed = last
         await asyncio.create_task(self._send(requests, last))
 
-    async def send_while_open(self, request: RequestT) -> None:
-        """Write a request that makes the server end the call, perhaps before it is written."""
+    async def send_while_open(self, request: RequestT, *, last: bool = False) -> None:
+        """Write a request unless the call ends meanwhile; why it ended comes as the next reply."""
         with suppress(StreamTerminatedError):
-            await self.send(request)
+            await self.send(request, last=last)
 
     async def _send(self, requests: Iterable[RequestT], last: bool) -> None:
         await self._opened.wait()
@@ -213,11 +213,11 @@ class Wire:
         """A subscription, its handshake already taken off.
 
         Raises:
-            Ended: The server refused it.
+            Ended: The server refused it, or the connection broke.
         """
         request = proto.SubscribeRequest(stream=stream, **fields)
         async with self._running(Call(self._channel, rpc.SUBSCRIBE)) as call:
-            await call.send(request, last=True)
+            await call.send_while_open(request, last=True)
             handshake = await call.next()
             assert handshake == proto.Message()
             yield call
