@@ -41,6 +41,7 @@ from support.servers.node import (
 )
 from support.servers.npm_packages import install_packages, packages_path
 from support.servers.nsq_daemons import build_nsq_daemons
+from support.spark.fast_java import start_java_fast
 
 # In the background of a shell Ctrl-C is ignored, which the commands that tests start would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -71,6 +72,8 @@ NEEDS_BUILD: Final = {
     "start_real_server",
     "real_cluster",
 }
+FEW_WITH_SPARK: Final = 10
+"""The most tests with Spark that take less time than to prepare for its next starts."""
 MANY_STREAMS: Final = 200
 REAL_SERVER: Final = pytest.StashKey[LiftbridgeNode]()
 NAMED_BEFORE: Final = pytest.StashKey[int]()
@@ -112,6 +115,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             OTHER_BUILDS[fixture]()
         except ServerUnavailable as error:
             reasons[fixture] = str(error)
+    with_spark = sum(item.get_closest_marker("spark") is not None for item in session.items)
+    if with_spark:
+        start_java_fast(write_archive=with_spark > FEW_WITH_SPARK)
     if not any(map(_needs_build, session.items)):
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

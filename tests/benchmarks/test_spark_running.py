@@ -20,7 +20,6 @@ from benchmarks.spark.samples import (
     UNCOMMITTED,
     WITH_IDS,
 )
-from spark.conftest import QUICK_JVM
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND = 400.0  # seconds; some twenty where nothing else runs
@@ -38,8 +37,7 @@ def run(*words: str, bound: float = BOUND) -> subprocess.CompletedProcess[str]:
     )
 
 
-def results_of(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", QUICK_JVM)
+def results_of(name: str) -> dict[str, Any]:
     done = run(
         *(name, "--server", "embedded", "--quick", "--rounds", "1", "--partitions", "2"),
         *("--messages", "240", "--output", "json"),
@@ -56,8 +54,8 @@ def assert_compared(found: dict[str, Any], *names: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(BOUND + 10)
-def test_reading_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    [read] = results_of("spark-read", monkeypatch)["spark_read"]
+def test_reading_is_measured_to_its_end() -> None:
+    [read] = results_of("spark-read")["spark_read"]
     assert_compared(read, CLIENT, OURS, COMMITTED, UNCOMMITTED, NOTHING)
 
 
@@ -67,8 +65,8 @@ def test_reading_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None
     "LIFTBRIDGE_BY_HAND" not in os.environ,
     reason="measures for a minute; run it by hand with LIFTBRIDGE_BY_HAND=1",
 )
-def test_every_benchmark_with_spark_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = results_of("spark", monkeypatch)
+def test_every_benchmark_with_spark_comes_to_its_end() -> None:
+    results = results_of("spark")
     [read], [write] = results["spark_read"], results["spark_write"]
     assert_compared(read, CLIENT, OURS, COMMITTED, UNCOMMITTED, NOTHING)
     assert_compared(write, CLIENT, OURS, WITH_IDS, EXACTLY_ONCE, NOTHING)

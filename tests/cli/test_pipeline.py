@@ -32,7 +32,6 @@ from liftbridge_aio.cli.totals_checks import (
 from liftbridge_aio.spark.core.options import ReadOptions
 from liftbridge_aio.spark.core.write_id import WRITE_ID_HEADER, TaskAttempt, WriteId
 from liftbridge_aio.spark.pipelines.archive import archive_lock, source_options
-from spark.conftest import QUICK_JVM
 
 QUERY = UUID(int=5)
 NINE = Place("2026-03-02T09:00+00:00", "Accra")
@@ -281,11 +280,9 @@ def test_two_archives_cannot_have_one_folder_at_a_time(run: Run, tmp_path: Path)
 @pytest.mark.spark
 @pytest.mark.timeout(BOUND + 60)
 def test_an_archive_follows_its_stream_until_it_is_told_to_end(
-    run: Run, start: Start, stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, start: Start, stream: str, tmp_path: Path
 ) -> None:
     import pyarrow.dataset as ds  # noqa: PLC0415
-
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", QUICK_JVM)
 
     def wait_for(pattern: str) -> None:
         while not list(tmp_path.glob(pattern)):

@@ -33,12 +33,6 @@ EVERY_SERVER: Final = pytest.mark.parametrize("spark_broker", [EMBEDDED, PINNED]
 TEST_TIMEOUT: Final = 400
 """Seconds for one test; the first one starts Spark."""
 
-QUICK_JVM: Final = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
-"""Options of a Java that starts fast; for one of its own, in the variable JAVA_TOOL_OPTIONS."""
-
 SETTINGS: Final = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
@@ -81,12 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def _local_session(folder: Path) -> Iterator[SparkSession]:
     from liftbridge_aio.spark.session.local_session import local_session  # noqa: PLC0415
 
-    with local_session(
-        "tests",
-        folder,
-        master="local[2,2]",
-        settings={**SETTINGS, "spark.driver.extraJavaOptions": QUICK_JVM},
-    ) as session:
+    with local_session("tests", folder, master="local[2,2]", settings=SETTINGS) as session:
         yield session
 
 

@@ -25,7 +25,6 @@ from liftbridge_aio.spark.pipelines.archive import (
     write_batch,
 )
 from liftbridge_aio.spark.pipelines.compaction import CHECKPOINT, ArchiveBroken
-from spark.conftest import QUICK_JVM
 from support.spark.broker_thread import BrokerThread
 from support.spark.log_client import LogClient
 
@@ -170,7 +169,7 @@ def test_an_archive_killed_during_a_batch_holds_each_message_once(
     flags = ("--to", str(archive), "--servers", own_broker.address, "--max-messages", "120")
     command = [*ARCHIVE, *names, *flags, "--master", "local[1]"]
     root = str(Path(liftbridge_aio.__file__).parent.parent)
-    variables = {**os.environ, "PYTHONPATH": root, "JAVA_TOOL_OPTIONS": QUICK_JVM}
+    variables = {**os.environ, "PYTHONPATH": root}
     process = subprocess.Popen(
         command, env=variables, stdout=subprocess.DEVNULL, start_new_session=True
     )

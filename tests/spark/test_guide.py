@@ -15,7 +15,6 @@ import pytest
 from liftbridge_aio import Client
 from liftbridge_aio.spark import errors
 from liftbridge_aio.spark.core import option_table
-from spark.conftest import QUICK_JVM
 from support.markdown import ROOT, Block, blocks, names, table
 from support.spark.broker_thread import BrokerThread
 from support.spark.log_client import LogClient
@@ -68,7 +67,6 @@ def test_the_page_runs_from_top_to_bottom(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", QUICK_JVM)
     terminal = Terminal(monkeypatch)
     session: dict[str, Any] = {
         "spark": spark,

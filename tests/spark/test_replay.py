@@ -30,7 +30,6 @@ from liftbridge_aio.spark.pipelines.replay import (
     replay_lock,
     throttled,
 )
-from spark.conftest import QUICK_JVM
 from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
@@ -299,7 +298,7 @@ def run_killed(servers: str, words: tuple[str, ...], reached: Any) -> None:
     """Run a pipeline, kill it with its Java when it is halfway, and run it again to its end."""
     command = (sys.executable, "-m", "liftbridge_aio", "pipeline", *words, "--master", "local[2]")
     root = str(Path(liftbridge_aio.__file__).parent.parent)
-    variables = {**os.environ, "PYTHONPATH": root, "JAVA_TOOL_OPTIONS": QUICK_JVM}
+    variables = {**os.environ, "PYTHONPATH": root}
     variables["LIFTBRIDGE_SERVERS"] = servers
     process = subprocess.Popen(command, env=variables, start_new_session=True)
     try:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import liftbridge_aio
-from spark.conftest import QUICK_JVM
 from support.spark.broker_thread import BrokerThread
 from support.spark.halting_query import (
     BOUND,
@@ -65,7 +64,7 @@ def test_a_driver_killed_during_a_batch_of_its_second_session_loses_no_row(
     said = tmp_path / "said"
     with said.open("w") as output:
         driver = subprocess.Popen(
-            [sys.executable, program, tmp_path, spark_broker, stream_name, QUICK_JVM],
+            [sys.executable, program, tmp_path, spark_broker, stream_name],
             env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{root}"},
             stdout=output,
             stderr=output,

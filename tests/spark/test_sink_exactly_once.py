@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import liftbridge_aio
-from spark.conftest import EVERY_SERVER, QUICK_JVM
+from spark.conftest import EVERY_SERVER
 from spark.test_sink_stream import run, source
 from support.spark.broker_thread import BrokerThread
 from support.spark.halting_query import BOUND, ROWS, Halt, row_number, start_query, wait_for
@@ -129,7 +129,7 @@ def kill_driver(folder: Path, servers: str, stream: str, when: Callable[[], bool
     program = tests / "support" / "spark" / "committing_driver.py"
     with (folder / "said").open("w") as output:
         driver = subprocess.Popen(
-            [sys.executable, program, folder, servers, stream, QUICK_JVM],
+            [sys.executable, program, folder, servers, stream],
             env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{root}"},
             stdout=output,
             stderr=output,
