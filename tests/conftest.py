@@ -59,6 +59,7 @@ hypothesis.settings.register_profile("quick", deadline=None, max_examples=5)  # 
 hypothesis.settings.load_profile("patient")
 
 UNIT_TESTS: Final = Path(__file__).with_name("unit")
+CONTRACT_TESTS: Final = Path(__file__).with_name("contract")
 EMBEDDED: Final = "embedded"
 PINNED: Final = pinned_version()
 OTHER: Final = "LIFTBRIDGE_BINARY"
@@ -145,13 +146,12 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Measure coverage on the embedded broker and the usual path of messages only.
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Measure coverage of unit tests, and of contract tests on the embedded broker's usual path.
 
-    The same tests elsewhere run the same code of the package, in twice the time if measured.
+    Others run the same code of the package, in twice the time if measured.
     """
-    parameters = getattr(getattr(item, "callspec", None), "params", {})
-    if PINNED not in parameters.values() and "plain" not in parameters.values():
+    if _is_measured(item):
         return (yield)
     trace = sys.gettrace()
     sys.settrace(None)
@@ -159,6 +159,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
     finally:
         sys.settrace(trace)
+
+
+pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
+
+
+def _is_measured(item: pytest.Item) -> bool:
+    if not {UNIT_TESTS, CONTRACT_TESTS}.isdisjoint(item.path.parents):
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        return PINNED not in parameters.values() and "plain" not in parameters.values()
+    return False
 
 
 @pytest.hookimpl(tryfirst=True)
