@@ -40,14 +40,16 @@ SPARK_TESTS: Final = {
 UNIT: Final = ("tests/unit", "--hypothesis-profile=quick")
 HEAVY: Final = (
     *("tests/bridge/test_kill_9.py", "tests/bridge/test_moving.py", "tests/bridge/test_outages.py"),
-    *("tests/benchmarks", "tests/chaos", "tests/cli/test_pipeline.py", "tests/scenario"),
+    *("tests/benchmarks", "tests/cli/test_pipeline.py", "tests/scenario"),
     *sorted(
         {f"tests/spark/{each.name}" for each in ROOT.glob("tests/spark/test_*.py")}
         - {ON_EVERY_SPARK, *WITHOUT_SPARK}
     ),
 )
-"""The tests of `tests_long` that start many processes: chaos, bridges under faults, benchmarks,
-and Spark but for what runs in `tests`."""
+"""The tests of `tests_long` that start many processes: bridges under faults, benchmarks, and Spark
+but for what runs in `tests`."""
+CHAOS: Final = "tests/chaos"
+"""The tests of `tests_long` that want room: clients must work again soon after each fault."""
 LONG: Final = (
     *("tests/cancellation", "tests/cluster", "tests/hostile", "tests/matrix"),
     *("tests/contract/test_group_members.py", "tests/contract/test_group_restart.py"),
@@ -76,7 +78,7 @@ CONTRACT: Final = (
     *("tests/contract", "tests/durable_streams", "tests/fault_proxy"),
     *("tests/nsq_client", "tests/stan", *WITHOUT_SPARK),
 )
-"""What users rely on, most of it on real servers: coverage is of this and the unit tests."""
+"""What users rely on, most of it on real servers."""
 TOOLS: Final = ("go", "gofmt", "java", "javac", "node", "npm", "npx")
 """The tools that `bare` runs without."""
 GENERATED: Final = (
@@ -153,7 +155,7 @@ def tests(session: nox.Session) -> None:
         return
     # Tests wait for servers more than they compute, so there may be more of them than processors.
     # One process has the one Spark session; in the others run tests that start their own.
-    long = [f"--ignore={each}" for each in (*LONG, *HEAVY)]
+    long = [f"--ignore={each}" for each in (*LONG, *HEAVY, CHAOS)]
     coverage = ("--cov", "--cov-report=") if os.environ.get("CI") else ()
     covered = ("-n", "4", "--dist", "worksteal", *coverage, *UNIT, *CONTRACT, *long)
     elsewhere = [*long, *(f"--ignore={each}" for each in (BROWSER, "tests/unit", *CONTRACT))]
@@ -171,12 +173,12 @@ def tests_long(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", *session.posargs)
         return
-    # These compute, while the heavy ones wait for the processes that they start.
     with_many_examples = ("-m", "hypothesis or not unit", "tests/unit")
     _run_each(
         session,
         ("pytest", "-n", "4", "--dist", "loadgroup", *LONG),
-        ("pytest", "-n", "4", "--dist", "loadgroup", *with_many_examples, *HEAVY),
+        ("pytest", "-n", "4", "--dist", "loadgroup", *HEAVY),
+        ("pytest", "-n", "2", "--dist", "worksteal", CHAOS, *with_many_examples),
     )
 
 
