@@ -19,7 +19,7 @@ from support.servers.build import BIN
 VARIABLE: Final = "JAVA_TOOL_OPTIONS"
 OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
 """Without its log: it would warn of programs of other classes, on stdout."""
-BOUND: Final = 180.0
+BOUND: Final = 400.0
 
 
 def start_java_fast(*, write_archive: bool) -> None:
@@ -33,6 +33,7 @@ def start_java_fast(*, write_archive: bool) -> None:
         return
     from pyspark import __version__ as spark  # noqa: PLC0415
 
+    os.environ.pop(VARIABLE, None)  # Java would tell of it beside its version
     with tempfile.TemporaryDirectory() as scratch:
         try:
             environment = {**os.environ, **local_session.spark_environment(Path(scratch))}
@@ -54,10 +55,11 @@ def start_java_fast(*, write_archive: bool) -> None:
             subprocess.run(
                 [sys.executable, __file__],
                 env={**os.environ, VARIABLE: options, "PYTHONPATH": os.pathsep.join(sys.path)},
-                check=True,
+                check=False,
                 capture_output=True,
                 timeout=BOUND,
             )
+            unfinished.touch()  # Java ignores an empty archive, where it cannot write one
             unfinished.replace(archive)
     os.environ[VARIABLE] = (
         f"{OPTIONS} -XX:SharedArchiveFile={archive}" if archive.exists() else OPTIONS
