@@ -41,8 +41,8 @@ async def test_the_steps_of_moving_lose_no_message(
             await asyncio.sleep(0.01)
 
     async def some_more() -> None:
-        """Wait until messages are handled that are published after this call."""
-        count = len(published)
+        """Wait until messages are handled whose publishing begins after this call."""
+        count = len(published) + 1
 
         def handled() -> bool:
             charged.extend(re.findall(r"^charged (\d+)$", capsys.readouterr().out, re.MULTILINE))
@@ -63,7 +63,8 @@ async def test_the_steps_of_moving_lose_no_message(
         new_worker = group.create_task(steps["new_worker"]())
         await some_more()
         old_worker.cancel()
-        await some_more()
+        await asyncio.wait([old_worker])
+        await some_more()  # so the bridge copies
         publish = steps["publish"]
         await some_more()
         os.kill(child, signal.SIGINT)
