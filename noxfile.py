@@ -48,21 +48,20 @@ HEAVY: Final = (
 )
 """The tests of `tests_long` that start many processes: bridges under faults, benchmarks, and Spark
 but for what runs in `tests`."""
-CHAOS: Final = "tests/chaos"
-"""The tests of `tests_long` that want room: clients must work again soon after each fault."""
+WITH_ROOM: Final = ("tests/chaos", "tests/durable_streams/test_gateway_conformance.py")
+"""The tests of `tests_long` with bounds of time that a full machine would miss: clients work again
+soon after each fault, and the published tests of a Durable Streams server."""
 LONG: Final = (
     *("tests/cancellation", "tests/cluster", "tests/hostile", "tests/matrix"),
     *("tests/contract/test_group_members.py", "tests/contract/test_group_restart.py"),
     "tests/contract/test_queue_storm.py",
     "tests/durable_streams/test_faults.py",
-    "tests/durable_streams/test_gateway_conformance.py",
     "tests/durable_streams/test_gateway_faults.py",
     *("tests/faults/test_queue_leases.py", "tests/faults/test_transaction_crashes.py"),
     *("tests/stan/test_faults.py", "tests/stan/test_lost_sessions.py"),
 )
 """The others that only `tests_long` runs: clusters under faults, hostile servers, every state there
-is, the published tests of a Durable Streams server, and what waits for members, leases and sessions
-to be given up."""
+is, and what waits for members, leases and sessions to be given up."""
 ON_OLDEST: Final = (
     *sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("tests/contract/test_client_*.py")),
     *("tests/faults/test_bad_links.py", "tests/faults/test_closing.py"),
@@ -155,7 +154,7 @@ def tests(session: nox.Session) -> None:
         return
     # Tests wait for servers more than they compute, so there may be more of them than processors.
     # One process has the one Spark session; in the others run tests that start their own.
-    long = [f"--ignore={each}" for each in (*LONG, *HEAVY, CHAOS)]
+    long = [f"--ignore={each}" for each in (*LONG, *HEAVY, *WITH_ROOM)]
     coverage = ("--cov", "--cov-report=") if os.environ.get("CI") else ()
     covered = ("-n", "4", "--dist", "worksteal", *coverage, *UNIT, *CONTRACT, *long)
     elsewhere = [*long, *(f"--ignore={each}" for each in (BROWSER, "tests/unit", *CONTRACT))]
@@ -178,7 +177,7 @@ def tests_long(session: nox.Session) -> None:
         session,
         ("pytest", "-n", "4", "--dist", "loadgroup", *LONG),
         ("pytest", "-n", "4", "--dist", "loadgroup", *HEAVY),
-        ("pytest", "-n", "2", "--dist", "worksteal", CHAOS, *with_many_examples),
+        ("pytest", "-n", "2", "--dist", "worksteal", *WITH_ROOM, *with_many_examples),
     )
 
 
