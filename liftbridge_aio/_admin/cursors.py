@@ -33,7 +33,7 @@ logger = logging.getLogger("liftbridge_aio.cursors")
 VISIBILITY_CURSOR: Final = "__visible"
 """The id of cursors that hold no position: writing one makes others visible again."""
 _WAITS: Final = 2
-"""Waits for replicas to commit what is stored, before a cursor is written."""
+"""Waits for replicas to commit what is stored, before each write of a cursor."""
 
 _Key = tuple[str, str, int]
 
@@ -188,7 +188,8 @@ class Cursors:
             if loop.time() + delay > deadline:
                 return False
             await asyncio.sleep(delay)
-            if attempt == _WAITS:
+            # Not only once: a server that has just started refuses it, and a restart undoes it.
+            if attempt % _WAITS == 0:
                 await self._write_into(home, deadline - loop.time())
 
     async def _write_into(self, home: int, timeout: float) -> None:
