@@ -169,6 +169,8 @@ async def last_messages(
         if state.paused and not resume:
             raise PartitionPaused("the partition is paused", stream=stream, partition=partition)
         found: list[Message] = []
+        if state.high_watermark < 0:
+            return found
         there = await readable_range(network, stream, partition, timeout)
         highest, width = there.stop - 1, count
         while highest >= there.start and len(found) < count:

@@ -149,8 +149,8 @@ class ConsumerGroup(MessageSource):
         """Join the group, wait for the first assignment, and fetch its positions.
 
         So `pause` and `seek` work immediately. `on_assigned` is called after this, and the
-        partitions
-        are in `assignment` once it has returned. Cancelling leaves the group again.
+        partitions are in `assignment` once it has returned. A client joins 32 groups at once; the
+        timeout of each begins when it is its turn. Cancelling leaves the group again.
 
         Raises:
             StreamNotFound: a stream does not exist.
@@ -164,6 +164,13 @@ class ConsumerGroup(MessageSource):
         if self.state is not GroupState.NEW or self._work.closing:
             text = "a member joins only once; create a new one"
             raise UsageError(text)
+        async with self._network.joins:
+            await self._join()
+        self._entered = True
+        self._work.begin()
+        return self
+
+    async def _join(self) -> None:
         deadline = asyncio.get_running_loop().time() + self._plan.timeout
         try:
             async with asyncio.timeout_at(deadline + _ERROR_GRACE) as limit:
@@ -183,9 +190,6 @@ class ConsumerGroup(MessageSource):
         except BaseException:
             await self._give_way()
             raise
-        self._entered = True
-        self._work.begin()
-        return self
 
     async def __aexit__(
         self,

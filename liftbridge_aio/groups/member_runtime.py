@@ -90,7 +90,7 @@ class MemberRuntime:
             self.member,
             self.readers,
             self.committer,
-            StartPositions(plan.group, plan.start, self.cursors, network.metadata, call_timeout),
+            StartPositions(plan.group, plan.start, self.cursors, network, call_timeout),
             self._transfer,
             on_assigned=plan.on_assigned,
             on_revoked=plan.on_revoked,
@@ -124,6 +124,7 @@ class MemberRuntime:
             LiftbridgeError: it could not join.
         """
         plan = self.plan
+        self._check_open()  # it may have been closed while it waited for its turn
 
         def left() -> float:
             return max(deadline - self._loop.time(), 0.0)
@@ -141,6 +142,9 @@ class MemberRuntime:
         await self._stable.wait()
         await self.rebalancer.positions_known.wait()
         self.raise_error()
+        self._check_open()
+
+    def _check_open(self) -> None:
         if self.closing or self.member.state in OVER:
             raise ClientClosed("the group, or the client, was closed while the group was joined")
 

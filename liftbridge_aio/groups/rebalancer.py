@@ -345,8 +345,9 @@ class Rebalancer:
             except LiftbridgeError as error:
                 errors[partition] = error
 
-        with anyio.move_on_after(_LOOK):
-            await bounded_gather(partitions, find)
+        async with self._start_positions.turns:
+            with anyio.move_on_after(_LOOK):
+                await bounded_gather(partitions, find)
         for error in errors.values():
             if isinstance(error, _LASTING):
                 raise error

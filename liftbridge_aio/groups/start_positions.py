@@ -6,7 +6,7 @@ from typing import Final
 
 from liftbridge_aio.errors import NoCommittedPosition, StreamReset
 from liftbridge_aio.model import StartAt, StartPosition, StreamPartition
-from liftbridge_aio.net.metadata import MetadataCache
+from liftbridge_aio.net.network import Network
 
 from .fenced_cursors import FencedCursors, group_cursor
 
@@ -21,7 +21,7 @@ class StartPositions:
         group: the id of the group.
         start: the start for partitions without a committed position; None to raise an error.
         cursors: the cursors of the group.
-        metadata: looks up the end of a partition.
+        network: looks up the end of a partition.
         timeout: seconds for each call.
     """
 
@@ -30,14 +30,15 @@ class StartPositions:
         group: str,
         start: StartAt | None,
         cursors: FencedCursors,
-        metadata: MetadataCache,
+        network: Network,
         timeout: float,
     ) -> None:
         self._group = group
         self._start = start
         self._cursors = cursors
-        self._metadata = metadata
+        self._metadata = network.metadata
         self._timeout = timeout
+        self.turns = network.lookups
 
     async def find(self, place: StreamPartition) -> tuple[StartAt, int | None]:
         """Find the start position of a partition. Cancelling abandons the calls.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from liftbridge_aio._core.status import error_from
@@ -22,6 +22,7 @@ from .supervisor import Supervisor
 
 _GRACE: Final = 0.1
 """Seconds in which a call whose own time is up can say why it failed."""
+_GROUPS_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,10 @@ class Network:
     metadata: MetadataCache
     not_found_timeout: float
     """Seconds for which "not found" is retried."""
+    joins: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_GROUPS_AT_ONCE))
+    """Bounds how many groups join at once: of hundreds that did, most would miss their timeouts."""
+    lookups: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_GROUPS_AT_ONCE))
+    """Bounds how many groups look for start positions at once, for the same reason."""
 
     async def ping(self, timeout: float) -> None:
         """Make a health check of any server. Cancelling abandons it.
