@@ -13,6 +13,7 @@ from support.groups.group_calls import NO_GROUP, Group
 from support.raw import Wire, eventually
 from support.servers.build import pinned_version
 from support.servers.node import LiftbridgeNode
+from support.servers.ports import free_ports
 
 StartRealServer = Callable[..., LiftbridgeNode]
 
@@ -41,7 +42,9 @@ class Embedded:
     """An embedded broker, whose data lives in the object."""
 
     def __init__(self) -> None:
-        self._broker = EmbeddedBroker(consumer_timeout=2, coordinator_timeout=1)
+        self._broker = EmbeddedBroker(
+            port=free_ports(1)[0], consumer_timeout=2, coordinator_timeout=1
+        )
 
     async def start(self) -> tuple[str, int]:
         """Start it, for the first time or again."""

@@ -15,6 +15,7 @@ from liftbridge_aio.testing import FaultProxy
 from support.faults import QUICK, Crashable, Options, Recorder
 from support.servers.build import pinned_version
 from support.servers.node import LiftbridgeNode, Server
+from support.servers.ports import free_ports
 from support.servers.stored_log import gives_offsets_anew
 
 
@@ -81,7 +82,7 @@ class CrashableBroker:
     kind = "embedded"
 
     def __init__(self) -> None:
-        self._broker = EmbeddedBroker()
+        self._broker = EmbeddedBroker(port=free_ports(1)[0])
 
     @property
     def address(self) -> str:

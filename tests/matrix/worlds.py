@@ -14,6 +14,7 @@ from support.raw import eventually
 from support.servers.cluster import Cluster, LiftbridgeCluster
 from support.servers.embedded_cluster import EmbeddedNodes
 from support.servers.node import CURSOR_PARTITIONS, LiftbridgeNode
+from support.servers.ports import free_ports
 
 VICTIM: Final = "n1"
 """The node of a cluster to which everything happens."""
@@ -149,7 +150,7 @@ def new_broker(port: int = 0) -> EmbeddedBroker:
 @asynccontextmanager
 async def running_embedded_world() -> AsyncIterator[EmbeddedWorld]:
     """Run an embedded broker."""
-    world = EmbeddedWorld(new_broker())
+    world = EmbeddedWorld(new_broker(free_ports(1)[0]))
     await world.start()
     try:
         yield world
@@ -161,6 +162,7 @@ async def running_embedded_world() -> AsyncIterator[EmbeddedWorld]:
 async def running_embedded_cluster() -> AsyncIterator[ClusterWorld]:
     """Run three embedded brokers."""
     async with EmbeddedCluster(
+        ports=free_ports(3),
         cursors_partitions=CURSOR_PARTITIONS,
         consumer_timeout=3,
         coordinator_timeout=3,

@@ -10,6 +10,7 @@ from liftbridge_aio import Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedCluster
 from liftbridge_aio.testing import FaultProxy
 from support.faults import QUICK, Recorder, eventually
+from support.servers.ports import free_ports
 
 
 @asynccontextmanager
@@ -18,7 +19,9 @@ async def behind_proxies(
 ) -> AsyncIterator[tuple[EmbeddedCluster, dict[str, FaultProxy]]]:
     """A cluster, and a proxy in front of each broker by the broker's own address."""
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(EmbeddedCluster(nodes=nodes))
+        cluster = await stack.enter_async_context(
+            EmbeddedCluster(nodes=nodes, ports=free_ports(nodes))
+        )
         yield (
             cluster,
             {

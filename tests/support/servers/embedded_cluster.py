@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from liftbridge_aio.broker import BrokerState, EmbeddedCluster
+from support.servers.ports import free_ports
 
 CURSORS_PARTITIONS: Final = 3
 GROUP_TIMEOUT: Final = 3.0
@@ -53,7 +54,7 @@ class EmbeddedNodes:
 async def running_embedded_cluster() -> AsyncIterator[EmbeddedNodes]:
     """Three embedded nodes, as the real ones are set up."""
     async with EmbeddedCluster(
-        nodes=3,
+        ports=free_ports(3),
         cursors_partitions=CURSORS_PARTITIONS,
         consumer_timeout=GROUP_TIMEOUT,
         coordinator_timeout=GROUP_TIMEOUT,

@@ -13,6 +13,7 @@ from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.broker.faults.fault import Stall
 from liftbridge_aio.broker.faults.fault_plan import RpcName
 from support.loop_thread import LoopThread
+from support.servers.ports import free_ports
 
 
 class BrokerThread:
@@ -20,7 +21,8 @@ class BrokerThread:
 
     def __init__(self) -> None:
         self._loop = LoopThread()
-        self._broker = EmbeddedBroker()
+        (port,) = free_ports(1)  # nobody else's while it is stopped
+        self._broker = EmbeddedBroker(port=port)
         self._address = ""
         self.start()
 
