@@ -71,6 +71,22 @@ def test_a_task_connects_while_its_first_rows_are_made(
     close_connections()
 
 
+def test_a_task_asks_once_how_many_partitions_there_are(
+    own_broker: BrokerThread, stream_name: str
+) -> None:
+    given = {"servers": own_broker.address, "stream": stream_name}
+    options = WriteOptions.parse(given, streaming=False)
+    attempt = TaskAttempt(query=UUID(int=5), batch=0, task=0, number=0, id=b"attempt1")
+    rows = pa.RecordBatch.from_pydict({"value": pa.array([b"v"] * 10, pa.binary())})
+    with LogClient(own_broker.address) as log:
+        log.create(stream_name)
+        TaskWriter(attempt, options, RowColumns(value=0)).publish_all(iter([rows]))  # connects
+        asked = own_broker._broker.faults.delay("FetchMetadata", 0, times=None)
+        TaskWriter(attempt, options, RowColumns(value=0)).publish_all(iter([rows]))
+        assert asked.applied == 1
+    close_connections()
+
+
 def test_a_task_follows_a_stream_that_is_created_again(
     spark_broker: str, log: LogClient, stream_name: str
 ) -> None:

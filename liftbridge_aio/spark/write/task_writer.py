@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import secrets
 import time
@@ -58,6 +59,7 @@ class TaskWriter:
         self._connection = connection_to(options.connection)
         self._placement = RowPlacement(stream=options.stream, turn=attempt.task)
         self._partition_counts: dict[str, int] = {}
+        self._counting = asyncio.Lock()
         self._uncommitted = options.delivery is Delivery.EXACTLY_ONCE
         self._publisher = BatchPublisher(
             ack_policy=options.ack_policy,
@@ -106,10 +108,11 @@ class TaskWriter:
         streams = self._placement.streams(rows)
 
         async def publish(client: Client) -> None:
-            new = streams - self._partition_counts.keys()
-            self._partition_counts |= await _partition_counts(
-                client, new, self._options.publish_timeout
-            )
+            async with self._counting:
+                new = streams - self._partition_counts.keys()
+                self._partition_counts |= await _partition_counts(
+                    client, new, self._options.publish_timeout
+                )
             for stream, count in self._partition_counts.items():
                 # The client's metadata is newer if a stream was created again.
                 self._partition_counts[stream] = client.metadata.partition_count(stream) or count
@@ -127,9 +130,10 @@ class TaskWriter:
             LiftbridgeError: no server answered; it is asked again with the first rows.
         """
         if (stream := self._options.stream) is not None:
-            count = (await client.fetch_metadata([stream])).partition_count(stream)
-            if count:
-                self._partition_counts[stream] = count
+            async with self._counting:
+                count = (await client.fetch_metadata([stream])).partition_count(stream)
+                if count:
+                    self._partition_counts[stream] = count
 
     def _run(self, work: Callable[[Client], Awaitable[None]]) -> None:
         try:
