@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.model import Message, StreamPartition
 
-from .core.ack_window import AttemptState
+from .core.attempt import AttemptState
 from .core.lease_protocol import Answer, Ask, Granted, Lease, Offer, Verdict
 from .core.lease_state import LeaseEvent, LeaseState
 from .delivery import Delivery, PartitionShare

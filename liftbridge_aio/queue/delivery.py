@@ -13,7 +13,8 @@ from liftbridge_aio.handlers import Reject
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.options import Duration, seconds
 
-from .core.ack_window import SETTLED, AckWindow, Attempt, AttemptState
+from .core.ack_window import AckWindow
+from .core.attempt import SETTLED, Attempt, AttemptState
 from .core.moved_message import Origin, origin_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from liftbridge_aio.handlers import intercepted
 from liftbridge_aio.interceptors import Interceptor
 
 from .batches import DeliveryT
-from .core.ack_window import AttemptState
+from .core.attempt import AttemptState
 from .delivery import Delivery
 from .dispatcher import Dispatcher
 

@@ -20,7 +20,8 @@ from liftbridge_aio.telemetry import HandlerFailed
 from liftbridge_aio.transactions.sender import Sender
 
 from .acks_store import AcksStore
-from .core.ack_window import AckWindow, AttemptState
+from .core.ack_window import AckWindow
+from .core.attempt import AttemptState
 from .core.committed_window import CommittedWindow
 from .core.moved_message import due_at
 from .core.ready_flow import Outcome

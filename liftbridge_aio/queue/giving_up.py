@@ -13,7 +13,7 @@ from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.model import AckPolicy, OutgoingMessage
 from liftbridge_aio.retry import Retry
 
-from .core.ack_window import AttemptState
+from .core.attempt import AttemptState
 from .core.moved_message import (
     ATTEMPTS_HEADER,
     DUE_HEADER,

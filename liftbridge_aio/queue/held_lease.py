@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from .core.ack_window import AttemptState, refusal
+from .core.attempt import AttemptState, refusal
 from .core.lease_protocol import Answer, AnswerKind, Lease, Outcome, Verdict
 from .core.lease_state import LOST, UNCONFIRMED, LeaseEvent, LeaseState, following
 from .delivery import Delivery

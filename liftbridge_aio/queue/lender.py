@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio.errors import LiftbridgeError
 
-from .core.ack_window import AttemptState, refusal
+from .core.attempt import AttemptState, refusal
 from .core.lease_protocol import (
     Answer,
     AnswerKind,

@@ -20,7 +20,8 @@ from liftbridge_aio.transactions.sender import Sender
 
 from .acks_store import AcksStore
 from .acks_writer import AcksWriter
-from .core.ack_window import AckWindow, AttemptState
+from .core.ack_window import AckWindow
+from .core.attempt import AttemptState
 from .core.committed_window import CommittedWindow
 from .core.moved_message import attempts_of
 from .core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from liftbridge_aio.model import StreamPartition
 
-from .core.ack_window import AckWindow, AttemptState
+from .core.ack_window import AckWindow
+from .core.attempt import AttemptState
 from .delivery import Delivery, PartitionShare
 
 

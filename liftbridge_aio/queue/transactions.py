@@ -20,7 +20,7 @@ from liftbridge_aio.transactions.sender import IdentityPool, Sender
 from liftbridge_aio.transactions.transaction import Transaction
 
 from .acks_writer import AcksWriter
-from .core.ack_window import AttemptState
+from .core.attempt import AttemptState
 from .delivery import Answers, Delivery
 from .errors import LeaseExpired, QueueTaken
 

@@ -3,6 +3,8 @@
 - `ack_window`: The unsettled messages of one partition: what to hand out, when again, and what is
   committed.
 - `acks_record`: The record in which the acks of a partition are stored, and its text.
+- `attempt`: One attempt to process a message: its states as a table, and the error of a late
+  answer.
 - `committed_window`: The unsettled messages of a partition that is read committed, in the order of
   their acks.
 - `lease_protocol`: What members say to each other about leases, and its bytes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from .ack_window import AttemptState
+from .attempt import AttemptState
 
 
 class LeaseState(enum.Enum):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic
 
-from .ack_window import AckWindow, AttemptState, AttemptT
+from .ack_window import AckWindow, AttemptT
+from .attempt import AttemptState
 
 
 class Suspects(Generic[AttemptT]):

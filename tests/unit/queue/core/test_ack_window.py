@@ -13,15 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from liftbridge_aio import Message
-from liftbridge_aio.queue.core.ack_window import (
-    MOVES,
-    AckWindow,
-    Attempt,
-    AttemptState,
-    Order,
-    Snapshot,
-    WindowSettings,
-)
+from liftbridge_aio.queue.core.ack_window import AckWindow, Order, Snapshot, WindowSettings
+from liftbridge_aio.queue.core.attempt import MOVES, Attempt, AttemptState
 from liftbridge_aio.queue.errors import AlreadySettled, LeaseExpired
 from support.examples import examples
 

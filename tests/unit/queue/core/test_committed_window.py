@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liftbridge_aio import Message
-from liftbridge_aio.queue.core.ack_window import Attempt, Snapshot, WindowSettings
+from liftbridge_aio.queue.core.ack_window import Snapshot, WindowSettings
+from liftbridge_aio.queue.core.attempt import Attempt
 from liftbridge_aio.queue.core.committed_window import CommittedWindow
 
 
