@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Generic
 
@@ -133,6 +133,8 @@ class Call(Generic[RequestT, ReplyT]):
 
 _ANSWER_LOST: Final = 3.0
 """Seconds after which a server that has not answered will not."""
+_LOST_IN_RAFT: Final = "raft operation timed out"
+"""The text of a server that has missed the answer to its own change."""
 _THROUGH_RAFT: Final = {
     rpc.CREATE_STREAM.name: (Status.ALREADY_EXISTS,),
     rpc.DELETE_STREAM.name: (Status.NOT_FOUND,),
@@ -162,7 +164,8 @@ class Wire:
     ) -> ReplyT:
         """A unary call; ``timeout=None`` sends no deadline to the server.
 
-        Real servers lose some answers to changes that go through Raft: these calls are repeated.
+        Real servers lose some answers to changes that go through Raft: these calls are repeated,
+        and so is a publish that was to resume its partition first: nothing was stored.
 
         Raises:
             GRPCError: The server refused.
@@ -171,19 +174,22 @@ class Wire:
             self._channel, procedure.path, procedure.request, procedure.reply
         )
         async with asyncio.timeout(2 * BOUND):
-            if procedure.name not in _THROUGH_RAFT or timeout != BOUND:
+            if timeout != BOUND:
                 return await asyncio.create_task(method(request, timeout=timeout))
+            through_raft = procedure.name in _THROUGH_RAFT
             try:
-                return await asyncio.create_task(method(request, timeout=_ANSWER_LOST))
+                first_timeout = _ANSWER_LOST if through_raft else timeout
+                return await asyncio.create_task(method(request, timeout=first_timeout))
             except GRPCError as error:
-                if "raft operation timed out" not in (error.message or ""):
+                if _LOST_IN_RAFT not in (error.message or ""):
                     raise
             except TimeoutError:
-                pass
+                if not through_raft:
+                    raise
             try:
                 return await asyncio.create_task(method(request, timeout=timeout))
             except GRPCError as error:
-                if error.status not in _THROUGH_RAFT[procedure.name]:
+                if error.status not in _THROUGH_RAFT.get(procedure.name, ()):
                     raise
                 return procedure.reply()
 
@@ -212,15 +218,28 @@ class Wire:
     async def subscribe(self, stream: str, **fields: Any) -> AsyncIterator[Subscription]:
         """A subscription, its handshake already taken off.
 
+        Real servers lose some answers to the resume of a partition: such a call is repeated.
+
         Raises:
             Ended: The server refused it, or the connection broke.
         """
         request = proto.SubscribeRequest(stream=stream, **fields)
-        async with self._running(Call(self._channel, rpc.SUBSCRIBE)) as call:
-            await call.send_while_open(request, last=True)
-            handshake = await call.next()
-            assert handshake == proto.Message()
-            yield call
+        async with AsyncExitStack() as calls:
+
+            async def subscribed() -> Subscription:
+                call = Call(self._channel, rpc.SUBSCRIBE)
+                await calls.enter_async_context(self._running(call))
+                await call.send_while_open(request, last=True)
+                assert await call.next() == proto.Message()
+                return call
+
+            try:
+                subscription = await subscribed()
+            except Ended as ended:
+                if _LOST_IN_RAFT not in ended.end.text:
+                    raise
+                subscription = await subscribed()
+            yield subscription
 
     @asynccontextmanager
     async def publish_session(self) -> AsyncIterator[PublishSession]:
