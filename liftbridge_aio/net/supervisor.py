@@ -65,6 +65,8 @@ class Child:
 
     def cancel(self) -> None:
         """Request cancellation of the child and return at once. No effect if it has ended."""
+        if self.task.done():
+            return  # a scope describes in text by which task it is cancelled, which costs
         self._cancelled = True
         if self._scope is not None:
             self._scope.cancel()

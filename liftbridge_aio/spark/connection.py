@@ -137,6 +137,7 @@ class WorkerConnection:
         try:
             while not isinstance(item := self.run(step, timeout, connect_timeout), _End):
                 yield item
+            generator = None  # it has ended, so there is nothing to close
         finally:
             if generator is not None:
                 self._call(finish(generator), timer_seconds(self._client_options.close_timeout))
