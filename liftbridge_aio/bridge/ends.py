@@ -46,7 +46,7 @@ skips such messages."""
 
 
 class Copied(NamedTuple):
-    """How far a channel of NATS Streaming was copied; other sources keep that themselves."""
+    """The progress of copying a channel of NATS Streaming; other sources keep that themselves."""
 
     sequence: int = 0
     """The sequence up to which the target has all."""

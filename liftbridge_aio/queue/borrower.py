@@ -84,7 +84,7 @@ class Borrower:
         self._shares: dict[StreamPartition, PartitionShare] = {}
         """Stand for partitions of which this member holds messages."""
         self._asked: tuple[str, float] | None = None
-        """Who was asked, and until when to wait."""
+        """The owner that was asked, and the time until which to wait."""
         self._looking = False
         self._stopped = False
         self._none_held = asyncio.Event()
@@ -92,7 +92,7 @@ class Borrower:
 
     @property
     def mailbox(self) -> str:
-        """Where this member gets frames."""
+        """The address at which this member receives frames."""
         return self._bus.mailbox
 
     def send(self, mailbox: str, answer: Answer, reply: str) -> bool:

@@ -150,7 +150,7 @@ class Delivery(Attempt):
         self.answers = answers
         self.share = share
         self.worker: Worker | None = None
-        """Who works on it, and is cancelled when the time for an answer is up."""
+        """The worker that handles it, cancelled when the time for an answer is up."""
 
     def __repr__(self) -> str:
         """Show where the message is, the attempt, and its state; a value may be large or secret."""

@@ -46,7 +46,7 @@ class HeldLease:
         self.number = number
         self._loop = asyncio.get_running_loop()
         self._answer: Answer | None = None
-        """What was answered, until it is confirmed."""
+        """The answer, until it is confirmed."""
         self._waiter: asyncio.Future[None] | None = None
         self._error: QueueError | None = None
         self._timer = self._loop.call_later(lease.time_left, self.move, LeaseEvent.EXPIRE)

@@ -89,7 +89,7 @@ class Lender:
         self._loans: dict[int, Loan] = {}
         """By token."""
         self._ended: OrderedDict[int, tuple[AnswerKind | None, str]] = OrderedDict()
-        """What was answered to loans that have ended, by token, and why it is too late now."""
+        """The answers to loans that have ended, by token, and why another is too late."""
         self._turned_away: OrderedDict[str, None] = OrderedDict()
         """Mailboxes of members that have asked in vain."""
         self._nudging = False

@@ -63,7 +63,7 @@ class Message:
 
     @property
     def redelivery_count(self) -> int:
-        """How often it was delivered again; servers forget it when they restart."""
+        """The number of times it was delivered again; servers forget it when they restart."""
         return self._received.redelivery_count if self._received.redelivered else 0
 
     @property

@@ -54,7 +54,7 @@ class Streams:
         self.reachable = True
         """False once it is logged that servers do not answer, until they do."""
         self.on_new_registry: list[Callable[[], Awaitable[object]]] = []
-        """What is to be done once another registry is read, as it lacks what was registered."""
+        """Registrations to repeat once another registry is read, which lacks them."""
         self._supervisor = Supervisor("durable-streams", "the gateway")
         self.registry = RegistryLog(client, self._supervisor, options.registry)
         """The registry of all streams."""

@@ -1,4 +1,4 @@
-"""What members of a queue say to each other about leases, and its bytes.
+"""The messages about leases between members of a queue, and their encoding.
 
     member                         owner of a partition
     Ask(room=0), to all       →
@@ -28,7 +28,7 @@ MAGIC: Final = b"lbl1"
 
 
 class AnswerKind(enum.IntEnum):
-    """What a member answers to a lease."""
+    """The answer of a member to a lease."""
 
     ACK = 1
     NACK = 2
@@ -39,7 +39,7 @@ class AnswerKind(enum.IntEnum):
 
 
 class Outcome(enum.IntEnum):
-    """What became of an answer at the owner."""
+    """The outcome of an answer at the owner."""
 
     TAKEN = 1
     LATE = 2
@@ -82,7 +82,7 @@ class Lease(NamedTuple):
     ack_wait: float
     """Seconds for an answer after it was extended."""
     error: str
-    """Why the attempt before this one failed; empty if it is not known."""
+    """The reason why the attempt before this one failed; empty if it is not known."""
     is_whole: bool
     """False if the message was too large to be sent along: the member reads it."""
     key: bytes
@@ -132,7 +132,7 @@ class Granted(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of a leased message."""
+    """The outcome of a leased message."""
 
     mailbox: str
     number: int
@@ -228,7 +228,7 @@ def _write_places(places: tuple[tuple[str, int], ...]) -> bytes:
 
 
 class _Form(NamedTuple):
-    """How a field is written and read."""
+    """The encoding of a field: how to write and read it."""
 
     write: Callable[[Any], bytes]
     read: Callable[[_Reader], Any]

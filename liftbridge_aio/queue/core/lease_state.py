@@ -32,7 +32,7 @@ class LeaseState(enum.Enum):
 
 
 class LeaseEvent(enum.Enum):
-    """What happens to a lease."""
+    """An event of a lease."""
 
     ANSWER = "answer"
     SEND = "send"

@@ -59,7 +59,7 @@ class MicroBatch:
     end: Offsets
     available: Offsets
     logs: Logs
-    """What it was planned from."""
+    """The logs from which it was planned."""
 
 
 async def initial_position(client: Client, options: ReadOptions) -> Offsets:
