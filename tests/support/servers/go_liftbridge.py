@@ -20,8 +20,12 @@ _REPEATABLE: Final = {
     "create": "stream already exists",
     "delete": "stream does not exist",
     "readonly": None,
+    "consume": None,
 }
-"""Commands that change streams, and how a repetition of what was done is refused, if it is."""
+"""Commands that change streams or groups, and how a repetition of what was done is refused, if it
+is. A member that was joined twice is given up by its group in time."""
+_ANSWER_LOST: Final = ("raft operation timed out", "code = DeadlineExceeded")
+"""The texts of errors after which the server may have made the change."""
 
 
 class GoClientError(Exception):
@@ -67,7 +71,7 @@ class GoClient:
     async def run(self, *arguments: object) -> list[Any]:
         """Run a command and return its output, line by line.
 
-        A busy server refuses a change that it may make yet; these commands are repeated.
+        A server loses some answers to changes that it makes; these commands are repeated.
 
         Raises:
             GoClientError: go-liftbridge returned an error; the text is its own.
@@ -76,7 +80,8 @@ class GoClient:
             async with self.running(*arguments) as lines:
                 return [line async for line in lines]
         except GoClientError as error:
-            if arguments[0] not in _REPEATABLE or "raft operation timed out" not in str(error):
+            lost = any(text in str(error) for text in _ANSWER_LOST)
+            if arguments[0] not in _REPEATABLE or not lost:
                 raise
         try:
             async with self.running(*arguments) as lines:
