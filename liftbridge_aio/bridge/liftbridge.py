@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from liftbridge_aio import (
     StreamInfo,
     StreamOptions,
 )
+from liftbridge_aio._subscribe.log_start import committed_state
 from liftbridge_aio.errors import (
     IncorrectOffset,
     LiftbridgeError,
@@ -53,9 +54,6 @@ _CAUTION: Final = 200
 """Messages that go one by one after somebody else has published."""
 _WINDOW: Final = 4096
 """Messages at the end of each partition in which repeats of NSQ are recognised."""
-_COMMITTED_WITHIN: Final = 1.0
-"""Seconds in which replicas have committed what the leader stores."""
-_POLL_INTERVAL: Final = 0.02
 _COMMIT_INTERVAL: Final = 0.1
 """Seconds between commits of the position."""
 _TICK: Final = 1.0
@@ -258,6 +256,7 @@ class LiftbridgeTarget:
         """Connect, create the stream if it is missing, and read its end."""
         self._partitions = await self._prepare(None)
         for partition in range(self._partitions):
+            await self._committed_end(partition)
             for message in await self._client.last(self._stream, _WINDOW, partition, resume=True):
                 identity = self._identity(message)
                 if identity is not None:
@@ -269,6 +268,25 @@ class LiftbridgeTarget:
         await client.connect()
         await client.create_stream(stream, options=options, exist_ok=True)
         return len((await find_stream(client, stream)).partitions)
+
+    async def _committed_end(self, partition: int) -> int:
+        """Return the newest offset once everything up to it can be read."""
+
+        async def publish_marker(offset: int) -> None:
+            with suppress(PublishOutcomeUnknown):
+                await self._client.publish(
+                    self._stream,
+                    b"",
+                    headers={MARKER_HEADER: self._source},
+                    partition=partition,
+                    ack_policy=AckPolicy.ALL,
+                    expected_offset=offset,
+                )
+
+        state = await committed_state(
+            lambda: self._client.fetch_partition_metadata(self._stream, partition), publish_marker
+        )
+        return state.newest_offset
 
     def _identity(self, message: Message) -> bytes | None:
         headers = message.headers
@@ -433,7 +451,7 @@ class ExactTarget(LiftbridgeTarget):
 
     async def _look(self) -> None:
         """Read the end of the stream: where it is, and what of the channel is there."""
-        newest = await self._committed_end()
+        newest = await self._committed_end(0)
         self._next = newest + 1
         count = _MAX_WIDTH
         while True:
@@ -459,7 +477,7 @@ class ExactTarget(LiftbridgeTarget):
 
     async def _catch_up(self) -> None:
         """Read what stands where the next messages were to be."""
-        newest = await self._committed_end()
+        newest = await self._committed_end(0)
         if newest < self._next:
             return
         at = StartAt.offset(self._next), StopAt.offset(newest)
@@ -467,30 +485,3 @@ class ExactTarget(LiftbridgeTarget):
             found = {int(own) async for each in messages if (own := self._identity(each))}
         self._next = newest + 1
         self._copied, self._further = unbroken({self._copied, *self._further, *found})
-
-    async def _committed_end(self) -> int:
-        """Return the newest offset once everything up to it can be read.
-
-        A lone server that was restarted hides its last messages until something is published: that
-        is a marker, at the place where nothing else can be.
-        """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _COMMITTED_WITHIN
-        while True:
-            state = await self._client.fetch_partition_metadata(self._stream, 0)
-            if state.high_watermark >= state.newest_offset:
-                return state.newest_offset
-            if loop.time() < until:
-                await asyncio.sleep(_POLL_INTERVAL)
-                continue
-            try:
-                await self._client.publish(
-                    self._stream,
-                    b"",
-                    headers={MARKER_HEADER: self._source},
-                    partition=0,
-                    ack_policy=AckPolicy.ALL,
-                    expected_offset=state.newest_offset + 1,
-                )
-            except (IncorrectOffset, PublishOutcomeUnknown):
-                until = loop.time() + _COMMITTED_WITHIN

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import MalformedData
-from liftbridge_aio.model import AckPolicy, Message, StartAt, StopAt
+from liftbridge_aio.model import AckPolicy, StartAt, StopAt
 
 from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, StreamName
 from .output import say, shown, write_json, write_table
@@ -156,7 +156,7 @@ async def _requeue(
 async def _records(client: Client) -> list[tuple[int, AcksRecord]]:
     """Return what is stored of each partition of each queue."""
     from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
-    from liftbridge_aio.queue.core.acks_record import AcksRecord  # noqa: PLC0415 - not for help
+    from liftbridge_aio.queue.acks_store import last_record  # noqa: PLC0415 - not for help
 
     places = [
         (info.name, partition)
@@ -165,17 +165,19 @@ async def _records(client: Client) -> list[tuple[int, AcksRecord]]:
         for partition in info.partitions
     ]
 
-    async def last(place: tuple[str, int]) -> list[Message]:
-        name, partition = place
-        return await client.last(name, 1, partition)
+    async def last(place: tuple[str, int]) -> AcksRecord | None:
+        try:
+            return (await last_record(client.last, *place))[0]
+        except MalformedData as error:
+            say(f"{place[0]}: {error}")
+            return None
 
-    found = []
-    for (_, partition), messages in zip(places, await bounded_gather(places, last), strict=True):
-        for message in messages:
-            try:
-                found.append((partition, AcksRecord.decode(message.value)))
-            except MalformedData as error:
-                say(f"{message.stream}: {error}")
+    records = await bounded_gather(places, last)
+    found = [
+        (partition, record)
+        for (_, partition), record in zip(places, records, strict=True)
+        if record is not None
+    ]
     return sorted(found, key=lambda one: (one[1].group, one[1].stream, one[0]))
 
 

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._publish.retry import RetryingPublisher
+from liftbridge_aio._subscribe.log_start import committed_state
 from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, NotFound, StreamReset
 from liftbridge_aio.groups.fenced_cursors import beginning_cursor
 from liftbridge_aio.model import AckPolicy, Message, OutgoingMessage, StreamPartition
@@ -33,7 +34,7 @@ ReadLast = Callable[[str, int, int], Awaitable[list[Message]]]
 
 _SEGMENT_BYTES: Final = 2**20
 _KEPT_MESSAGES: Final = 1000
-"""Only the last message of a partition is ever read."""
+"""Only the last record of a partition is ever needed."""
 _CLAIMS: Final = 10
 """Attempts to claim a partition while its former owner writes too."""
 
@@ -41,6 +42,30 @@ _CLAIMS: Final = 10
 def acks_stream(group: str, stream: str) -> str:
     """Return the name of the stream that stores the acks of a group."""
     return f"__acks.{quote(group, safe='').replace('.', '%2E')}.{stream}"
+
+
+async def last_record(
+    read_last: ReadLast, name: str, partition: int
+) -> tuple[AcksRecord | None, int]:
+    """Return the last record of a partition of a stream of acks, and the last offset.
+
+    None if there is no record, -1 if there is no message. Cancelling abandons the reading.
+
+    Args:
+        read_last: reads the last messages.
+        name: the stream of acks.
+        partition: which of its partitions.
+
+    Raises:
+        MalformedData: what is stored is no record, or of a newer format.
+        LiftbridgeError: it could not be read.
+    """
+    messages = await read_last(name, 1, partition)
+    if messages and not messages[0].value:
+        messages = await read_last(name, _KEPT_MESSAGES, partition)
+    # What has no value was stored so that the messages before it can be read.
+    records = (AcksRecord.decode(each.value) for each in reversed(messages) if each.value)
+    return next(records, None), messages[-1].offset if messages else -1
 
 
 class Claim(NamedTuple):
@@ -301,11 +326,16 @@ class AcksStream:
             await self._streams.delete(self.name, self._timeout)
 
     async def _tail(self, partition: int) -> tuple[AcksRecord | None, int]:
-        """Return the last record and its offset, which is -1 if there is none."""
-        messages = await self._read_last(self.name, 1, partition)
-        if not messages:
-            return None, -1
-        return AcksRecord.decode(messages[0].value), messages[0].offset
+        """Return the last record, None if there is none, and the last offset, -1 if there is none.
+
+        The offset is that of what was read: if a restarted server hides messages, it is too low, so
+        that nothing can be written as if they were not there.
+        """
+        await committed_state(
+            lambda: self._network.metadata.partition(self.name, partition, self._timeout),
+            lambda offset: self._publish(partition, b"", offset),
+        )
+        return await last_record(self._read_last, self.name, partition)
 
     async def _write(
         self,
@@ -317,9 +347,12 @@ class AcksStream:
         last: bool,
     ) -> int:
         record = AcksRecord(self._group, self.stream, self._owner, last, snapshot, acks)
+        return await self._publish(partition, record.encode(), offset)
+
+    async def _publish(self, partition: int, value: bytes, offset: int) -> int:
         message = OutgoingMessage(
             self.name,
-            record.encode(),
+            value,
             self._group.encode(),
             partition=partition,
             ack_policy=AckPolicy.ALL,

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Final, Protocol, Self
 
 from liftbridge_aio._core.arguments import check_type
+from liftbridge_aio._subscribe.log_start import committed_state
 from liftbridge_aio.errors import (
     IncorrectOffset,
     InvalidRequest,
@@ -53,10 +54,6 @@ OPTIONS: Final = StreamOptions(
 )
 """The settings of a claimed log: servers check expected offsets, and nothing is ever deleted."""
 
-_COMMITTED_WITHIN: Final = 1.0
-"""Seconds in which replicas have committed what the leader stores."""
-_POLL_INTERVAL: Final = 0.02
-"""Seconds between questions for that."""
 _FEW: Final = 16
 """Messages that are read first to find the last record."""
 _WIDER: Final = 4
@@ -379,29 +376,21 @@ class ClaimedLog:
         return self._fenced
 
     async def _committed(self) -> PartitionInfo:
-        """Return the state of the log once all of it can be read.
+        """Return the state of the log once all of it can be read."""
+        tries = 0
 
-        A lone server that was restarted hides its last messages until something is published.
-        """
-        loop = asyncio.get_running_loop()
-        patience, tries = loop.time() + _COMMITTED_WITHIN, 0
-        failure: LiftbridgeError | None = None
-        while True:
-            state = await self._client.fetch_partition_metadata(self.stream, 0)
-            if state.high_watermark >= state.newest_offset:
-                return state
-            if loop.time() < patience:
-                await asyncio.sleep(_POLL_INTERVAL)
-                continue
+        async def publish_marker(offset: int) -> None:
+            nonlocal tries
             tries = await self._wait_before_next(tries)
             if not tries:
                 text = f"{self.stream} does not commit what it stores"
-                raise PublishOutcomeUnknown(text, stream=self.stream, partition=0) from failure
-            marker = Mark(Kind.MARKER, self._writer)
-            try:
-                await self._publish(marker, b"", state.newest_offset + 1)
-            except (IncorrectOffset, PublishOutcomeUnknown) as error:
-                failure = error
+                raise PublishOutcomeUnknown(text, stream=self.stream, partition=0)
+            with suppress(PublishOutcomeUnknown):
+                await self._publish(Mark(Kind.MARKER, self._writer), b"", offset)
+
+        return await committed_state(
+            lambda: self._client.fetch_partition_metadata(self.stream, 0), publish_marker
+        )
 
     async def _publish(self, mark: Mark, value: bytes, expected: int) -> None:
         ack = await self._client.publish(

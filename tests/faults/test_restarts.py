@@ -6,8 +6,8 @@ import asyncio
 import json
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Sized
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Sized
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from liftbridge_aio import (
     SubscriptionLost,
     SubscriptionStatistics,
 )
+from liftbridge_aio.queue import Delivery, Queue
 from liftbridge_aio.testing import FaultProxy
 from support.faults import (
     BOUND,
@@ -299,16 +300,29 @@ async def test_positions_are_found_after_a_crash(
         assert await client.fetch_cursor("nobody", stream_name, 0) is None
 
 
-@pytest.mark.parametrize("how", ["group", "cursor"])
+async def acked(queue: Queue[Delivery]) -> AsyncGenerator[Message, None]:
+    async for delivery in queue:
+        await delivery.ack()
+        yield delivery.message
+
+
+@pytest.mark.parametrize("how", ["group", "cursor", "queue"])
 async def test_who_reads_new_messages_only_goes_on_after_a_crash(
     crashable: Crashable, stream_options: ClientOptions, stream_name: str, how: str
 ) -> None:
     """With the position unseen, all that came since would be skipped."""
 
-    def member(client: Client) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
+    @asynccontextmanager
+    async def member(client: Client) -> AsyncIterator[AsyncIterator[Message]]:
         if how == "group":
-            return client.group(stream_name, [stream_name])
-        return client.subscribe(stream_name, cursor=stream_name)
+            async with client.group(stream_name, [stream_name]) as group:
+                yield group
+        elif how == "cursor":
+            async with client.subscribe(stream_name, cursor=stream_name) as subscription:
+                yield subscription
+        else:
+            async with client.queue(stream_name, group=stream_name) as queue:
+                yield acked(queue)
 
     async with Client(crashable.address, options=stream_options) as client:
         await client.create_stream(stream_name)

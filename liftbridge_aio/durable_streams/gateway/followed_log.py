@@ -12,10 +12,10 @@ import logging
 import random
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Final
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio._subscribe.log_start import committed_state
 from liftbridge_aio.durable_streams.core.native import NativeView
 from liftbridge_aio.errors import (
     IncorrectOffset,
@@ -39,8 +39,6 @@ _ID: Final = "ds-id"
 _PROCESS: Final = uuid.uuid4().bytes[:8]
 _numbers: Final = itertools.count()
 _BACKOFF: Final = Backoff(initial=0.05, maximum=1.0)
-_COMMIT_WAIT: Final = 0.25
-"""Seconds in which stored messages are committed, unless a crash has held them up."""
 
 
 class FollowedLog:
@@ -254,22 +252,13 @@ class FollowedLog:
             raise RequestTimeout(text, stream=self.stream) from None
 
     async def _committed(self) -> PartitionInfo:
-        """Return the state of the partition once all that is stored is committed.
-
-        After a crash of a lone server of 1.9.0 that takes another message: one that says nothing.
-        """
-        info = await self._info()
-        while info.newest_offset > info.high_watermark:
-            before = info.newest_offset
-            await asyncio.sleep(_COMMIT_WAIT)
-            info = await self._info()
-            if info.newest_offset == before and info.newest_offset > info.high_watermark:
-                with suppress(IncorrectOffset):
-                    await self._client.publish(
-                        self.stream, b"", ack_policy=AckPolicy.ALL, expected_offset=before + 1
-                    )
-                info = await self._info()
-        return info
+        """Return the state of the partition once all that is stored is committed."""
+        return await committed_state(
+            self._info,
+            lambda offset: self._client.publish(
+                self.stream, b"", ack_policy=AckPolicy.ALL, expected_offset=offset
+            ),
+        )
 
     @property
     def paused(self) -> bool:
