@@ -105,7 +105,8 @@ class AckWindow(Generic[AttemptT]):
         make: makes an attempt.
         snapshot: what a former owner has settled; None: nothing is known.
         suspects: number of messages to hand out one at a time, because the former owner ended
-            without a last snapshot, and one of them may have ended it.
+            without a last snapshot, and one of them may have ended it; fewer if they take longer
+            than ack_wait together.
     """
 
     def __init__(
@@ -120,6 +121,8 @@ class AckWindow(Generic[AttemptT]):
         self.suspects = suspects
         self.suspect: AttemptT | None = None
         """The last one of the suspects that was handed out."""
+        self._suspects_until = inf
+        """The time after which there is only one more suspect."""
         self.ready: deque[AttemptT] = deque()
         """Attempts to be handed out again."""
         self.given_up: deque[AttemptT] = deque()
@@ -265,7 +268,8 @@ class AckWindow(Generic[AttemptT]):
         attempt.deadline = now + settings.ack_wait
         self._in_flight[attempt.message.offset] = attempt
         if self.suspects:
-            self.suspects -= 1
+            self._suspects_until = min(self._suspects_until, attempt.deadline)
+            self.suspects = self.suspects - 1 if now < self._suspects_until else 0
             self.suspect = attempt
         return attempt
 
