@@ -56,6 +56,22 @@ async def bounced_again_and_again(stage: Stage, _: Sequence[Place]) -> None:
     stage.meanwhile(crash())
 
 
+async def watermark_lost(stage: Stage, places: Sequence[Place]) -> None:
+    """Kill the server before it has noted what is committed, and wait until it is back."""
+    await lone(stage).kill()
+    await lone(stage).lose_watermarks()
+    await lone(stage).start()
+
+    async def ready() -> bool:
+        try:
+            found = await stage.director.fetch_metadata()
+        except LiftbridgeError:
+            return False
+        return {place.stream for place in places} <= set(found.streams)
+
+    await eventually(ready)
+
+
 async def forgotten(stage: Stage, places: Sequence[Place]) -> None:
     """Start the server again with an empty disk, and wait until it takes streams."""
     await lone(stage).stop()
@@ -83,6 +99,7 @@ add(
         options=ClientOptions(call_timeout=25),
     )
 )
+add(State("high watermark lost", watermark_lost, servers=Servers.LONE))
 add(State("server back with an empty disk", forgotten, servers=Servers.LONE))
 
 

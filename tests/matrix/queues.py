@@ -84,6 +84,17 @@ async def run_queue(cell: Cell) -> str:
             return await one.share(cell, ends)
 
 
+@operation(TABLE, "a queue goes on", midway=True)
+async def queue_goes_on(cell: Cell) -> str:
+    async with entered(cell, "left") as queue:
+        cell.begun.set()
+        ends = dict(cell.place.ends)
+        await QueueMember(queue).take_all(to_read(cell, dict.fromkeys(ends, 0)))
+    await cell.until_arisen()
+    async with entered(cell, "left") as queue:
+        return await QueueMember(queue).share(cell, ends)
+
+
 class BorrowingMember(QueueMember):
     """A member that takes all: another one owns a partition, and leases it the messages."""
 

@@ -54,6 +54,9 @@ class EmbeddedWorld:
         """Start it again, ready or not."""
         await self.broker.start()
 
+    async def lose_watermarks(self) -> None:
+        """Remove what the stopped server has noted as committed; this one needs no such note."""
+
     async def lose_disk(self) -> None:
         """Remove everything that the stopped server has stored."""
         self.broker = new_broker(int(self.broker.address.rpartition(":")[2]))
@@ -103,6 +106,11 @@ class RealWorld:
     async def start(self) -> None:
         """Start it again, ready or not."""
         await asyncio.to_thread(self.node.launch)
+
+    async def lose_watermarks(self) -> None:
+        """Remove what the stopped server has noted as committed."""
+        for file in (self.node.folder / "data").rglob(WATERMARK):
+            file.unlink()
 
     async def lose_disk(self) -> None:
         """Remove everything that the stopped server has stored."""
