@@ -1,6 +1,8 @@
 """Everything between a Subscribe call and `async for`.
 
 - `committed_decoder`: Shows what is committed of the messages that a `Decoder` decodes.
+- `committed_state`: Waits until everything that a partition stores can be read; publishes something
+  where it must.
 - `cursor_committer`: Stores the positions of readers as cursors in the server.
 - `decoder`: Judges and decodes received messages, a batch ahead of the user.
 - `durable_reader`: Starts readers at their stored cursors, and stores their positions while they

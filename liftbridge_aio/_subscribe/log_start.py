@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
 
 from liftbridge_aio._core.status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
-from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, PartitionPaused
+from liftbridge_aio.errors import LiftbridgeError, PartitionPaused
 from liftbridge_aio.model import Message, PartitionInfo, StartAt, StopAt
 from liftbridge_aio.net.broker_connection import Purpose
 from liftbridge_aio.net.network import Network
@@ -29,9 +29,6 @@ logger = logging.getLogger("liftbridge_aio.subscription")
 
 _COMMITTED_WITHIN: Final = 1.0
 """Seconds in which replicas have committed what the leader stores."""
-_PUBLISH_AFTER: Final = 0.25
-"""Seconds after which something is published, so that what is stored is committed."""
-_POLL_INTERVAL: Final = 0.02
 _LOOKED_AT_WITHIN: Final = 4.0
 """Seconds in which the oldest messages of a log arrive, if there are any."""
 _WIDER: Final = 4
@@ -85,36 +82,6 @@ async def settled_state(
         await asyncio.sleep(delay)
         state = await network.metadata.partition(stream, partition, timeout)
     return state
-
-
-async def committed_state(
-    fetch: Callable[[], Awaitable[PartitionInfo]], publish: Callable[[int], Awaitable[object]]
-) -> PartitionInfo:
-    """Return the leader's state of a partition that is written to, once all of it can be read.
-
-    A leader that lost its high watermark in a restart and has no other replica delivers nothing
-    behind that until something is published; see `settled_state`. Cancelling may leave a message
-    without content stored.
-
-    Args:
-        fetch: returns the leader's state.
-        publish: stores a message without content at the offset that it is given, with an ack from
-            every replica; called again until everything is committed.
-
-    Raises:
-        LiftbridgeError: the error of `fetch` or `publish`, other than `IncorrectOffset`.
-    """
-    loop = asyncio.get_running_loop()
-    until = loop.time() + _PUBLISH_AFTER
-    while True:
-        state = await fetch()
-        if state.high_watermark >= state.newest_offset:
-            return state
-        if loop.time() < until:
-            await asyncio.sleep(_POLL_INTERVAL)
-        else:
-            with suppress(IncorrectOffset):  # somebody else has published
-                await publish(state.newest_offset + 1)
 
 
 async def looks_compacted(network: Network, stream: str, partition: int) -> bool:

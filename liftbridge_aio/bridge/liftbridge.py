@@ -21,7 +21,7 @@ from liftbridge_aio import (
     StreamInfo,
     StreamOptions,
 )
-from liftbridge_aio._subscribe.log_start import committed_state
+from liftbridge_aio._subscribe.committed_state import committed_state
 from liftbridge_aio.errors import (
     IncorrectOffset,
     LiftbridgeError,

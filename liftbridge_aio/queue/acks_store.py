@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._publish.retry import RetryingPublisher
-from liftbridge_aio._subscribe.log_start import committed_state
+from liftbridge_aio._subscribe.committed_state import committed_state
 from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, NotFound, StreamReset
 from liftbridge_aio.groups.fenced_cursors import beginning_cursor
 from liftbridge_aio.model import AckPolicy, Message, OutgoingMessage, StreamPartition

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Final, Protocol, Self
 
 from liftbridge_aio._core.arguments import check_type
-from liftbridge_aio._subscribe.log_start import committed_state
+from liftbridge_aio._subscribe.committed_state import committed_state
 from liftbridge_aio.errors import (
     IncorrectOffset,
     InvalidRequest,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio._subscribe.log_start import committed_state
+from liftbridge_aio._subscribe.committed_state import committed_state
 from liftbridge_aio.durable_streams.core.native import NativeView
 from liftbridge_aio.errors import (
     IncorrectOffset,
