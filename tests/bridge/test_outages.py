@@ -13,7 +13,7 @@ import pytest
 
 from conftest import StartRealServer
 from liftbridge_aio import Client, StreamOptions, nsq, stan
-from liftbridge_aio.bridge import Bridge
+from liftbridge_aio.bridge import ID_HEADER, SOURCE_HEADER, Bridge
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.testing import FaultProxy
 from support.bridges import Ends, eventually
@@ -158,3 +158,20 @@ async def over_bad_link(ends: Ends, system: str) -> None:
         await eventually(lambda: bridge.progress.copied == 300)
         running.cancel()
     assert sorted(await ends.in_stream(), key=int) == [b"%d" % n for n in range(300)]
+
+
+async def test_repeats_are_known_after_a_crash_of_the_target(own_ends: Ends) -> None:
+    """A lone server hides what it stored before it was killed until something is published."""
+    ends = own_ends
+    await ends.to_topic(b"bread")
+    async with nsq.Consumer(ends.name, "moving", nsqd=[ends.nsqd.address]) as consumer:
+        message = await anext(consumer)
+        identity = f"{message.address}/{message.id.decode()}".encode()
+        await message.requeue(0, backoff=False)
+    await ends.lift.create_stream(ends.name)  # as if a bridge had been killed before FIN
+    headers = {SOURCE_HEADER: f"nsq/{ends.name}".encode(), ID_HEADER: identity}
+    await ends.lift.publish(ends.name, b"bread", headers=headers)
+    await asyncio.to_thread(ends.node.kill)
+    await asyncio.to_thread(ends.node.start)
+    progress = await Bridge(ends.nsq_url, ends.lift_url, once=True, message_timeout=1).run()
+    assert (progress.copied, progress.repeats) == (0, 1)
