@@ -156,6 +156,9 @@ async def _requeue(
 async def _records(client: Client) -> list[tuple[int, AcksRecord]]:
     """Return what is stored of each partition of each queue."""
     from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
+    from liftbridge_aio._subscribe.committed_state import (  # noqa: PLC0415 - not for help
+        committed_state,
+    )
     from liftbridge_aio.queue.acks_store import last_record  # noqa: PLC0415 - not for help
 
     places = [
@@ -166,10 +169,17 @@ async def _records(client: Client) -> list[tuple[int, AcksRecord]]:
     ]
 
     async def last(place: tuple[str, int]) -> AcksRecord | None:
+        name, partition = place
+        await committed_state(
+            lambda: client.fetch_partition_metadata(name, partition),
+            lambda offset: client.publish(
+                name, b"", partition=partition, ack_policy=AckPolicy.ALL, expected_offset=offset
+            ),
+        )
         try:
-            return (await last_record(client.last, *place))[0]
+            return (await last_record(client.last, name, partition))[0]
         except MalformedData as error:
-            say(f"{place[0]}: {error}")
+            say(f"{name}: {error}")
             return None
 
     records = await bounded_gather(places, last)

@@ -23,7 +23,7 @@ from .acks_store import AcksStore
 from .core.ack_window import AckWindow
 from .core.attempt import AttemptState
 from .core.committed_window import CommittedWindow
-from .core.moved_message import due_at
+from .core.moved_message import due_at, is_filler
 from .core.ready_flow import Outcome
 from .delivery import Delivery, PartitionShare
 from .giving_up import GivingUp
@@ -188,7 +188,9 @@ class Dispatcher:
                 message = _next_committed(self._decoder, window)
             if self._readers.delivered is not None:
                 self._readers.delivered(message)
-            if self._sample < 1 and random.random() >= self._sample:  # noqa: S311 - no secret
+            if (share.is_tier and is_filler(message)) or (
+                self._sample < 1 and random.random() >= self._sample  # noqa: S311 - no secret
+            ):
                 window.skip(message)
                 continue
             delivery = window.take(message, now)

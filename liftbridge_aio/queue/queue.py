@@ -204,6 +204,10 @@ class Queue(Generic[DeliveryT]):
             self._leases.start()
         acks = self._dispatcher.partitions.acks
         self._spawn(lambda: acks.run(self._plan.commit_interval), "commits")
+        if (tiers := self._tiers) is not None:
+            self._spawn(
+                lambda: tiers.keep_visible(lambda: self.assignment, self._network, timeout), "tiers"
+            )
         return self
 
     async def _check_dead_letters(self, stream: str) -> None:

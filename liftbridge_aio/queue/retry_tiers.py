@@ -6,13 +6,17 @@ the group read tiers as they read the stream of the queue.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import Final
 from urllib.parse import quote
 
 from liftbridge_aio._admin.streams import StreamAdministration
-from liftbridge_aio.errors import NotFound
+from liftbridge_aio._core.absence import Incarnation
+from liftbridge_aio._subscribe.committed_state import committed_state
+from liftbridge_aio.errors import LiftbridgeError, NotFound
 from liftbridge_aio.groups.fenced_cursors import beginning_cursor
 from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.model import (
@@ -38,6 +42,9 @@ from .core.moved_message import (
     origin_of,
     tier_for,
 )
+
+_LOOK_INTERVAL: Final = 1.0
+"""Seconds between two looks whether a server was restarted."""
 
 
 def tier_stream(stream: str, group: str, tier: float) -> str:
@@ -98,6 +105,46 @@ class RetryTiers:
         for name in self.streams.values():
             with suppress(NotFound):
                 await streams.delete(name, timeout)
+
+    async def keep_visible(
+        self, assignment: Callable[[], Iterable[StreamPartition]], network: Network, timeout: float
+    ) -> None:
+        """Publish something where a restarted server hides messages of the tiers; see `is_filler`.
+
+        Nobody else may: they would be hidden until another message waits in their partition.
+        Cancelling ends it.
+
+        Args:
+            assignment: returns the partitions of this member.
+            network: the network of the client.
+            timeout: seconds for each call.
+        """
+        names = frozenset(self.streams.values())
+        checked: dict[StreamPartition, Incarnation] = {}
+        while True:
+            for place in assignment():
+                leader = network.metadata.snapshot.leader(*place)
+                if place.stream not in names or leader is None:
+                    continue
+                now = network.pool.incarnation(network.router.address_of(leader))
+                if checked.get(place) != now:
+                    with suppress(LiftbridgeError):  # tried again
+                        await self._make_visible(place, network, timeout)
+                        checked[place] = now
+            await asyncio.sleep(_LOOK_INTERVAL)
+
+    async def _make_visible(self, place: StreamPartition, network: Network, timeout: float) -> None:
+        async def publish(_offset: int) -> None:
+            filler = OutgoingMessage(
+                place.stream,
+                b"",
+                partition=place.partition,
+                ack_policy=AckPolicy.ALL,
+                timeout=timeout,
+            )
+            await (await self._submit(filler))
+
+        await committed_state(lambda: network.metadata.partition(*place, timeout), publish)
 
     async def move(self, message: Message, attempts: int, delay: float) -> None:
         """Store a message that is due after a delay. Cancelling may leave it stored.

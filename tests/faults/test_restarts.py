@@ -7,7 +7,7 @@ import json
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, AsyncIterator, Sized
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from liftbridge_aio import (
     SubscriptionLost,
     SubscriptionStatistics,
 )
-from liftbridge_aio.queue import Delivery, Queue
+from liftbridge_aio.queue import Delivery, Queue, RetryStreams
 from liftbridge_aio.testing import FaultProxy
 from support.faults import (
     BOUND,
@@ -41,6 +41,7 @@ from support.faults import (
     unless_offsets_repeat,
 )
 
+EARLIEST: Final = StartAt.earliest()
 CHANGES: Final = {"CreateStream", "DeleteStream"}
 
 
@@ -77,7 +78,7 @@ async def test_reading_and_publishing_go_on_after_a_restart(
                 acked[ack.offset] = value
 
         async def tail() -> None:
-            async for message in client.subscribe(stream_name, start=StartAt.earliest()):
+            async for message in client.subscribe(stream_name, start=EARLIEST):
                 read.append(message)
                 if message.value == b"the end":
                     return
@@ -341,6 +342,37 @@ async def test_who_reads_new_messages_only_goes_on_after_a_crash(
             assert [(await anext(reading)).offset for _ in range(4)] == [3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("stays", [True, False])
+async def test_messages_in_retry_streams_come_after_a_crash(
+    crashable: Crashable, stream_options: ClientOptions, stream_name: str, stays: bool
+) -> None:
+    """Nobody else publishes there, so a lone server would hide them for ever."""
+    async with Client(crashable.address, options=stream_options) as client:
+        await client.create_stream(stream_name)
+
+        def member() -> Queue[Delivery]:
+            tiers = RetryStreams((2,))
+            return client.queue(stream_name, group="g", start=EARLIEST, retry_streams=tiers)
+
+        async with AsyncExitStack() as stack:
+            queue = await stack.enter_async_context(member())
+            await client.publish(stream_name, b"0")
+            for number in (1, 2):
+                await queue.publish_later(b"%d" % number, 2)
+            assert (await anext(acked(queue))).value == b"0"
+            if not stays:
+                await stack.aclose()
+            await crashable.crash()
+            await crashable.start()
+            if not stays:
+                queue = await stack.enter_async_context(member())
+            found = set[bytes]()
+            async with asyncio.timeout(BOUND), aclosing(acked(queue)) as messages:
+                while found < {b"1", b"2"}:
+                    found.add((await anext(messages)).value)
+            assert found <= {b"0", b"1", b"2"}
+
+
 async def test_messages_that_a_server_does_not_show_are_told(
     crashable: Crashable,
     stream_options: ClientOptions,
@@ -371,8 +403,12 @@ async def test_commands_know_what_a_restarted_server_hides(
         await client.create_stream(stream_name)
         await client.publish_many(stream_name, [b"%d" % number for number in range(5)])
         await client.set_cursor("__group:billing", stream_name, 0, 4)
+        async with client.queue(stream_name, group="queue", start=EARLIEST) as queue:
+            await (await anext(queue)).ack()
         await crashable.crash()
         await crashable.start()
+        [row], _ = await command(crashable.address, "queue", "list", stream_name)
+        assert (row["group"], row["first_unsettled"], row["member"]) == ("queue", 1, "released")
         state = await client.fetch_partition_metadata(stream_name, 0)
         assert state.newest_offset == 4
         shown, said = await command(
@@ -401,4 +437,4 @@ async def command(servers: str, *words: str) -> tuple[list[Any], str]:
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     lines = [json.loads(line) for line in out.splitlines()]
-    return (lines[0] if words[0] == "groups" else lines), err.decode()
+    return (lines if words[0] == "tail" else lines[0]), err.decode()

@@ -41,6 +41,14 @@ def attempts_of(message: Message) -> int:
     return _number(message, ATTEMPTS_HEADER)
 
 
+def is_filler(message: Message) -> bool:
+    """Return True if a message of a tier is none that waits there.
+
+    It was published so that those before it can be read, and is not handed out.
+    """
+    return DUE_HEADER not in message.headers
+
+
 def due_at(message: Message) -> float:
     """Return when a message is due, in seconds since 1970."""
     return _number(message, DUE_HEADER) / 1000
