@@ -314,7 +314,7 @@ class Consumer:
             try:
                 await self._answer(message, failure)
             except NotInFlight as lost:
-                logger.warning("%r is delivered again: %s", message, lost)
+                logger.warning("%s is delivered again: %s", repr(message), lost)
 
     async def _answer(self, message: Message, failure: Exception | None) -> None:
         if failure is None:
@@ -324,10 +324,10 @@ class Consumer:
         else:
             if isinstance(failure, Nack):
                 nack = failure
-                logger.info("the handler has nacked %r: %s", message, nack)
+                logger.info("the handler has nacked %s: %s", repr(message), nack)
             else:
                 nack = Nack()
-                logger.warning("the handler failed, so %r is requeued: %r", message, failure)
+                logger.warning("the handler failed, so %s is requeued: %r", repr(message), failure)
             await message.requeue(nack.delay, backoff=nack.backoff)
 
     # Flow

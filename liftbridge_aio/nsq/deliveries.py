@@ -215,7 +215,7 @@ class Deliveries:
     async def _give_up(self, message: Message, reason: str) -> None:
         self._given_up += 1
         if self._on_giving_up is None:
-            logger.error("gave up %r, so it is discarded: %s", message, reason)
+            logger.error("gave up %s, so it is discarded: %s", repr(message), reason)
         else:
             answer = self._on_giving_up(message)
             if isinstance(answer, Awaitable):

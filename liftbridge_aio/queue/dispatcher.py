@@ -402,7 +402,7 @@ class Dispatcher:
             self._reporter.handler_failed(
                 HandlerFailed(self._group, stream, partition, offset, error)
             )
-            logger.warning("a handler failed with %r: %r", delivery, error, exc_info=error)
+            logger.warning("a handler failed with %s: %r", repr(delivery), error, exc_info=error)
         if delivery.state is not _IN_FLIGHT:
             return
         is_undecodable = (

@@ -107,11 +107,14 @@ class GivingUp:
                 if isinstance(answer, Awaitable):
                     await answer
             except Exception:
-                logger.exception("on_giving_up failed for %r", delivery)
+                logger.exception("on_giving_up failed for %s", repr(delivery))
         if self._dead_letter is None:
             if self._callback is None:
                 logger.error(
-                    "gave up %r after %d attempts: %r", delivery, delivery.attempt, delivery.error
+                    "gave up %s after %d attempts: %r",
+                    repr(delivery),
+                    delivery.attempt,
+                    delivery.error,
                 )
             return
         message = self._letter(self._dead_letter.stream, delivery)
@@ -160,7 +163,9 @@ async def _repeat(store: Callable[[], Awaitable[None]], delivery: Delivery, what
         try:
             await store()
         except LiftbridgeError as error:
-            logger.warning("%s of %r was not stored, and is tried again: %s", what, delivery, error)
+            logger.warning(
+                "%s of %s was not stored, and is tried again: %s", what, repr(delivery), error
+            )
         else:
             return
         await asyncio.sleep(delay)

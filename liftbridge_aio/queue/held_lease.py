@@ -181,7 +181,7 @@ class HeldLease:
             if self.state in _CANCELLING and delivery.worker is not None:
                 delivery.worker.cancel()
             if self._waiter is None and before in UNCONFIRMED:
-                logger.warning("the answer to %r: %s", delivery, self._error.message)
+                logger.warning("the answer to %s: %s", repr(delivery), self._error.message)
         self._wake()
 
     def _lost(self, delivery: Delivery) -> QueueError:

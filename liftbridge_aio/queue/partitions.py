@@ -345,7 +345,8 @@ class Partitions:
     def _expire(self, share: PartitionShare, expired: list[Delivery]) -> None:
         self.expired += len(expired)
         more = f" and {len(expired) - 1} more" if len(expired) > 1 else ""
-        logger.warning("not answered in time: %r%s", expired[0], more)
+        # As text: whatever keeps the records of a log would keep the client.
+        logger.warning("not answered in time: %s%s", repr(expired[0]), more)
         for delivery in expired:
             if delivery.worker is not None:
                 delivery.worker.cancel()

@@ -148,7 +148,7 @@ class Message:
             SubscriptionClosed: it is closed.
         """
         await self.ack()
-        logger.error("gave up %r, so it is discarded: %s", self, reason)
+        logger.error("gave up %s, so it is discarded: %s", repr(self), reason)
 
     async def extend(self) -> None:
         """Raise an error: the protocol has no such request. Nothing is awaited.

@@ -171,7 +171,9 @@ async def test_a_block_that_is_cancelled_leaves_its_delivery(client: Client, str
         await delivery.ack()
 
 
-async def test_a_delivery_that_is_not_answered_comes_again(client: Client, stream: str) -> None:
+async def test_a_delivery_that_is_not_answered_comes_again(
+    client: Client, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with queue_of(client, stream, ack_wait=0.3, max_in_flight=1, retry=0) as queue:
         [late] = await take(queue, 1)
         [again] = await take(queue, 1)
@@ -183,6 +185,10 @@ async def test_a_delivery_that_is_not_answered_comes_again(client: Client, strea
         with pytest.raises(AlreadySettled, match="acked before"):
             await again.nack()
         assert (queue.statistics().expired, queue.statistics().late) == (1, 1)
+    [record] = [each for each in caplog.records if each.name == "liftbridge_aio.queue"]
+    assert record.getMessage() == f"not answered in time: <Delivery {stream}/0@0 attempt 1 expired>"
+    assert isinstance(record.args, tuple)
+    assert all(type(each) is str for each in record.args)  # who keeps them keeps no client
 
 
 async def test_no_more_deliveries_are_in_flight_than_allowed(client: Client, stream: str) -> None:
