@@ -97,4 +97,6 @@ class Network:
             if unusable is not None:
                 raise error_from(call, unusable, stream=stream, partition=partition) from error
             text = f"{text} within {timeout:g} s"
+            if self.router.all_suspected:
+                text += f": no server was reached ({', '.join(self.router.addresses())})"
             raise RequestTimeout(text, stream=stream, partition=partition, offset=offset) from None

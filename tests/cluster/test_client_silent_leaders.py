@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -284,3 +285,13 @@ async def test_whatever_waits_for_servers_says_which_were_not_reached(stream_nam
         ):
             with pytest.raises((ConnectTimeout, RequestTimeout), match=broker.address):
                 await call
+
+
+async def test_a_busy_event_loop_leaves_no_time_and_the_reason_is_told(stream_name: str) -> None:
+    options = ClientOptions(call_timeout=0.3, backoff=QUICK)
+    async with EmbeddedBroker() as broker, Client(broker.address, options=options) as client:
+        broker.faults.refuse_links(times=None)
+        await broker.faults.cut_links()
+        asyncio.get_running_loop().call_later(0.9, time.sleep, 0.5)
+        with pytest.raises(RequestTimeout, match=broker.address):
+            await anext(client.subscribe(stream_name, timeout=1))
