@@ -126,11 +126,11 @@ class RetryTiers:
                 leader = network.metadata.snapshot.leader(*place)
                 if place.stream not in names or leader is None:
                     continue
-                now = network.pool.incarnation(network.router.address_of(leader))
-                if checked.get(place) != now:
+                server = network.pool.incarnation(network.router.address_of(leader))
+                if checked.get(place) != server:
                     with suppress(LiftbridgeError):  # tried again
                         await self._make_visible(place, network, timeout)
-                        checked[place] = now
+                        checked[place] = server
             await asyncio.sleep(_LOOK_INTERVAL)
 
     async def _make_visible(self, place: StreamPartition, network: Network, timeout: float) -> None:
