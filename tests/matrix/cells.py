@@ -212,6 +212,20 @@ def _short(logs: Mapping[int, list[tuple[int, bytes]]]) -> str:
     )
 
 
+async def read_to_end(cell: Cell, reading: AsyncIterator[Message]) -> int:
+    """Read partition 0 up to the last message, as earlier ones may be compacted by then.
+
+    Returns:
+        The offset of the message that comes next.
+    """
+    end = cell.end_of()
+    if end:
+        async for message in reading:
+            if message.offset == end - 1:
+                break
+    return end
+
+
 async def until_probes(
     cell: Cell, reading: AsyncIterable[Message], *, start: Mapping[int, int]
 ) -> str:

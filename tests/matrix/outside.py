@@ -63,6 +63,11 @@ def to_read(cell: Cell, start: Mapping[int, int]) -> Places:
     }
 
 
+def last_to_read(cell: Cell) -> Places:
+    """Return the last message of each partition, as earlier ones may be compacted by then."""
+    return to_read(cell, {partition: end - 1 for partition, end in cell.place.ends.items()})
+
+
 @dataclass(slots=True)
 class Member:
     """A member of a group and what it has been handed, once or, after a break, again."""
@@ -162,7 +167,7 @@ async def go_on_in_group(cell: Cell, *, resume: bool = False) -> str:
     async with member(cell, f"{cell.stream}-old", resume=resume) as one:
         cell.begun.set()
         ends = dict(cell.place.ends)
-        wanted = to_read(cell, dict.fromkeys(ends, 0))
+        wanted = last_to_read(cell)
         while not wanted.keys() <= one.found.keys():
             message = await one.take()
             with suppress(NotGroupMember):
@@ -182,7 +187,7 @@ async def run_group(cell: Cell) -> str:
         async with handling.running():
             cell.begun.set()
             ends = dict(cell.place.ends)
-            await handling.take_all(to_read(cell, dict.fromkeys(ends, 0)))
+            await handling.take_all(last_to_read(cell))
             await cell.until_arisen()
             return await handling.share(cell, ends)
 

@@ -10,7 +10,7 @@ from liftbridge_aio import ConnectionFailed, Message, NotGroupMember, RequestTim
 from liftbridge_aio.queue import Delivery, Queue
 from matrix.cells import ALL, GOES_ON, Cell
 from matrix.operations import operation
-from matrix.outside import HandlingMember, Member, to_read
+from matrix.outside import HandlingMember, Member, last_to_read
 from matrix.reading import EARLIEST
 
 TABLE: Final = "Queues"
@@ -67,7 +67,7 @@ async def go_on_in_queue(cell: Cell) -> str:
         one = QueueMember(queue)
         cell.begun.set()
         ends = dict(cell.place.ends)
-        await one.take_all(to_read(cell, dict.fromkeys(ends, 0)))
+        await one.take_all(last_to_read(cell))
         await cell.until_arisen()
         return await one.share(cell, ends)
 
@@ -79,7 +79,7 @@ async def run_queue(cell: Cell) -> str:
         async with one.running():
             cell.begun.set()
             ends = dict(cell.place.ends)
-            await one.take_all(to_read(cell, dict.fromkeys(ends, 0)))
+            await one.take_all(last_to_read(cell))
             await cell.until_arisen()
             return await one.share(cell, ends)
 
@@ -89,7 +89,7 @@ async def queue_goes_on(cell: Cell) -> str:
     async with entered(cell, "left") as queue:
         cell.begun.set()
         ends = dict(cell.place.ends)
-        await QueueMember(queue).take_all(to_read(cell, dict.fromkeys(ends, 0)))
+        await QueueMember(queue).take_all(last_to_read(cell))
     await cell.until_arisen()
     async with entered(cell, "left") as queue:
         return await QueueMember(queue).share(cell, ends)
@@ -138,6 +138,6 @@ async def go_on_with_leases(cell: Cell) -> str:
     async with borrowing(cell, "lending") as one:
         cell.begun.set()
         ends = dict(cell.place.ends)
-        await one.take_all(to_read(cell, dict.fromkeys(ends, 0)))
+        await one.take_all(last_to_read(cell))
         await cell.until_arisen()
         return await one.share(cell, ends)

@@ -14,7 +14,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.activity_events import CreateStreamEvent
 from liftbridge_aio.serializers import BYTES
-from matrix.cells import ALL, NOTHING, Cell, On, ended, seen, until_probes
+from matrix.cells import ALL, NOTHING, Cell, On, ended, read_to_end, seen, until_probes
 from matrix.operations import operation
 
 BOUNDED: Final = "Reading that ends"
@@ -163,9 +163,7 @@ async def go_on(cell: Cell, *, resume: bool) -> str:
     """Read everything, and go on when the state has arisen."""
     async with cell.user.subscribe(cell.stream, 0, EARLIEST, resume=resume) as reading:
         cell.begun.set()
-        for _ in cell.place.logs[0]:
-            await anext(reading)
-        first = cell.end_of()
+        first = await read_to_end(cell, reading)
         await cell.until_arisen()
         result = await until_probes(cell, reading, start={0: first})
     return ended(result, reading.end_reason)

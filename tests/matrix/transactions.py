@@ -6,7 +6,7 @@ from typing import Final
 
 from liftbridge_aio import Isolation
 from liftbridge_aio.transactions import Producer
-from matrix.cells import ALL, NOTHING, Cell, On, ended, seen, until_probes
+from matrix.cells import ALL, NOTHING, Cell, On, ended, read_to_end, seen, until_probes
 from matrix.operations import operation
 from matrix.publishing import ACKED
 from matrix.reading import EARLIEST, ONE
@@ -39,9 +39,7 @@ async def follow_committed(cell: Cell) -> str:
 async def follow_committed_through(cell: Cell) -> str:
     async with cell.user.subscribe(cell.stream, 0, EARLIEST, isolation=COMMITTED) as reading:
         cell.begun.set()
-        for _ in cell.place.logs[0]:
-            await anext(reading)
-        first = cell.end_of()
+        first = await read_to_end(cell, reading)
         await cell.until_arisen()
         result = await until_probes(cell, reading, start={0: first})
     return ended(result, reading.end_reason)
