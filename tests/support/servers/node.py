@@ -23,7 +23,7 @@ from support.servers.process import ServerProcess
 
 READY_TIMEOUT: Final = 30.0
 STARTS: Final = 3
-"""The maximum number of attempts to start it, see `LiftbridgeNode.start`."""
+"""The maximum number of attempts to start it, see `LiftbridgeNode.wait_ready`."""
 LOG_END: Final = 4000
 CURSOR_PARTITIONS: Final = 3
 CONSUMER_TIMEOUT: Final = "4s"
@@ -131,10 +131,7 @@ class LiftbridgeNode:
         return self._process.log if self._process is not None else ""
 
     def start(self) -> None:
-        """Start the process and wait until it creates streams and leads ``__cursors``.
-
-        v1.9.0 ends by a panic where a slow disk holds up the first entries of its Raft log for
-        ten seconds; it is started again then.
+        """Start the process and wait as `wait_ready` does.
 
         Raises:
             ServerDidNotStart: It ended, or was not ready within 30 seconds.
@@ -142,16 +139,8 @@ class LiftbridgeNode:
         if self.running:
             return
         try:
-            for starts_left in reversed(range(STARTS)):
-                self.launch()
-                try:
-                    self.wait_ready()
-                except ServerDidNotStart:
-                    if not starts_left or _RAFT_WAS_SLOW not in self.log[-LOG_END:]:
-                        raise
-                    self.kill()
-                else:
-                    return
+            self.launch()
+            self.wait_ready()
         except BaseException:
             self.kill()
             raise
@@ -260,9 +249,24 @@ class LiftbridgeNode:
     def wait_ready(self) -> None:
         """Wait until it creates streams and leads ``__cursors``, once it was launched.
 
+        v1.9.0 ends by a panic where the first entries of its Raft log are held up for seconds; it
+        is started again then.
+
         Raises:
             ServerDidNotStart: It ended, or was not ready within 30 seconds.
         """
+        for starts_left in reversed(range(STARTS)):
+            try:
+                self._wait_ready_once()
+            except ServerDidNotStart:
+                if not starts_left or _RAFT_WAS_SLOW not in self.log[-LOG_END:]:
+                    raise
+                self.kill()
+                self.launch()
+            else:
+                return
+
+    def _wait_ready_once(self) -> None:
         deadline = time.monotonic() + READY_TIMEOUT
         cursors = self.settings.get("cursors.stream.partitions", CURSOR_PARTITIONS) != 0
         while not in_own_loop(_is_ready(self.host, self.port, cursors=cursors)):
