@@ -15,6 +15,7 @@ from typing import Final
 import nox
 from nox.command import CommandFailed
 
+nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["lint", "types", "contracts", "unit", "tests"]
 
@@ -48,11 +49,14 @@ HEAVY: Final = (
 )
 """The tests of `tests_long` that start many processes: bridges under faults, benchmarks, and Spark
 but for what runs in `tests`."""
-WITH_ROOM: Final = ("tests/chaos", "tests/durable_streams/test_gateway_conformance.py")
+WITH_ROOM: Final = (
+    *("tests/chaos/test_chaos.py", "tests/chaos/test_stream_sum.py"),
+    "tests/durable_streams/test_gateway_conformance.py",
+)
 """The tests of `tests_long` with bounds of time that a full machine would miss: clients work again
 soon after each fault, and the published tests of a Durable Streams server."""
 LONG: Final = (
-    *("tests/cancellation", "tests/cluster", "tests/hostile", "tests/matrix"),
+    *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/hostile", "tests/matrix"),
     *("tests/contract/test_group_members.py", "tests/contract/test_group_restart.py"),
     "tests/contract/test_queue_storm.py",
     "tests/durable_streams/test_faults.py",
@@ -173,11 +177,11 @@ def tests_long(session: nox.Session) -> None:
         session.run("pytest", *session.posargs)
         return
     with_many_examples = ("-m", "hypothesis or not unit", "tests/unit")
+    later = [f"--ignore={each}" for each in WITH_ROOM]
     _run_each(
         session,
-        ("pytest", "-n", "4", "--dist", "loadgroup", *LONG),
-        ("pytest", "-n", "4", "--dist", "loadgroup", *HEAVY),
-        ("pytest", "-n", "2", "--dist", "worksteal", *WITH_ROOM, *with_many_examples),
+        ("pytest", "-n", "4", "--dist", "loadgroup", *LONG, *HEAVY, *with_many_examples, *later),
+        ("pytest", "-n", "2", "--dist", "worksteal", *WITH_ROOM),
     )
 
 
@@ -235,7 +239,7 @@ def packages(session: nox.Session) -> None:
     session.run("check-wheel-contents", *(path for path in built if path.endswith(".whl")))
 
 
-@nox.session(reuse_venv=False)
+@nox.session(reuse_venv=False, venv_backend="virtualenv")  # uv would leave out pip
 def wheel(session: nox.Session) -> None:
     """Build the wheel, install it alone and use what is installed: client, broker, commands."""
     folder = Path(session.create_tmp()) / "wheel"

@@ -147,7 +147,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Measure coverage of unit tests, and of contract tests on the embedded broker's usual path.
+    """Measure coverage of unit tests, and of each contract test once, on the embedded broker.
 
     Others run the same code of the package, in twice the time if measured.
     """
@@ -165,10 +165,17 @@ pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
 
 
 def _is_measured(item: pytest.Item) -> bool:
-    if not {UNIT_TESTS, CONTRACT_TESTS}.isdisjoint(item.path.parents):
+    if CONTRACT_TESTS in item.path.parents:
+        test, _, case = item.nodeid.partition("[")
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        return PINNED not in parameters.values() and "plain" not in parameters.values()
-    return False
+        if PINNED in parameters.values() or "plain" in parameters.values():
+            return False
+        return _measured_cases.setdefault(test, case) == case
+    return UNIT_TESTS in item.path.parents
+
+
+_measured_cases: Final[dict[str, str]] = {}
+"""The case of each contract test that is measured."""
 
 
 @pytest.hookimpl(tryfirst=True)
