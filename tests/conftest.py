@@ -56,6 +56,7 @@ if MEMORY.is_mount() and shutil.disk_usage(MEMORY).free > ROOM:
 # A loaded machine may be slow; that is no failure of what is tested.
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=5)  # for `nox -s unit`
+hypothesis.settings.register_profile("many", deadline=None, max_examples=50)  # for `tests_long`
 hypothesis.settings.load_profile("patient")
 
 UNIT_TESTS: Final = Path(__file__).with_name("unit")

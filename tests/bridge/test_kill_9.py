@@ -13,7 +13,7 @@ import pytest
 from liftbridge_aio import StreamOptions
 from support.bridges import Ends, Forks, eventually
 
-KILLS: Final = 20
+KILLS: Final = 10
 LONGEST: Final = 0.3
 """Seconds that a bridge copies before it is killed, at most."""
 PAUSE: Final = 0.004

@@ -29,7 +29,7 @@ from support.faults import eventually
 from support.servers.ports import free_ports
 from support.servers.process import ServerProcess
 
-ROUNDS: Final = 20
+ROUNDS: Final = 10
 SEED: Final = 4
 STREAM: Final = "killed"
 PARTITIONS: Final = 2
@@ -96,7 +96,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[ServerProcess]:
 
 
 @pytest.mark.timeout(120)
-async def test_nothing_acked_is_lost_over_twenty_kills(broker: ServerProcess) -> None:
+async def test_nothing_acked_is_lost_over_ten_kills(broker: ServerProcess) -> None:
     random = Random(SEED)
     history = History(time.monotonic)
     async with Client(broker.log.splitlines()[0], options=OPTIONS) as client:

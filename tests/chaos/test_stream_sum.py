@@ -32,7 +32,7 @@ async def test_on_real_nodes_each_chunk_is_summed_up_once(
     server_binary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with real_cluster(server_binary, tmp_path) as cluster:
-        verdict = await stream_sum(cluster, 30, 2, EXACTLY_ONCE)
+        verdict = await stream_sum(cluster, 20, 2, EXACTLY_ONCE)
     with capsys.disabled():
         print(f"\n{verdict.text()}")  # noqa: T201 - what people look for in the log
     assert not verdict.failures, verdict.text()
@@ -42,7 +42,7 @@ async def test_on_real_nodes_each_chunk_is_summed_up_once(
 @pytest.mark.timeout(200)
 async def test_on_embedded_nodes_each_chunk_is_summed_up_once() -> None:
     async with running_embedded_cluster() as cluster:
-        verdict = await stream_sum(cluster, 12, 1, EXACTLY_ONCE)
+        verdict = await stream_sum(cluster, 10, 1, EXACTLY_ONCE)
     assert not verdict.failures, verdict.text()
 
 
@@ -50,7 +50,7 @@ async def test_on_embedded_nodes_each_chunk_is_summed_up_once() -> None:
 async def test_without_transactions_sums_come_twice() -> None:
     """That it shows what it is there to show; `--way unfenced` does so by hand."""
     async with running_embedded_cluster() as cluster:
-        verdict = await stream_sum(cluster, 10, 1, PLAIN)
+        verdict = await stream_sum(cluster, 6, 1, PLAIN)
     assert verdict.doubled, verdict.text()
 
 

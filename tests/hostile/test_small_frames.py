@@ -27,7 +27,7 @@ from support.raw import Wire
 
 ROOM: Final = 12 * MIB
 """By how much the process may grow; it was some seventy times what came."""
-FRAMES: Final = 100_000
+FRAMES: Final = 40_000
 CALL: Final = 1
 LAST: Final = b"the last"
 """The payload of the ping ack that follows all frames."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import socket
-import tempfile
 import threading
 from functools import cache
-from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 _FIRST: Final = 12_000
 _PER_SLOT: Final = 1_250
@@ -27,8 +24,8 @@ def free_ports(count: int) -> list[int]:
     None is given twice, as a server takes a while to listen; and each process that asks has ports
     of its own.
     """
-    slot, _ = _claim_slot()
-    ports = range(_FIRST + slot * _PER_SLOT, _FIRST + (slot + 1) * _PER_SLOT)
+    slot = _claim_slot()
+    ports = range(1 + _FIRST + slot * _PER_SLOT, _FIRST + (slot + 1) * _PER_SLOT)
     found: list[int] = []
     with _lock:
         if len(_given) > _PER_SLOT // 2:
@@ -42,17 +39,18 @@ def free_ports(count: int) -> list[int]:
 
 
 @cache
-def _claim_slot() -> tuple[int, IO[str] | None]:
-    """Claim ports for as long as this process runs, by the lock of a file that it holds open."""
+def _claim_slot() -> int:
+    """Claim ports for as long as this process runs, by the first of them, which it then holds."""
     for slot in range(_SLOTS):
-        file = Path(tempfile.gettempdir(), f"liftbridge-aio-ports-{slot}").open("w")  # noqa: SIM115
+        claim = socket.socket()
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
+            claim.bind(("127.0.0.1", _FIRST + slot * _PER_SLOT))
+        except OSError:
+            claim.close()
         else:
-            return slot, file
-    return os.getpid() % _SLOTS, None
+            claim.detach()  # and so never closed
+            return slot
+    return os.getpid() % _SLOTS
 
 
 def _is_free(port: int) -> bool:
