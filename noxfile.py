@@ -66,9 +66,6 @@ LONG: Final = (
 )
 """The others that only `tests_long` runs: clusters under faults, hostile servers, every state there
 is, and what waits for members, leases and sessions to be given up."""
-WORKERS: Final = "3" if os.environ.get("CI") else "4"
-"""Processes of tests at a time: more than processors, since tests wait for servers more than they
-compute. Where CI is set, `tests` and `tests_long` run beside each other."""
 ON_OLDEST: Final = (
     *sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("tests/contract/test_client_*.py")),
     *("tests/faults/test_bad_links.py", "tests/faults/test_closing.py"),
@@ -159,15 +156,18 @@ def tests(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", *session.posargs)
         return
+    # Tests wait for servers more than they compute, so there may be more of them than processors.
     # One process has the one Spark session; in the others run tests that start their own.
     long = [f"--ignore={each}" for each in (*LONG, *HEAVY, *WITH_ROOM)]
-    coverage = ("--cov", "--cov-report=") if os.environ.get("CI") else ()
-    covered = ("-n", WORKERS, "--dist", "worksteal", *coverage, *UNIT, *CONTRACT, *long)
+    in_ci = bool(os.environ.get("CI"))
+    workers = "3" if in_ci else "4"  # there, `tests_long` runs beside them
+    coverage = ("--cov", "--cov-report=") if in_ci else ()
+    covered = ("-n", workers, "--dist", "worksteal", *coverage, *UNIT, *CONTRACT, *long)
     elsewhere = [*long, *(f"--ignore={each}" for each in (BROWSER, "tests/unit", *CONTRACT))]
     _run_each(
         session,
         ("pytest", *covered),
-        ("pytest", "-n", WORKERS, "--dist", "loadgroup", *elsewhere),
+        ("pytest", "-n", workers, "--dist", "loadgroup", *elsewhere),
     )
 
 
@@ -182,7 +182,7 @@ def tests_long(session: nox.Session) -> None:
     later = [f"--ignore={each}" for each in WITH_ROOM]
     _run_each(
         session,
-        ("pytest", "-n", WORKERS, "--dist", "loadgroup", *LONG, *HEAVY, *many_examples, *later),
+        ("pytest", "-n", "4", "--dist", "loadgroup", *LONG, *HEAVY, *many_examples, *later),
         ("pytest", "-n", "3", "--dist", "worksteal", *WITH_ROOM),
     )
 
