@@ -159,15 +159,13 @@ def tests(session: nox.Session) -> None:
     # Tests wait for servers more than they compute, so there may be more of them than processors.
     # One process has the one Spark session; in the others run tests that start their own.
     long = [f"--ignore={each}" for each in (*LONG, *HEAVY, *WITH_ROOM)]
-    in_ci = bool(os.environ.get("CI"))
-    workers = "3" if in_ci else "4"  # there, `tests_long` runs beside them
-    coverage = ("--cov", "--cov-report=") if in_ci else ()
-    covered = ("-n", workers, "--dist", "worksteal", *coverage, *UNIT, *CONTRACT, *long)
+    coverage = ("--cov", "--cov-report=") if os.environ.get("CI") else ()
+    covered = ("-n", "4", "--dist", "worksteal", *coverage, *UNIT, *CONTRACT, *long)
     elsewhere = [*long, *(f"--ignore={each}" for each in (BROWSER, "tests/unit", *CONTRACT))]
     _run_each(
         session,
         ("pytest", *covered),
-        ("pytest", "-n", workers, "--dist", "loadgroup", *elsewhere),
+        ("pytest", "-n", "4", "--dist", "loadgroup", *elsewhere),
     )
 
 

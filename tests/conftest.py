@@ -130,6 +130,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         build_nats()
     except ServerUnavailable as error:
         session.config.stash[WHY_NO_SERVER] = str(error)
+    os.environ.setdefault("GOMAXPROCS", "1")  # more would only wait for work beside other servers
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -219,7 +219,7 @@ async def all_paused(stage: Stage, places: Sequence[Place]) -> None:
 
 
 add(State("paused by hand", paused))
-add(State("pausing itself", all_paused, settings={"auto_pause_time": 0.5}))
+add(State("pausing itself", all_paused, settings={"auto_pause_time": 1.0}))
 
 
 async def readonly(stage: Stage, places: Sequence[Place]) -> None:

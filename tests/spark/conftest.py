@@ -36,6 +36,9 @@ TEST_TIMEOUT: Final = 400
 SETTINGS: Final = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
+    # To compile code takes longer than to interpret it for a few rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager"
