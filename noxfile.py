@@ -51,12 +51,12 @@ HEAVY: Final = (
 but for what runs in `tests`."""
 WITH_ROOM: Final = (
     *("tests/chaos/test_chaos.py", "tests/chaos/test_stream_sum.py"),
-    "tests/durable_streams/test_gateway_conformance.py",
+    *("tests/durable_streams/test_gateway_conformance.py", "tests/matrix"),
 )
 """The tests of `tests_long` with bounds of time that a full machine would miss: clients work again
-soon after each fault, and the published tests of a Durable Streams server."""
+soon after each fault, the published tests of a Durable Streams server, and every state there is."""
 LONG: Final = (
-    *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/hostile", "tests/matrix"),
+    *("tests/cancellation", "tests/chaos", "tests/cluster", "tests/hostile"),
     *("tests/contract/test_group_members.py", "tests/contract/test_group_restart.py"),
     "tests/contract/test_queue_storm.py",
     "tests/durable_streams/test_faults.py",
@@ -64,8 +64,8 @@ LONG: Final = (
     *("tests/faults/test_queue_leases.py", "tests/faults/test_transaction_crashes.py"),
     *("tests/stan/test_faults.py", "tests/stan/test_lost_sessions.py"),
 )
-"""The others that only `tests_long` runs: clusters under faults, hostile servers, every state there
-is, and what waits for members, leases and sessions to be given up."""
+"""The others that only `tests_long` runs: clusters under faults, hostile servers, and what waits
+for members, leases and sessions to be given up."""
 ON_OLDEST: Final = (
     *sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("tests/contract/test_client_*.py")),
     *("tests/faults/test_bad_links.py", "tests/faults/test_closing.py"),
@@ -181,7 +181,7 @@ def tests_long(session: nox.Session) -> None:
     _run_each(
         session,
         ("pytest", "-n", "4", "--dist", "loadgroup", *LONG, *HEAVY, *many_examples, *later),
-        ("pytest", "-n", "3", "--dist", "worksteal", *WITH_ROOM),
+        ("pytest", "-n", "3", "--dist", "loadgroup", *WITH_ROOM),
     )
 
 

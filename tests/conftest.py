@@ -56,7 +56,7 @@ if MEMORY.is_mount() and shutil.disk_usage(MEMORY).free > ROOM:
 # A loaded machine may be slow; that is no failure of what is tested.
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=5)  # for `nox -s unit`
-hypothesis.settings.register_profile("many", deadline=None, max_examples=50)  # for `tests_long`
+hypothesis.settings.register_profile("many", deadline=None, max_examples=30)  # for `tests_long`
 hypothesis.settings.load_profile("patient")
 
 UNIT_TESTS: Final = Path(__file__).with_name("unit")
@@ -207,7 +207,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.unit)
 
 
-_TURNS: Final = {"chaos": 0, "spark": 0, "cluster": 2}
+_TURNS: Final = {"chaos": 0, "spark": 0, "cluster": 2, "matrix": 2}
 """When the tests of a folder have their turn, where it is not the usual one, 1."""
 
 
