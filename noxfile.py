@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import fcntl
 import os
 import re
 import shutil
@@ -181,18 +182,25 @@ def tests_long(session: nox.Session) -> None:
     _run_each(
         session,
         ("pytest", "-n", "4", "--dist", "loadgroup", *LONG, *HEAVY, *many_examples, *later),
-        ("pytest", "-n", "3", "--dist", "loadgroup", *WITH_ROOM),
+        alone=("pytest", "-n", "3", "--dist", "loadgroup", *WITH_ROOM),
     )
 
 
-def _run_each(session: nox.Session, *commands: tuple[str, ...]) -> None:
-    """Run all commands, and fail when one of them did."""
+def _run_each(
+    session: nox.Session, *commands: tuple[str, ...], alone: tuple[str, ...] = ()
+) -> None:
+    """Run all commands, `alone` beside none of other sessions; fail when one of them did."""
+    steps = [(fcntl.LOCK_SH, each) for each in commands]
+    if alone:
+        steps.append((fcntl.LOCK_EX, alone))
     failed = []
-    for command in commands:
-        try:
-            session.run(*command)
-        except CommandFailed:
-            failed.append(" ".join(command))
+    with (ROOT / ".nox" / "lock").open("w") as lock:
+        for kind, command in steps:
+            fcntl.flock(lock, kind)
+            try:
+                session.run(*command)
+            except CommandFailed:
+                failed.append(" ".join(command))
     if failed:
         session.error(f"failed, see above: {'; '.join(failed)}")
 
