@@ -194,7 +194,7 @@ def _run_each(
     if alone:
         steps.append((fcntl.LOCK_EX, alone))
     failed = []
-    with (ROOT / ".nox" / "lock").open("w") as lock:
+    with (session.cache_dir / "lock").open("w") as lock:
         for kind, command in steps:
             fcntl.flock(lock, kind)
             try:

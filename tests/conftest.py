@@ -193,7 +193,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the plain path on real servers, for time; `test_path_histories.py` has it.
 
     What takes longest comes first, as the others then fill the time beside it, and what needs the
-    cluster last: even an idle one takes a seventh of a processor core for as long as it runs.
+    cluster last: even an idle one takes a seventh of a processor core for as long as it runs. The
+    matrix is last, too, when what runs beside it is nearly done.
     """
     left_out = [item for item in items if _is_plain_on_a_real_server(item)]
     if left_out:
