@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from liftbridge_aio._core.addresses import format_address
 
 from .arguments import BadArgument
-from .connection import AsJson, Integer
+from .connection import AsJson, Port
 from .output import say, write_json, write_line
 from .running import BROKER, in_event_loop, stop_signals
 
@@ -22,7 +22,7 @@ async def broker(
     host: Annotated[
         str, Parameter(help="Address to listen on and to advertise to clients.")
     ] = "127.0.0.1",
-    port: Annotated[Integer, Parameter(help="Port to listen on; 0: any free port.")] = 9292,
+    port: Port = 9292,
     data_dir: Annotated[
         Path | None,
         Parameter(help="Folder for all data, which is kept. Default: memory."),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, get_origin
 
-from cyclopts import App, Parameter, Token
+from cyclopts import App, Parameter, Token, validators
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio._client.server_url import Servers, parse_servers, split_servers
@@ -42,6 +42,12 @@ def not_empty(_: object, group: str | None) -> None:
 
 
 Integer = Annotated[int, Parameter(converter=_integers)]
+Port = Annotated[
+    Integer,
+    Parameter(
+        validator=validators.Number(gte=0, lte=65_535), help="Port to listen on; 0: any free port."
+    ),
+]
 OptionalInteger = Annotated[int | None, Parameter(converter=_integers)]
 Integers = Annotated[tuple[int, ...], Parameter(converter=_integers)]
 Partition = Annotated[Integer, Parameter(help="Partition of the stream.")]

@@ -88,8 +88,15 @@ async def show_progress(count: Callable[[], int], total: int | None) -> None:
         TextColumn("{task.fields[rate]:,.0f}/s"),
         TimeElapsedColumn() if total is None else TimeRemainingColumn(),
     )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
+    # Otherwise rich sends what is written to stdout to its own console, which is stderr.
+    bar_only = Progress(
+        *columns,
+        console=Console(stderr=True),
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+    )
+    with bar_only as bar:
         task = bar.add_task("", total=total, rate=0.0)
         then, before = time.perf_counter(), 0
         while True:

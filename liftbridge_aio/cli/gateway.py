@@ -12,7 +12,14 @@ from cyclopts import Parameter
 from liftbridge_aio._core.addresses import format_address
 
 from .arguments import DURATION_HELP, parse_duration
-from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integer, OptionalInteger
+from .connection import (
+    DEFAULT_CONNECTION,
+    AsJson,
+    ConnectionFlags,
+    Integer,
+    OptionalInteger,
+    Port,
+)
 from .output import say, write_json, write_line
 from .running import CLIENT, in_event_loop, stop_signals
 
@@ -27,7 +34,7 @@ _CLOSE_TIMEOUT: Final = 5.0
 async def gateway(
     *,
     host: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[Integer, Parameter(help="Port to listen on; 0: any free port.")] = 4437,
+    port: Port = 4437,
     registry: Annotated[
         str, Parameter(help="Stream that registers all others; gateways with one share them.")
     ] = "durable-streams",

@@ -68,9 +68,10 @@ def terminal(broker_address: str) -> Iterator[Callable[..., Terminal]]:
     "words",
     [
         ("bench", "publish", "--duration", "1s", "--stream"),
+        ("bench", "consume", "--start", "earliest", "--duration", "1s", "--json", "--stream"),
         ("publish", "--count", "20", "--rate", "20", "--create", "--partition", "0"),
     ],
-    ids=["bench", "publish"],
+    ids=["bench-publish", "bench-consume", "publish"],
 )
 def test_progress_is_shown_with_its_rate(
     run: Run, terminal: Callable[..., Terminal], words: tuple[str, ...], stream: str
@@ -80,7 +81,10 @@ def test_progress_is_shown_with_its_rate(
     command.read_until("/s")
     out, _ = command.process.communicate(timeout=BOUND)
     assert command.process.returncode == 0
-    assert "/s" not in out
+    assert out, "the figures or the acks are on stdout, beside a terminal on stderr, too"
+    if words[0] == "publish":
+        assert len(out.splitlines()) == 20
+        assert "/s" not in out
 
 
 def test_a_stream_is_deleted_once_that_is_confirmed(
