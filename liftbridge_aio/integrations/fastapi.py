@@ -54,6 +54,7 @@ async def get_client(connection: HTTPConnection) -> Client:
     """Return the client of the application that handles a request or websocket: a dependency.
 
     Raises:
+        ClientClosed: the lifespan has failed, which closed the client.
         UsageError: the application's lifespan connects no client, or was not run.
     """
     return starlette.get_client(connection)

@@ -46,6 +46,8 @@ async def check_service(service: Service, streams: Sequence[str], timeout: Durat
         streams: each must exist, and each of its partitions must have a leader.
         timeout: seconds for the whole check.
     """
+    if service.failure is not None:
+        return Health((f"the lifespan failed: {service.failure}",), None)
     if service.stopping.is_set():
         return Health(("the service is shutting down",), None)
     limit = timer_seconds(timeout, "timeout")

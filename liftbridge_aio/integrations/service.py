@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,14 +13,27 @@ from liftbridge_aio._client.client import Client
 from liftbridge_aio._client.server_url import parse_servers
 from liftbridge_aio.options import ClientOptions, Duration
 
+logger = logging.getLogger("liftbridge_aio.integrations")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Service:
     """The client of a running web application, and its shutdown event."""
 
     client: Client
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the shutdown begins: endless responses must end now."""
+    failure: str | None = None
+    """The error that ended the application's lifespan; set once, before the client is closed."""
+
+    def fail(self, error: BaseException) -> None:
+        """Record and log the error that ends the lifespan.
+
+        Servers continue to serve after that, and not all of them log it.
+        """
+        self.failure = repr(error)
+        if isinstance(error, Exception):
+            logger.error("the lifespan failed, and closes its client: %s", self.failure)
 
 
 @asynccontextmanager

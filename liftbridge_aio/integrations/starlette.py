@@ -29,7 +29,7 @@ except ImportError as error:
     raise ImportError(text) from error
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio.errors import UsageError
+from liftbridge_aio.errors import ClientClosed, UsageError
 from liftbridge_aio.groups.stop_signal import on_stop_signals
 from liftbridge_aio.integrations.event_stream import EventStream, EventStreamOptions, Write
 from liftbridge_aio.integrations.health import HEADERS as HEALTH_HEADERS
@@ -96,17 +96,25 @@ async def connected_client(
             setattr(app.state, _KEY, service)
             try:
                 yield service.client
-            finally:
-                delattr(app.state, _KEY)
+            except BaseException as error:
+                service.fail(error)  # requests still come, and find the failed service
+                raise
+            delattr(app.state, _KEY)
 
 
 def get_client(connection: HTTPConnection) -> Client:
     """Return the client of the application that handles a request or websocket.
 
     Raises:
+        ClientClosed: the lifespan has failed, which closed the client.
         UsageError: the application's lifespan connects no client, or was not run.
     """
-    return service_of(connection).client
+    service = service_of(connection)
+    if service.failure is not None:
+        error = ClientClosed(f"the client is closed, as the lifespan failed: {service.failure}")
+        error.hint = "restart the application"
+        raise error
+    return service.client
 
 
 def health(*streams: str, timeout: Duration = 2.0) -> Callable[[Request], Awaitable[JSONResponse]]:

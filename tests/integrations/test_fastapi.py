@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Annotated
 
 import pytest
@@ -12,7 +13,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, WebSocket
 from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 
-from liftbridge_aio import Client, ClientOptions, StartAt, StopAt, UsageError
+from liftbridge_aio import Client, ClientClosed, ClientOptions, StartAt, StopAt, UsageError
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.integrations.fastapi import (
     ConnectedClient,
@@ -176,6 +177,43 @@ def running_broker() -> Iterator[str]:
         portal.wrap_async_context_manager(EmbeddedBroker()) as broker,
     ):
         yield broker.address
+
+
+def test_requests_are_told_that_the_lifespan_failed(
+    liftbridge_broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with connected_client(app, liftbridge_broker.address), asyncio.TaskGroup() as tasks:
+            app.state.broken = asyncio.Event()
+            tasks.create_task(worker(app.state.broken))
+            yield
+
+    async def worker(broken: asyncio.Event) -> None:
+        await broken.wait()
+        raise RuntimeError("no more orders")
+
+    app = FastAPI(lifespan=lifespan)
+    app.add_route("/health", health())
+    add_routes(app)
+
+    @app.post("/break")
+    async def fail(request: Request) -> None:
+        request.app.state.broken.set()
+
+    http = TestClient(app).__enter__()
+    assert http.get("/health").status_code == 200
+    http.post("/break")
+    answer = http.get("/health")
+    while answer.status_code == 200:
+        answer = http.get("/health")
+    assert answer.status_code == 503
+    assert "no more orders" in answer.json()["problems"][0]
+    with pytest.raises(ClientClosed, match=r"the lifespan failed: .*no more orders"):
+        http.post("/order")
+    with pytest.raises(ExceptionGroup, match="TaskGroup"):
+        http.__exit__(None, None, None)
+    assert "no more orders" in caplog.text
 
 
 def test_a_plain_function_may_replace_it(liftbridge_broker: EmbeddedBroker) -> None:
