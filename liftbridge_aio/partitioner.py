@@ -10,7 +10,7 @@ import inspect
 import zlib
 from typing import Any
 
-from ._core.arguments import about, check_callable, check_integer
+from ._core.arguments import about, check_bytes, check_callable, check_integer
 from .errors import InvalidRequest, LiftbridgeError, WrongType
 from .model import Partitioner
 
@@ -21,12 +21,15 @@ def choose_partition(
     """Return the partition that a partitioner chooses.
 
     Raises:
-        WrongType: it cannot be called with these arguments, or does not return a
-            number, as coroutine functions do not.
+        WrongType: key or value are not bytes, or it cannot be called with these arguments, or does
+            not return a number, as coroutine functions do not.
         InvalidRequest: it raised an exception, which is the cause, or there is no such partition.
     """
     with about(stream):
         check_callable(partitioner, "a partitioner")
+        check_bytes(value, "a value")
+        if key is not None:
+            check_bytes(key, "a key")
         try:
             chosen: Any = partitioner(stream, key, value, count)
         except LiftbridgeError:

@@ -103,6 +103,12 @@ def test_what_is_no_partition_is_refused(partitioner: Any, refusal: type[Invalid
     assert caught.value.stream == "s"
 
 
+@pytest.mark.parametrize(("key", "value"), [("k", b""), (bytearray(b"k"), b""), (None, "v")])
+def test_keys_and_values_that_are_not_bytes_are_refused(key: Any, value: Any) -> None:
+    with pytest.raises(WrongType, match="must be bytes, not "):
+        choose_partition(by_key, "s", key, value, 3)
+
+
 def by_region(stream: str, key: bytes) -> int:  # noqa: ARG001 - called with four
     raise AssertionError
 
