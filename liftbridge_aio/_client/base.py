@@ -25,17 +25,28 @@ class ClientBase:
 
     _parts: ClientParts | None = None
     _closed: bool = False
+    _forked: bool = False
+    """True in a forked child of the process in which this was connected; set with `_closed`."""
 
     @property
     def _living(self) -> ClientParts:
         parts = self._parts
-        if parts is None or self._closed:
-            raise ClientClosed("the client is closed" if self._closed else "not connected yet")
+        self._check_not_closed()
+        if parts is None:
+            raise ClientClosed("not connected yet")
         if parts.loop is not get_running_loop():
             raise UsageError(
                 "a client can only be used in the event loop in which it was connected"
             )
         return parts
+
+    def _check_not_closed(self) -> None:
+        if self._forked:
+            error = ClientClosed("the client was connected in the parent of this forked process")
+            error.hint = "connect a client of its own in each process"
+            raise error
+        if self._closed:
+            raise ClientClosed("the client is closed")
 
     def _seconds(self, timeout: Duration | None) -> float:
         return timer_seconds(self.options.call_timeout if timeout is None else timeout, "timeout")

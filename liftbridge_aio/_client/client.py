@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from liftbridge_aio._core.arguments import check_text, check_type
-from liftbridge_aio._core.event_loop import running_loop
-from liftbridge_aio.errors import ClientClosed, InvalidRequest, UsageError
+from liftbridge_aio._core.event_loop import connected, running_loop
+from liftbridge_aio.errors import InvalidRequest, UsageError
 from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
 
 from .administration import ClientAdministration
@@ -61,7 +61,8 @@ class Client(
     """An asyncio client of a Liftbridge cluster.
 
     Use it as an async context manager, or call `connect` and `aclose`. It belongs to the event
-    loop in which it was connected; within that, any task may use it and close it.
+    loop in which it was connected; within that, any task may use it and close it. In a forked child
+    every call raises `ClientClosed` before anything is sent: connect a client in each process.
 
     Args:
         servers: addresses `host:port` of brokers to begin with; one that answers is enough. Or one
@@ -167,8 +168,7 @@ class Client(
 
     async def _start(self) -> None:
         running_loop("a Client")
-        if self._closed:
-            raise ClientClosed("the client is closed")
+        self._check_not_closed()
         if self._starting is None:
             self._starting = asyncio.Lock()
         async with self._starting:
@@ -176,6 +176,16 @@ class Client(
                 from .parts import assemble  # noqa: PLC0415 - imports the network
 
                 self._parts = await assemble(self._seeds, self.options, self._read_one)
+                connected.add(self)
+
+    def abandon(self) -> None:
+        """Refuse every use in a forked child, where the connections are the parent's.
+
+        Called by the fork itself.
+        """
+        self._closed = self._forked = True
+        if self._parts is not None:
+            self._parts.publisher.refuse()
 
     async def aclose(self) -> None:
         """Close: refuse new publishes, wait for acks, end subscriptions and all tasks.
@@ -190,7 +200,7 @@ class Client(
         the same.
         """
         parts = self._parts
-        if parts is None or parts.loop.is_closed():
+        if parts is None or parts.loop.is_closed() or self._forked:
             self._closed = True
             return
         loop = running_loop("a Client")

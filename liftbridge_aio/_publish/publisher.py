@@ -356,14 +356,18 @@ class Publisher:
             await asyncio.wait(queued)
         await self._table.drain()
 
+    def refuse(self) -> None:
+        """Refuse new messages."""
+        self._closed = True
+        self._routes = {}  # so that `submit_now` need not check for it
+        self._usual_routes = {}
+
     async def close(self, timeout: float) -> None:
         """Refuse new messages, wait for what is in flight, fail the rest. Raises nothing for it.
 
         Cancelling stops the waiting; the rest is failed all the same.
         """
-        self._closed = True
-        self._routes = {}  # so that `submit_now` need not check for it
-        self._usual_routes = {}
+        self.refuse()
         self._table.keep_all_unseen()
         try:
             async with asyncio.timeout(timeout):

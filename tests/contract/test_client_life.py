@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import sys
 import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,7 +29,7 @@ from liftbridge_aio import (
     RequestTimeout,
 )
 from liftbridge_aio.testing import FaultProxy
-from support.clients import EARLIEST, Watcher, read_out, rest, values
+from support.clients import EARLIEST, Watcher, read_out, rest, stored, values
 from support.raw import BOUND, eventually
 from support.servers.node import Server
 from support.servers.ports import free_ports
@@ -261,6 +262,54 @@ async def test_what_was_made_by_a_client_that_is_closed_says_so(server: Server) 
             await one.__aenter__()
     with pytest.raises(ClientClosed, match="the client is closed"):
         await made[0].lag()
+
+
+IN_A_FORKED_CHILD = """
+import asyncio, os, sys
+from liftbridge_aio import Client, ClientClosed
+
+address, stream = sys.argv[1:]
+
+async def use(client):
+    for call in (client.publish, client.publish_async, client.publish_to_subject):
+        try:
+            await call(stream, b"child")
+        except ClientClosed as error:
+            print(error)
+    await client.aclose()
+
+async def main():
+    async with Client(address) as client:
+        await client.create_stream(stream)
+        await client.publish(stream, b"parent")
+        child = os.fork()
+        if not child:
+            try:
+                await use(client)  # the coroutine goes on in the child, without an event loop
+                asyncio.events._set_running_loop(None)
+                asyncio.run(use(client))
+            finally:
+                sys.stdout.flush()
+                os._exit(0)
+        os.waitpid(child, 0)
+        await client.publish(stream, b"parent")
+
+asyncio.run(main())
+"""
+
+
+async def test_a_forked_child_cannot_use_the_client(server: Server, stream_name: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-c", IN_A_FORKED_CHILD, server.address, stream_name),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(BOUND):
+        out, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert out.count(b"connected in the parent of this forked process") == 6
+    async with Client(server.address) as client:
+        assert await stored(client, stream_name, 2) == [b"parent", b"parent"]
 
 
 async def test_publish_many_of_a_closed_client_says_so(server: Server) -> None:
