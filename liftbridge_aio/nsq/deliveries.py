@@ -291,7 +291,7 @@ class Deliveries:
             return
         self.is_stopped = True
         for connection in self._in_flight:
-            self._flow.closing(connection)
+            self._flow.closing(connection, self._loop.time())
             if connection.error is None:
                 self._stopping.append(connection.request(protocol.CLS, _STOP_TIMEOUT))
         while self._waiters:

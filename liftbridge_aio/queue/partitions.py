@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
@@ -89,7 +89,7 @@ class Partitions:
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
         self.flow: ReadyFlow[StreamPartition] = ReadyFlow(
-            _flow_settings(plan), random.choice, self._time()
+            _flow_settings(plan), self._choose_probe, self._time()
         )
         self.max_in_flight = plan.max_in_flight
         self._backs_off = plan.backoff is not None
@@ -164,6 +164,7 @@ class Partitions:
                 share.window.stop()
                 share.drained, share.waits = asyncio.Event(), waits
                 share.check_drained()
+                self._set_levels(self.flow.closing(share.place, self._time()))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(drain_timeout):
@@ -306,6 +307,18 @@ class Partitions:
                     self.suspects.pass_over(share.window)
                 self.go_on(share, share.window)
         self._arm_before(self._flow_at())
+
+    def _choose_probe(self, places: Sequence[StreamPartition]) -> StreamPartition:
+        """Choose a partition to give a level to: one with messages where there is one."""
+        now = self._time()
+        waiting = [
+            place
+            for place in places
+            if (share := self.shares.get(place)) is not None
+            and share.window is not None
+            and (share.window.ready or (share.is_paused and share.resumes_at <= now))
+        ]
+        return random.choice(waiting or places)  # noqa: S311 - no secret
 
     def _flow_at(self) -> float:
         """Return when the flow has something to do; never while every partition has its share."""

@@ -40,7 +40,7 @@ from .dispatcher import Dispatcher
 from .giving_up import GivingUp
 from .plan import QueueClient, QueuePlan, ReadAt
 from .retry_tiers import AcksStreams, RetryTiers
-from .statistics import QueueStatistics, explanations
+from .statistics import QueueStatistics, explain_backoff, explanations
 
 if TYPE_CHECKING:
     from .leases import Leases
@@ -157,10 +157,11 @@ class Queue(Generic[DeliveryT]):
     def explain(self) -> list[str]:
         """Return what is not settled and what it waits for, in sentences; for a log or a console.
 
-        Empty if everything that was read is settled.
+        Empty if everything that was read is settled and no failure slows the queue down.
         """
         now = get_running_loop().time()
-        texts = list(explanations(self._dispatcher.partitions.windows(), now))
+        partitions = self._dispatcher.partitions
+        texts = [*explanations(partitions.windows(), now), *explain_backoff(partitions.flow, now)]
         return texts if self._leases is None else [*texts, *self._leases.explain()]
 
     # Lifecycle

@@ -10,6 +10,7 @@ from liftbridge_aio.model import StreamPartition
 
 from .core.ack_window import AckWindow
 from .core.attempt import AttemptState
+from .core.ready_flow import Phase, ReadyFlow
 from .delivery import Delivery, PartitionShare
 
 
@@ -95,6 +96,20 @@ def explanations(
         yield text
         if not window.wants_more:
             yield f"{where}: nothing more is read: {_limit(window)}"
+
+
+def explain_backoff(flow: ReadyFlow[StreamPartition], now: float) -> Iterator[str]:
+    """Yield a sentence while failures slow a queue down."""
+    failures = f"handlers failed (backoff level {flow.backoff_level})"
+    match flow.phase:
+        case Phase.WAITING:
+            yield f"{failures}: nothing is delivered for {flow.backoff_left(now):.1f} s more"
+        case Phase.PROBING:
+            yield f"{failures}: one message at a time is delivered, until one succeeds"
+        case Phase.SEEKING:
+            yield f"{failures}: one message is delivered once a partition can be read"
+        case Phase.FLOWING:
+            return
 
 
 def _state(delivery: Delivery, now: float) -> str:

@@ -368,6 +368,23 @@ async def test_failures_slow_a_queue_down_until_a_probe_succeeds(
         await run
 
 
+async def test_a_queue_that_was_paused_while_probing_goes_on(client: Client, stream: str) -> None:
+    settings: dict[str, Any] = {"backoff": Probing(0.2), "max_in_flight": 6}
+    async with queue_of(client, stream, **settings) as queue:
+        first, *others = await take(queue, 6)
+        for delivery in others:
+            await delivery.ack()
+        await first.nack(60)
+        assert any("nothing is delivered for" in each for each in queue.explain())
+        await eventually(it_is(lambda: "one message at a time" in queue.explain()[-1]))
+        queue.limit(0)
+        assert "once a partition can be read" in queue.explain()[-1]
+        queue.limit(4)
+        await publish(client, stream, 0, 6)
+        assert await take_and_ack(queue, 6) == [6, 7, 8, 9, 10, 11]
+        assert queue.statistics().backoff_level == 0
+
+
 async def test_a_queue_explains_what_its_messages_wait_for(client: Client, stream: str) -> None:
     def said() -> list[str]:
         return [re.sub(r"\d+\.\d s", "N s", each) for each in queue.explain()]

@@ -334,6 +334,30 @@ async def test_a_restarted_nsqd_is_consumed_again(start: StartDaemon, topic: str
         await message.finish()
 
 
+async def test_a_probe_follows_a_connection_lost_while_probing(
+    start: StartDaemon, topic: str
+) -> None:
+    daemon = start()
+    await publish(daemon, topic, b"poison")
+    options = replace(QUICK, max_backoff=2, backoff_unit=0.05)
+    async with consumer(daemon, topic, options=options) as orders:
+        message = await anext(orders)
+        await message.requeue(3600)
+        assert orders.statistics().backoff_level == 1
+        await eventually(lambda: [each.rdy for each in orders.statistics().connections] == [1])
+        daemon.kill()
+        await eventually(lambda: not orders.statistics().connections)
+        daemon.start()
+        await publish(daemon, topic, *(b"%d" % number for number in range(10)))
+        seen: set[bytes] = set()
+        async with asyncio.timeout(20):
+            while len(seen) < 10:
+                message = await anext(orders)
+                await message.finish()
+                seen.add(message.body)
+        assert orders.statistics().backoff_level == 0
+
+
 async def test_nothing_is_lost_over_cuts(start: StartDaemon, topic: str) -> None:
     daemon = start("nsqd", "-msg-timeout=1s")
     expected = {b"%d" % number for number in range(300)}

@@ -3,12 +3,17 @@
 The consumer algorithm of NSQ ("Building Client Libraries"; go-nsq's consumer.go), without
 transport, clock or chance. RDY is a level: the server pushes while fewer messages than that are in
 flight on a connection. Methods return the levels to send, in order.
+
+Backoff is a machine of four phases (`Phase`), whose table is `TRANSITIONS`. While failures are left
+(`backoff_level`), one connection at most has a level, and that level is 1. A probe is a connection,
+not a message: whatever becomes of the message, the level stays until a result is in or the
+connection is gone, and a connection that is gone leads back to SEEKING.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -18,8 +23,6 @@ _STARVED_FROM: Final = 0.85
 """Share of a level in flight from which a connection counts as starved."""
 _RETRY: Final = 5.0
 """Seconds after which a connection without room is tried again."""
-_PROBE_RETRY: Final = 1.0
-"""Seconds after which backoff looks again for a connection to probe with."""
 
 
 class Outcome(enum.Enum):
@@ -28,6 +31,57 @@ class Outcome(enum.Enum):
     FINISHED = "finished"
     REQUEUED = "requeued"
     REQUEUED_WITHOUT_BACKOFF = "requeued without backoff"
+
+
+class Phase(enum.Enum):
+    """Where backoff stands."""
+
+    FLOWING = "flowing"
+    """No failures are left: each connection has its share."""
+    WAITING = "waiting"
+    """The timeout of a backoff runs: no connection has a level, and no result counts."""
+    SEEKING = "seeking"
+    """The timeout is over and no connection can be probed: none is open, or the flow is paused."""
+    PROBING = "probing"
+    """One connection has the level 1; the next result of any message counts."""
+
+
+class Event(enum.Enum):
+    """What moves backoff from one phase to another."""
+
+    BACKED_OFF = "backed off"
+    """A result is in, and failures are left."""
+    RECOVERED = "recovered"
+    """A result is in, and no failures are left."""
+    ELAPSED = "elapsed"
+    """The timeout of the backoff is over."""
+    OPENED = "opened"
+    """A connection is new, or the flow was resumed."""
+    LOST = "lost"
+    """The probed connection delivers nothing more: it was closed or is closing, or was paused."""
+    IDLE = "idle"
+    """The probed connection delivered nothing for long, and another one can be probed."""
+
+
+TRANSITIONS: Final[Mapping[Phase, Mapping[Event, Phase]]] = {
+    Phase.FLOWING: {Event.BACKED_OFF: Phase.WAITING},
+    Phase.WAITING: {Event.ELAPSED: Phase.SEEKING},
+    Phase.SEEKING: {
+        Event.BACKED_OFF: Phase.WAITING,
+        Event.RECOVERED: Phase.FLOWING,
+        Event.OPENED: Phase.SEEKING,
+    },
+    Phase.PROBING: {
+        Event.BACKED_OFF: Phase.WAITING,
+        Event.RECOVERED: Phase.FLOWING,
+        Event.LOST: Phase.SEEKING,
+        Event.IDLE: Phase.SEEKING,
+    },
+}
+"""The phase that follows an event; an event that is not listed has no effect.
+
+Entering SEEKING becomes PROBING at once if there is a connection to probe.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +125,18 @@ class _Link:
     in_flight: int = 0
     closing: bool = False
     probed: bool = False
+    """True once a message came while no failures were left: the connection gets its whole share."""
     message_at: float = 0.0
     """When the last message came, or the connection."""
     raised_at: float = 0.0
     """When its level was last sent."""
     retry_at: float | None = None
+    """When to try to give it its share; None: it has a level, or must not have one."""
+
+    @property
+    def can_deliver(self) -> bool:
+        """True if a level has an effect."""
+        return not self.closing and self.max_rdy > 0
 
 
 class ReadyFlow(Generic[LinkT]):
@@ -93,11 +154,18 @@ class ReadyFlow(Generic[LinkT]):
         self, settings: FlowSettings, choose: Callable[[Sequence[LinkT]], LinkT], now: float
     ) -> None:
         self._settings = settings
-        self._max_in_flight = settings.max_in_flight
         self._choose = choose
+        # State, changed only by events.
+        self._max_in_flight = settings.max_in_flight
         self._links: dict[LinkT, _Link] = {}
+        self._phase = Phase.FLOWING
         self._level = 0
-        self._backoff_until: float | None = None
+        self._backoff_until = now
+        """The end of the timeout, while WAITING."""
+        self._probe: LinkT | None = None
+        """The probed connection, while PROBING."""
+        self._tried: set[LinkT] = set()
+        """Connections that were probed in vain since the last result; others are probed first."""
         self._redistribute_at = now + settings.redistribute
         self._must_redistribute = False
 
@@ -107,9 +175,18 @@ class ReadyFlow(Generic[LinkT]):
         return self._level
 
     @property
+    def phase(self) -> Phase:
+        """Where backoff stands."""
+        return self._phase
+
+    @property
     def is_backing_off(self) -> bool:
         """True while nothing is delivered because handlers failed."""
-        return self._backoff_until is not None
+        return self._phase is Phase.WAITING
+
+    def backoff_left(self, now: float) -> float:
+        """Return the seconds for which no result counts; 0 while none are left."""
+        return max(self._backoff_until - now, 0.0) if self._phase is Phase.WAITING else 0.0
 
     @property
     def total_rdy(self) -> int:
@@ -140,7 +217,7 @@ class ReadyFlow(Generic[LinkT]):
     def next_at(self) -> float:
         """Return the time at which `tick` has something to do."""
         times = [link.retry_at for link in self._links.values() if link.retry_at is not None]
-        if self._backoff_until is not None:
+        if self._phase is Phase.WAITING:
             times.append(self._backoff_until)
         return min([self._redistribute_at, *times])
 
@@ -153,32 +230,36 @@ class ReadyFlow(Generic[LinkT]):
         for each in self._links:
             if each != link:
                 levels += self._update(each, now)
-        return levels + self._update(link, now)
+        return levels + self._update(link, now) + self._on(Event.OPENED, now)
 
-    def closing(self, link: LinkT) -> None:
+    def closing(self, link: LinkT, now: float) -> list[Level[LinkT]]:
         """Record that a connection gets no more messages, but may have some in flight."""
-        if link in self._links:
-            self._links[link].closing = True
+        known = self._links.get(link)
+        if known is None:
+            return []
+        known.closing, known.rdy, known.retry_at = True, 0, None
+        return self._on(Event.LOST, now) if link == self._probe else []
 
     def closed(self, link: LinkT, now: float) -> list[Level[LinkT]]:
         """Forget a connection; its share goes to the others."""
         gone = self._links.pop(link, None)
         if gone is None:
             return []
+        self._tried.discard(link)
         had_share = gone.rdy > 0 or gone.retry_at is not None
-        if had_share and (len(self._links) == self._max_in_flight or self._level):
+        if had_share and len(self._links) == self._max_in_flight:
             self._must_redistribute = True
         levels = []
         for each in self._links:
             levels += self._update(each, now)
-        return levels
+        return levels + (self._on(Event.LOST, now) if link == self._probe else [])
 
     def delivered(self, link: LinkT, now: float) -> list[Level[LinkT]]:
         """Count a message that came."""
         known = self._links[link]
         known.in_flight += 1
         known.message_at = now
-        if self._settings.probe_first and not known.probed and not self._level:
+        if self._settings.probe_first and not known.probed and self._phase is Phase.FLOWING:
             known.probed = True
             return self._update(link, now)
         return []
@@ -197,23 +278,19 @@ class ReadyFlow(Generic[LinkT]):
         return [] if outcome is None else self.signal(outcome, now)
 
     def signal(self, outcome: Outcome, now: float) -> list[Level[LinkT]]:
-        """Begin, lengthen or shorten the backoff after a message was answered."""
-        if not self._settings.max_backoff or self._backoff_until is not None:
+        """Begin, lengthen or shorten the backoff after a message was answered.
+
+        One result counts for each timeout: none does while it runs.
+        """
+        if not self._settings.max_backoff or self._phase is Phase.WAITING:
             return []
-        before = self._level
         if outcome is Outcome.FINISHED:
-            self._level = max(before - 1, 0)
+            self._level = max(self._level - 1, 0)
         elif outcome is Outcome.REQUEUED and (
-            self._settings.backoff(before + 1) <= self._settings.max_backoff
+            self._settings.backoff(self._level + 1) <= self._settings.max_backoff
         ):
             self._level += 1
-        if self._level:
-            length = min(self._settings.backoff(self._level), self._settings.max_backoff)
-            self._backoff_until = now + length
-            return [level for each in self._links for level in self._send(each, 0, now)]
-        if before:
-            return [level for each in self._links for level in self._update(each, now)]
-        return []
+        return self._on(Event.BACKED_OFF if self._level else Event.RECOVERED, now)
 
     def limit(self, max_in_flight: int, now: float) -> list[Level[LinkT]]:
         """Set the limit of messages in flight; 0 pauses."""
@@ -227,13 +304,13 @@ class ReadyFlow(Generic[LinkT]):
                 levels += self._send(each, 0, now)
         for each in self._links:
             levels += self._update(each, now)
-        return levels
+        return levels + self._on(Event.OPENED if max_in_flight else Event.LOST, now)
 
     def tick(self, now: float) -> list[Level[LinkT]]:
         """Do what is due: the end of a backoff, retries, redistribution."""
         levels: list[Level[LinkT]] = []
-        if self._backoff_until is not None and now >= self._backoff_until:
-            levels += self._probe(now)
+        if self._phase is Phase.WAITING and now >= self._backoff_until:
+            levels += self._on(Event.ELAPSED, now)
         for each, known in self._links.items():
             if known.retry_at is not None and now >= known.retry_at:
                 known.retry_at = None
@@ -243,11 +320,50 @@ class ReadyFlow(Generic[LinkT]):
             levels += self._redistribute(now)
         return levels
 
+    # Phases
+
+    def _on(self, event: Event, now: float) -> list[Level[LinkT]]:
+        """Enter the phase that follows an event."""
+        phase = TRANSITIONS[self._phase].get(event)
+        if phase is None:
+            return []
+        self._phase = phase
+        if phase is Phase.SEEKING:
+            return self._seek(now)
+        self._probe = None
+        self._tried.clear()
+        if phase is Phase.FLOWING:
+            return [level for each in self._links for level in self._update(each, now)]
+        self._backoff_until = now + min(
+            self._settings.backoff(self._level), self._settings.max_backoff
+        )
+        return [level for each in self._links for level in self._send(each, 0, now)]
+
+    def _seek(self, now: float) -> list[Level[LinkT]]:
+        """Probe a connection if there is one; each in turn, until a result is in."""
+        levels: list[Level[LinkT]] = []
+        if self._probe is not None:
+            self._tried.add(self._probe)
+            if self._probe in self._links:
+                levels += self._send(self._probe, 0, now)
+            self._probe = None
+        self._tried &= self._links.keys()
+        candidates = [each for each, known in self._links.items() if known.can_deliver]
+        if not candidates or not self._max_in_flight:
+            return levels
+        untried = [each for each in candidates if each not in self._tried]
+        if not untried:
+            self._tried.clear()
+        self._probe = self._choose(untried or candidates)
+        self._phase = Phase.PROBING
+        self._redistribute_at = now + self._settings.redistribute  # time to deliver something
+        return levels + self._send(self._probe, 1, now)
+
     # Levels
 
     def _update(self, link: LinkT, now: float) -> list[Level[LinkT]]:
         """Give a connection its share, unless backoff decides."""
-        if self._level or self._backoff_until is not None:
+        if self._phase is not Phase.FLOWING:
             return []
         known = self._links[link]
         waits = self._settings.probe_first and not known.probed
@@ -273,34 +389,27 @@ class ReadyFlow(Generic[LinkT]):
         known.raised_at = now
         return [Level(link, wanted)]
 
-    def _probe(self, now: float) -> list[Level[LinkT]]:
-        """End a backoff with one message on one connection."""
-        open_links = [each for each, known in self._links.items() if not known.closing]
-        if not open_links or not self._max_in_flight:
-            self._backoff_until = now + _PROBE_RETRY
-            return []
-        self._backoff_until = None
-        return self._send(self._choose(open_links), 1, now)
-
     def _redistribute(self, now: float) -> list[Level[LinkT]]:
         """Take levels from idle connections where not all can have one, and give them to others."""
-        if self._backoff_until is not None:
+        if self._probe is not None:
+            others = any(
+                known.can_deliver for each, known in self._links.items() if each != self._probe
+            )
+            if others and self._is_unused(self._links[self._probe], now):
+                return self._on(Event.IDLE, now)
             return []
-        count = len(self._links)
-        needed = count > self._max_in_flight or (self._level and count > 1)
-        if not (needed or self._must_redistribute):
+        if self._phase is not Phase.FLOWING:
+            return []
+        if not (len(self._links) > self._max_in_flight or self._must_redistribute):
             return []
         self._must_redistribute = False
-        settings = self._settings
         levels = []
         for each, known in self._links.items():
-            is_idle = now - known.message_at > settings.idle
-            holds_long = now - known.raised_at > settings.hold
-            if known.rdy > 0 and (is_idle or holds_long):
+            if known.rdy > 0 and self._is_unused(known, now):
                 levels += self._send(each, 0, now)
-        available = (1 if self._level else self._max_in_flight) - self.total_rdy
+        available = self._max_in_flight - self.total_rdy
         candidates = [
-            each for each, known in self._links.items() if not known.rdy and not known.closing
+            each for each, known in self._links.items() if not known.rdy and known.can_deliver
         ]
         while candidates and available > 0:
             chosen = self._choose(candidates)
@@ -308,3 +417,8 @@ class ReadyFlow(Generic[LinkT]):
             levels += self._send(chosen, 1, now)
             available -= 1
         return levels
+
+    def _is_unused(self, known: _Link, now: float) -> bool:
+        """Return True if a connection that has a level should pass it on."""
+        is_idle = now - known.message_at > self._settings.idle
+        return is_idle or now - known.raised_at > self._settings.hold

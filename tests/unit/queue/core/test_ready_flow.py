@@ -1,4 +1,4 @@
-"""The RDY and backoff machine: the traces of go-nsq's tests, and a walk that never goes beyond."""
+"""The RDY and backoff machine: go-nsq's traces, and a walk of any events that demands progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from liftbridge_aio.queue.core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow
+from liftbridge_aio.queue.core.ready_flow import (
+    TRANSITIONS,
+    Event,
+    FlowSettings,
+    Level,
+    Outcome,
+    Phase,
+    ReadyFlow,
+)
 
 FINISHED, REQUEUED, PLAIN = Outcome.FINISHED, Outcome.REQUEUED, Outcome.REQUEUED_WITHOUT_BACKOFF
 
@@ -152,8 +160,58 @@ def test_a_probed_connection_that_is_lost_is_replaced() -> None:
     flow.delivered("b", 0)
     flow.answered("b", REQUEUED, 0)
     assert flow.tick(2) == [("a", 1)]
-    assert flow.closed("a", 2) == []
-    assert flow.tick(7) == [("b", 1)]
+    assert flow.closed("a", 2) == [("b", 1)]
+
+
+def test_the_only_connection_is_probed_after_it_was_lost() -> None:
+    flow = flow_of("a", max_in_flight=4)
+    flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    assert flow.tick(2) == [("a", 1)]
+    assert flow.closed("a", 3) == []
+    assert flow.phase is Phase.SEEKING
+    assert flow.tick(30) == []
+    assert flow.connected("b", 2500, 40) == [("b", 1)]
+    flow.delivered("b", 40)
+    assert flow.answered("b", FINISHED, 40) == [("b", 4)]
+
+
+def test_pausing_while_probing_leads_back_to_a_probe() -> None:
+    flow = flow_of("a", max_in_flight=4)
+    flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    assert flow.tick(2) == [("a", 1)]
+    assert flow.limit(0, 3) == [("a", 0)]
+    assert flow.limit(4, 4) == [("a", 1)]
+
+
+def test_a_probed_connection_that_closes_is_replaced_at_once() -> None:
+    flow = flow_of("ab", max_in_flight=1)
+    flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    assert flow.tick(2) == [("a", 1)]
+    assert flow.closing("a", 2) == [("b", 1)]
+    assert flow.closed("a", 3) == []
+
+
+def test_a_connection_that_takes_no_messages_is_not_probed() -> None:
+    flow = flow_of("a", max_in_flight=4)
+    flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    flow.closed("a", 0)
+    flow.connected("b", 0, 1)
+    assert flow.tick(2) == []
+    assert flow.connected("c", 2500, 3) == [("c", 1)]
+
+
+def test_each_connection_is_probed_in_turn() -> None:
+    flow = flow_of("abc", max_in_flight=9)
+    flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    probes = []
+    for now in range(2, 200, 6):
+        probes += [level.link for level in flow.tick(now) if level.rdy]
+    assert probes[:6] == list("abcabc")
 
 
 def test_backoff_without_a_connection_probes_the_next_one() -> None:
@@ -162,8 +220,7 @@ def test_backoff_without_a_connection_probes_the_next_one() -> None:
     flow.answered("a", REQUEUED, 0)
     flow.closed("a", 0)
     assert flow.tick(2) == []
-    assert flow.connected("b", 2500, 2.5) == []
-    assert flow.tick(3) == [("b", 1)]
+    assert flow.connected("b", 2500, 2.5) == [("b", 1)]
 
 
 @pytest.mark.parametrize(
@@ -189,8 +246,7 @@ def test_a_limit_set_during_backoff_applies_after_it() -> None:
     flow.answered("a", REQUEUED, 0)
     assert flow.limit(0, 0) == []
     assert flow.tick(2) == []
-    assert flow.limit(6, 2) == []
-    assert flow.tick(3) == [("a", 1)]
+    assert flow.limit(6, 2) == [("a", 1)]
     flow.delivered("a", 3)
     assert flow.answered("a", FINISHED, 3) == [("a", 6)]
 
@@ -225,7 +281,7 @@ def test_idle_connections_lose_their_probe_in_backoff() -> None:
     flow.delivered("a", 0)
     flow.answered("a", REQUEUED, 0)
     assert flow.tick(2) == [("a", 1)]
-    assert flow.tick(13) == [("a", 0), ("a", 1)]  # by chance the same again
+    assert flow.tick(13) == [("a", 0), ("b", 1)]
 
 
 def flow_of(links: str, choose: Choose = first, **settings: Any) -> ReadyFlow[str]:
@@ -249,41 +305,89 @@ def test_starvation_begins_at_85_percent(in_flight: int, starved: bool) -> None:
     assert flow.is_starved is starved
 
 
+@pytest.mark.parametrize("phase", set(Phase) - {Phase.FLOWING})
+def test_each_phase_of_a_backoff_leads_to_the_next(phase: Phase) -> None:
+    assert set(TRANSITIONS) == set(Phase)
+    following = TRANSITIONS[phase]
+    assert Event.ELAPSED in following or {Event.BACKED_OFF, Event.RECOVERED} <= set(following)
+    if phase is Phase.PROBING:
+        assert following[Event.LOST] is following[Event.IDLE] is Phase.SEEKING
+
+
+_IDLE = 10.0
+_REDISTRIBUTE = 5.0
+
+
 class Walk(RuleBasedStateMachine):
-    """Whatever happens, levels stay within the limit and no connection is left without for ever."""
+    """Takes any event in any state; the rules of the guide hold, and messages always come again."""
 
     def __init__(self) -> None:
         super().__init__()
         self.limit = 5
         self.now = 0.0
-        self.flow = ReadyFlow[int](FlowSettings(self.limit), first_number, 0)
+        self.pick = 0
+        self.flow = ReadyFlow[int](
+            FlowSettings(self.limit, redistribute=_REDISTRIBUTE, idle=_IDLE), self.choose, 0
+        )
         self.levels: dict[int, int] = {}
         self.in_flight: dict[int, int] = {}
+        self.max_rdy: dict[int, int] = {}
+        self.closing_links: set[int] = set()
         self.count = 0
+
+    def choose(self, links: Sequence[int]) -> int:
+        return links[self.pick % len(links)]
 
     def take(self, levels: list[Level[int]]) -> None:
         for link, rdy in levels:
             assert self.levels[link] != rdy
+            assert link not in self.closing_links
             self.levels[link] = rdy
 
-    @rule()
-    def connect(self) -> None:
+    def result(self, answer: Callable[[], list[Level[int]]]) -> None:
+        """Take a result, of which one counts for each timeout."""
+        phase, level = self.flow.phase, self.flow.backoff_level
+        self.take(answer())
+        if phase is Phase.WAITING:
+            assert (self.flow.phase, self.flow.backoff_level) == (phase, level)
+        elif level:
+            assert abs(self.flow.backoff_level - level) <= 1
+            assert self.flow.phase in {Phase.WAITING, Phase.FLOWING}
+
+    @rule(pick=st.integers(0, 5))
+    def change_chance(self, pick: int) -> None:
+        self.pick = pick
+
+    @rule(max_rdy=st.sampled_from([2500, 2500, 2, 0]))
+    def connect(self, max_rdy: int) -> None:
         self.count += 1
         self.levels[self.count] = self.in_flight[self.count] = 0
-        self.take(self.flow.connected(self.count, 2500, self.now))
+        self.max_rdy[self.count] = max_rdy
+        self.take(self.flow.connected(self.count, max_rdy, self.now))
+
+    @precondition(lambda self: self.levels)
+    @rule(data=st.data())
+    def start_to_close(self, data: st.DataObject) -> None:
+        link = data.draw(st.sampled_from(sorted(self.levels)))
+        self.closing_links.add(link)
+        self.levels[link] = 0
+        self.take(self.flow.closing(link, self.now))
 
     @precondition(lambda self: self.levels)
     @rule(data=st.data())
     def close(self, data: st.DataObject) -> None:
         link = data.draw(st.sampled_from(sorted(self.levels)))
-        del self.levels[link], self.in_flight[link]
+        del self.levels[link], self.in_flight[link], self.max_rdy[link]
+        self.closing_links.discard(link)
         self.take(self.flow.closed(link, self.now))
 
     @precondition(lambda self: any(self.levels[n] > self.in_flight[n] for n in self.levels))
     @rule(data=st.data())
     def deliver(self, data: st.DataObject) -> None:
         ready = [link for link, rdy in self.levels.items() if rdy > self.in_flight[link]]
-        link = data.draw(st.sampled_from(sorted(ready)))
+        self.deliver_from(data.draw(st.sampled_from(sorted(ready))))
+
+    def deliver_from(self, link: int) -> None:
         self.in_flight[link] += 1
         self.take(self.flow.delivered(link, self.now))
 
@@ -292,7 +396,14 @@ class Walk(RuleBasedStateMachine):
     def answer(self, data: st.DataObject, outcome: Outcome | None) -> None:
         link = data.draw(st.sampled_from(sorted(n for n, c in self.in_flight.items() if c)))
         self.in_flight[link] -= 1
-        self.take(self.flow.answered(link, outcome, self.now))
+        if outcome is None:
+            self.take(self.flow.answered(link, None, self.now))
+        else:
+            self.result(lambda: self.flow.answered(link, outcome, self.now))
+
+    @rule(outcome=st.sampled_from(Outcome))
+    def answer_of_a_lost_connection(self, outcome: Outcome) -> None:
+        self.result(lambda: self.flow.answered(-1, outcome, self.now))
 
     @rule(limit=st.integers(0, 6))
     def set_limit(self, limit: int) -> None:
@@ -301,24 +412,57 @@ class Walk(RuleBasedStateMachine):
 
     @rule()
     def wait(self) -> None:
-        self.now = self.flow.next_at()
+        self.now = max(self.now, self.flow.next_at())
         self.take(self.flow.tick(self.now))
+
+    @rule(seconds=st.sampled_from([0.0, 0.5, 3.0, 40.0]))
+    def wait_for(self, seconds: float) -> None:
+        self.now += seconds
+        self.take(self.flow.tick(self.now))
+
+    @precondition(lambda self: self.limit and self.able)
+    @rule(data=st.data())
+    def demand_progress(self, data: st.DataObject) -> None:
+        """One connection alone has messages, which all succeed: the backoff ends in its time."""
+        for link, count in self.in_flight.items():  # whatever was in flight has vanished
+            for _ in range(count):
+                self.take(self.flow.answered(link, None, self.now))
+            self.in_flight[link] = 0
+        busy = data.draw(st.sampled_from(self.able))
+        turn = len(self.able) * (_IDLE + 2 * _REDISTRIBUTE)
+        latest = self.now + sum(turn + 2.0**level for level in range(self.flow.backoff_level + 2))
+        while self.flow.backoff_level:
+            if self.levels[busy]:
+                self.deliver_from(busy)
+                self.in_flight[busy] -= 1
+                self.result(lambda: self.flow.answered(busy, FINISHED, self.now))
+            else:
+                self.wait()
+            assert self.now <= latest
+        assert any(self.levels[link] for link in self.able)
+
+    @property
+    def able(self) -> list[int]:
+        """The connections that can deliver."""
+        return [n for n in self.levels if n not in self.closing_links and self.max_rdy[n]]
 
     @invariant()
     def levels_are_within_the_limit(self) -> None:
         assert sum(self.levels.values()) <= self.limit
         assert self.flow.total_rdy == sum(self.levels.values())
+        assert all(rdy <= self.max_rdy[link] for link, rdy in self.levels.items())
 
     @invariant()
     def backoff_lets_one_through_at_most(self) -> None:
-        if self.flow.is_backing_off:
-            assert not any(self.levels.values())
-        elif self.flow.backoff_level:
-            assert sum(self.levels.values()) <= 1
+        total, phase = sum(self.levels.values()), self.flow.phase
+        assert (phase is Phase.FLOWING) is (self.flow.backoff_level == 0)
+        if phase is not Phase.FLOWING:
+            assert total == (1 if phase is Phase.PROBING else 0)
 
-
-def first_number(links: Sequence[int]) -> int:
-    return links[0]
+    @invariant()
+    def seeking_means_that_there_is_nothing_to_probe(self) -> None:
+        if self.flow.phase is Phase.SEEKING:
+            assert not (self.able and self.limit)
 
 
 TestWalk = Walk.TestCase
