@@ -208,9 +208,11 @@ class ConnectionPool:
         """Health-check a connection while it is quiet: nothing else reveals half-open ones."""
         loop = asyncio.get_running_loop()
         while connection.up:
-            quiet = loop.time() - connection.last_received
-            if quiet < self._health_interval:
-                await asyncio.sleep(self._health_interval - quiet)
+            heard = connection.last_received
+            await asyncio.sleep(heard + self._health_interval - loop.time())
+            # The clock is not compared with the end of the pause: rounding can leave a rest that
+            # is too short to move the clock, for ever.
+            if connection.last_received > heard:
                 continue
             checked_at = loop.time()
             try:

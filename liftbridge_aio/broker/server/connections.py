@@ -30,6 +30,7 @@ from .framing import MessageCodec
 from .service import LiftbridgeService
 from .tls_connection import TLSConnection
 
+_BACKLOG: Final = 1024
 _MAX_CALLS: Final = 10_000  # concurrent on a connection; h2 allows 100, a Go server any number
 _MAX_UNREAD_ANSWERS: Final = 2**17  # bytes of answers to frames that a client may leave unread
 _WINDOW: Final = 2**26  # bytes; an unread call, of 4 MiB, must not block the others
@@ -263,6 +264,38 @@ class Listener(Server):
         self._tls = tls
         self._handshaking: set[TLSConnection] = set()
         """Connections whose TLS handshake is not complete."""
+
+    async def bind(self, host: str, port: int) -> int:
+        """Bind an address without accepting connections, and return the port.
+
+        Args:
+            host: a name or an address.
+            port: the port; 0: a free one.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        # One address: "localhost" with port 0 would give several, each with a port of its own.
+        found = await loop.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+        )
+        address = found[0][4]
+        self._server = server = await loop.create_server(
+            self._protocol_factory,
+            str(address[0]),
+            port,
+            backlog=_BACKLOG,
+            start_serving=False,
+        )
+        self._server_closed_fut = loop.create_future()
+        bound = server.sockets
+        return int(bound[0].getsockname()[1]) if bound else port
+
+    async def serve(self) -> None:
+        """Accept connections at the bound address."""
+        assert self._server is not None  # noqa: S101 - bound before
+        await self._server.start_serving()
 
     def _protocol_factory(self) -> H2Protocol:
         if self._tls is None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import os
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from liftbridge_aio._core.addresses import format_address
 from liftbridge_aio._core.arguments import check_integer
@@ -28,8 +25,6 @@ from .local_cluster import Backing
 from .maintenance import Maintenance
 from .service import LiftbridgeService, ServiceCounters
 from .settings import BrokerSettings
-
-_BACKLOG: Final = 1024
 
 
 class BrokerState(enum.Enum):
@@ -211,12 +206,7 @@ class BrokerServer(Lifecycle):
         self._state = BrokerState.STARTING
         self._starting = starting = asyncio.Event()
         try:
-            listening = await self._bind()
-            try:
-                await self._serve(listening)
-            except BaseException:
-                listening.close()
-                raise
+            await self._serve()
             self._state = BrokerState.RUNNING
         finally:
             if self._state is BrokerState.STARTING:
@@ -224,12 +214,11 @@ class BrokerServer(Lifecycle):
             self._starting = None
             starting.set()
 
-    async def _serve(self, listening: socket.socket) -> None:
+    async def _serve(self) -> None:
         settings = self._settings
         tls = None if settings.tls is None else settings.tls.context()
-        backing = self._backing = self._open_backing(self._clock)
+        backing = self._open_backing(self._clock)
         context = backing.context
-        context.node.info = BrokerInfo(self._server_id, self._host, self._port)
         groups = GroupProcedures(
             context.node.groups,
             context.node.liveness,
@@ -241,14 +230,22 @@ class BrokerServer(Lifecycle):
         service = LiftbridgeService(context, groups, settings, self._injector, self._counters)
         listener = Listener(service, self._injector, tls)
         try:
+            self._port = await listener.bind(self._host, self._port)
+        except BaseException:
+            backing.close()
+            raise
+        self._backing = backing
+        context.node.info = BrokerInfo(self._server_id, self._host, self._port)
+        try:
             if self._forgetful:
                 self._isolate(context)
             elif context.node.is_forgetful:
                 self._rejoin(context)
             context.controller.start(context.node, self._clock.now_ns())
             self._create_internal_streams(backing)
-            await listener.start(sock=listening, backlog=_BACKLOG)
+            await listener.serve()
         except BaseException:
+            listener.close()
             self._leave(backing)
             raise
         self._listener = listener
@@ -268,25 +265,6 @@ class BrokerServer(Lifecycle):
         node = backing.context.node
         backing.context.controller.stop(node)
         backing.close()
-
-    async def _bind(self) -> socket.socket:
-        loop = asyncio.get_running_loop()
-        # One socket: "localhost" with port 0 would give several, each with a port of its own.
-        found = await loop.getaddrinfo(
-            self._host, self._port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
-        )
-        family, kind, protocol, _, address = found[0]
-        # The protocol must be named: only then asyncio switches Nagle's algorithm off.
-        listening = socket.socket(family, kind, protocol)
-        try:
-            if os.name == "posix":
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-        except BaseException:
-            listening.close()
-            raise
-        self._port = listening.getsockname()[1]
-        return listening
 
     async def stop(self) -> None:
         """Close the port and all connections; streams, messages and cursors are kept.
