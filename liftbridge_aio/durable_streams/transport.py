@@ -238,7 +238,8 @@ class Transport:
             timeout=self._live_waits if live else self._waits,
         )
         try:
-            return await client.send(request, stream=stream)
+            with foreign_cancellation_fails("the HTTP client"):  # a shared one, with hooks
+                return await client.send(request, stream=stream)
         except Exception as error:
             raise self.failure(method, error) from error
 
