@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from liftbridge_aio import CallbackCancelled
 from liftbridge_aio.durable_streams import (
     BadRequest,
     Closed,
@@ -19,6 +20,7 @@ from liftbridge_aio.durable_streams import (
     SequenceConflict,
     StreamClosed,
 )
+from support.faults import await_what_others_cancel
 
 
 async def items(stream: DurableStream) -> list[Any]:
