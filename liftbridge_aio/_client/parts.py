@@ -11,6 +11,7 @@ from weakref import WeakSet
 from liftbridge_aio._admin.cursors import Cursors
 from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
 from liftbridge_aio._publish.publisher import Publisher
 from liftbridge_aio._publish.retry import ReadBack, RetryingPublisher
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
@@ -183,7 +184,8 @@ def _intercepted(
         stream, seconds = message.stream, publisher.seconds_for(message)
         try:
             async with asyncio.timeout(seconds) as limit:
-                future: object = await chained(wrappers, send)(message)
+                with foreign_cancellation_fails("an interceptor"):
+                    future: object = await chained(wrappers, send)(message)
         except TimeoutError as error:
             if not limit.expired():
                 raise

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio._core.arguments import check_text, check_type
 from liftbridge_aio._core.event_loop import running_loop
+from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.options import timer_seconds
 
@@ -237,7 +238,8 @@ class Transport:
             timeout=self._live_waits if live else self._waits,
         )
         try:
-            return await client.send(request, stream=stream)
+            with foreign_cancellation_fails("the HTTP client"):  # a shared one, with hooks
+                return await client.send(request, stream=stream)
         except Exception as error:
             raise self.failure(method, error) from error
 
@@ -348,8 +350,9 @@ async def _values(
     found: dict[str, str] = {}
     for name, value in own.items():
         if callable(value):
-            result = value()
-            found[name] = await result if inspect.isawaitable(result) else result
+            with foreign_cancellation_fails(f"the function for {name}"):
+                result = value()
+                found[name] = await result if inspect.isawaitable(result) else result
             check(found[name], f"what the function for {name} returned")
         else:
             found[name] = value

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from typing import Final
 
+from liftbridge_aio._core.foreign_cancellation import failure_of
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
 from liftbridge_aio._subscribe.core.plan import ConsumerIdentity, ReadingPlan
 from liftbridge_aio._subscribe.cursor_committer import CursorCommitter, CursorStore
@@ -219,11 +220,13 @@ class MemberRuntime:
         async def run() -> None:
             try:
                 await work()
-            except asyncio.CancelledError:
-                self._stop(None)
-                raise
-            except Exception as error:  # noqa: BLE001 - raised to the reader
-                self._stop(error)
+            except BaseException as error:  # noqa: BLE001 - raised to the reader
+                try:
+                    failure = failure_of(error, f"the task {name} of the group")
+                except BaseException:
+                    self._stop(None)
+                    raise
+                self._stop(failure)
 
         self._children[name] = self._spawn(run, name)
 

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import anyio
 
 from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
 from liftbridge_aio._subscribe.core.plan import ConsumerIdentity
 from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
 from liftbridge_aio._subscribe.partition_reader import PartitionReader
@@ -379,6 +380,7 @@ class Rebalancer:
 
 async def _call_back(callback: RebalanceCallback, partitions: Assignment) -> None:
     """Call a callback of the user, and await it if it is a coroutine function."""
-    answer = callback(partitions)
-    if isinstance(answer, Awaitable):
-        await answer
+    with foreign_cancellation_fails("on_assigned or on_revoked"):
+        answer = callback(partitions)
+        if isinstance(answer, Awaitable):
+            await answer

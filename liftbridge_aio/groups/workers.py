@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from contextvars import copy_context
 from typing import Any, ClassVar, Protocol
 
+from liftbridge_aio._core.foreign_cancellation import failure_of
+
 logger = logging.getLogger("liftbridge_aio.groups")
 
 
@@ -132,11 +134,13 @@ class Workers(ABC):
                 waiter = self._loop.create_future()
                 self._idle.append(waiter)
                 await waiter
-        except Exception as error:  # noqa: BLE001 - raised by `run`
-            self._fail(error)
-        except BaseException:
-            self.stop()
-            raise
+        except BaseException as error:  # noqa: BLE001 - raised by `run`, or by its task group
+            try:
+                failure = failure_of(error, "a worker")
+            except BaseException:
+                self.stop()
+                raise
+            self._fail(failure)
 
     def _fail(self, error: Exception) -> None:
         if self._error is None:

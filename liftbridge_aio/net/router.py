@@ -12,6 +12,7 @@ from typing import Final
 
 from liftbridge_aio._core.absence import Incarnation
 from liftbridge_aio._core.addresses import parse_address
+from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
 from liftbridge_aio._core.status import THROUGH_RAFT, CallFailure, Code, Reach, Remedy, remedy
 from liftbridge_aio.errors import InvalidRequest, TLSFailed
 from liftbridge_aio.model import BrokerInfo, Metadata
@@ -86,7 +87,7 @@ class Router:
         try:
             address = mapping(broker.address)
             parse_address(address)
-        except Exception as error:
+        except CALLBACK_ERRORS as error:
             text = f"address_map failed for {broker.address!r}: {error!r}"
             raise InvalidRequest(text) from error
         return address

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Final, NamedTuple
 
+from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
 from liftbridge_aio.options import seconds
 from liftbridge_aio.queue.core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow
 
@@ -213,13 +214,23 @@ class Deliveries:
         return None
 
     async def _give_up(self, message: Message, reason: str) -> None:
+        """Call the callback and finish the message; requeue it if the callback fails, and raise."""
         self._given_up += 1
         if self._on_giving_up is None:
             logger.error("gave up %s, so it is discarded: %s", repr(message), reason)
         else:
-            answer = self._on_giving_up(message)
-            if isinstance(answer, Awaitable):
-                await answer
+            try:
+                with foreign_cancellation_fails("on_giving_up"):
+                    answer = self._on_giving_up(message)
+                    if isinstance(answer, Awaitable):
+                        await answer
+            except Exception:
+                if not message.is_answered and message.connection.error is None:
+                    await self.requeue(message, None, backoff=True)
+                raise
+            except BaseException:
+                self.abandon(message)
+                raise
         if not message.is_answered and message.connection.error is None:
             await self.finish(message)
 
@@ -332,6 +343,18 @@ class Deliveries:
             self._wake()
         if self._timer is not None:
             self._timer.cancel()
+
+    def abandon(self, message: Message) -> None:
+        """Let another reader have a message that nobody works on any more; requeue it at the end.
+
+        Nsqd would deliver it here again at once, so it stays in flight while readers may come.
+        """
+        if self.is_stopped:
+            self._requeue_now(message)
+            self._check_settled()
+        elif not message.is_answered:
+            self._ready.appendleft(message)
+            self._wake()
 
     def _requeue_now(self, message: Message) -> None:
         if not message.is_answered and message.connection.error is None:

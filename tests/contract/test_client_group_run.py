@@ -14,12 +14,12 @@ from functools import partial
 import pytest
 
 from liftbridge_aio import (
+    CallbackCancelled,
     Client,
     ClientClosed,
     ClientOptions,
     ConcurrentRead,
     ConsumerGroup,
-    GroupError,
     Interceptor,
     InvalidRequest,
     LiftbridgeError,
@@ -30,6 +30,7 @@ from liftbridge_aio import (
     WrongType,
 )
 from liftbridge_aio.groups.handler_runner import MessageHandler, OnError
+from support.faults import await_what_others_cancel
 from support.groups.group_watcher import EARLIEST, GroupWatcher, cursor, it_is, publish
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
 from support.raw import BOUND, eventually
@@ -324,14 +325,13 @@ async def test_a_handler_that_is_cancelled_from_elsewhere_has_failed(
     client: Client, stream: str, group_id: str
 ) -> None:
     async def handle(_: Message) -> None:
-        other = asyncio.ensure_future(asyncio.sleep(60))
-        other.cancel()
-        await other
+        await await_what_others_cancel()
 
     async with client.group(group_id, [stream], start=EARLIEST) as group:
-        with pytest.raises(GroupError, match="cancelled by something other") as caught:
+        with pytest.raises(CallbackCancelled, match="cancelled by something other") as caught:
             await group.run(handle)
         assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+        assert caught.value.offset == 0
 
 
 @ON_EMBEDDED

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from liftbridge_aio import (
+    CallbackCancelled,
     Client,
     ClientOptions,
     GroupState,
@@ -24,6 +25,7 @@ from liftbridge_aio import (
     UsageError,
     WrongType,
 )
+from support.faults import await_what_others_cancel
 from support.groups.group_watcher import EARLIEST, cursor, holds, places, publish, take
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
 from support.raw import BOUND, eventually
@@ -427,6 +429,19 @@ async def test_a_handler_that_raises_ends_the_group_with_its_error(
 
     async with client.group(group_id, [stream], on_assigned=on_assigned) as group:
         with pytest.raises(ZeroDivisionError):
+            await anext(group)
+    assert group.state is GroupState.LEFT
+
+
+@ON_EMBEDDED
+async def test_a_callback_that_others_cancel_ends_the_group_with_an_error(
+    client: Client, stream: str, group_id: str
+) -> None:
+    async def on_assigned(_: object) -> None:
+        await await_what_others_cancel()
+
+    async with client.group(group_id, [stream], on_assigned=on_assigned) as group:
+        with pytest.raises(CallbackCancelled, match="on_assigned"):
             await anext(group)
     assert group.state is GroupState.LEFT
 

@@ -47,6 +47,7 @@ from liftbridge_aio.queue.acks_store import AcksStream, Claim
 from liftbridge_aio.queue.core.ack_window import Snapshot
 from liftbridge_aio.serializers import JSON
 from liftbridge_aio.transactions import Phase, ProducerFenced, TransactionAborted
+from support.faults import await_what_others_cancel
 from support.groups.group_watcher import EARLIEST, GroupWatcher, it_is, publish
 from support.marks import ON_ONE_PATH
 from support.raw import BOUND, eventually
@@ -276,6 +277,33 @@ async def test_giving_up_without_dead_letters_calls_back(client: Client, stream:
                 await delivery.ack()
         await eventually(it_is(lambda: given_up == [(0, 2)]))
         await eventually(it_is(lambda: queue.statistics().partitions[0].base == 6))
+
+
+async def test_callbacks_that_others_cancel_have_failed(client: Client, stream: str) -> None:
+    handled: list[int] = []
+
+    async def handle(delivery: Delivery) -> None:
+        handled.append(delivery.offset)
+        if delivery.offset == 0:
+            await await_what_others_cancel()
+
+    async def on_giving_up(_: Delivery) -> None:
+        await await_what_others_cancel()
+
+    dead = f"{stream}.dead"
+    await client.create_stream(dead)
+    settings: dict[str, Any] = {"max_attempts": 2, "on_giving_up": on_giving_up}
+    async with queue_of(client, stream, dead_letter=DeadLetter(dead), **settings) as queue:
+        run = asyncio.create_task(queue.run(handle))
+        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        await eventually(it_is(lambda: queue.statistics().partitions[0].base == 6))
+        assert not run.done()
+        await queue.aclose()
+        await run
+    assert sorted(handled) == [0, 0, 1, 2, 3, 4, 5]
+    [letter] = await client.last(dead, 5)
+    assert b"CallbackCancelled: the handler was cancelled" in letter.headers["queue-error"]
+    await client.delete_stream(dead)
 
 
 async def test_a_queue_stops_at_its_limit_of_dead_letters(client: Client, stream: str) -> None:

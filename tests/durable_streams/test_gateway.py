@@ -16,10 +16,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
-from liftbridge_aio import AckPolicy, Client, ClientOptions, StreamOptions
+from liftbridge_aio import AckPolicy, CallbackCancelled, Client, ClientOptions, StreamOptions
 from liftbridge_aio.durable_streams.core import sse
 from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions, gateway_app
 from liftbridge_aio.errors import UsageError
+from support.faults import await_what_others_cancel
 from support.servers.node import EmbeddedServer, Server
 
 TEXT: Final = {"Content-Type": "text/plain"}
@@ -640,6 +641,18 @@ async def test_requests_are_authorized_first(
         found = await http.get(PATH, headers={"Authorization": "me"})
         assert found.headers["Cache-Control"].startswith("private")
         assert "Access-Control-Allow-Origin" not in found.headers
+
+
+async def test_authorize_that_others_cancel_has_failed(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async def authorize(_: Request) -> Response | None:
+        await await_what_others_cancel()
+        return None
+
+    async with gateway(embedded_server.address, stream_name, authorize=authorize) as (http, _):
+        with pytest.raises(CallbackCancelled, match="authorize was cancelled"):
+            await http.get(PATH)
 
 
 async def test_large_bodies_are_refused(embedded_server: EmbeddedServer, stream_name: str) -> None:

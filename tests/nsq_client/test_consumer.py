@@ -6,11 +6,12 @@ import asyncio
 import os
 import signal
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from liftbridge_aio import nsq
-from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.errors import CallbackCancelled, InvalidRequest
 from liftbridge_aio.nsq.errors import (
     AlreadyAnswered,
     Closed,
@@ -19,7 +20,7 @@ from liftbridge_aio.nsq.errors import (
 )
 from liftbridge_aio.testing import Direction, FaultProxy
 from nsq_client.conftest import StartDaemon
-from support.faults import eventually
+from support.faults import await_what_others_cancel, eventually
 from support.servers.nsq_daemons import NsqDaemon
 
 QUICK = nsq.ConsumerOptions(
@@ -462,6 +463,92 @@ async def test_run_raises_what_the_callback_for_giving_up_raises(
         message = await anext(orders)
         assert message.body == b"poison"
         await message.finish()
+
+
+async def fail(_: nsq.Message) -> None:
+    raise OSError
+
+
+async def be_cancelled(_: nsq.Message) -> None:
+    await await_what_others_cancel()
+
+
+@pytest.mark.parametrize(
+    ("on_giving_up", "error"), [(fail, OSError), (be_cancelled, CallbackCancelled)]
+)
+async def test_draining_ends_after_giving_up_has_failed(
+    nsqd: NsqDaemon, topic: str, on_giving_up: Any, error: type[Exception]
+) -> None:
+    await publish(nsqd, topic, b"poison")
+    options = nsq.ConsumerOptions(max_attempts=1, requeue_delay=0, max_backoff=0)
+    async with consumer(nsqd, topic, options=options, on_giving_up=on_giving_up) as orders:
+        await (await anext(orders)).requeue()
+        with pytest.raises(error):
+            await anext(orders)
+        assert orders.statistics().requeued == 2
+        async with asyncio.timeout(5):
+            await orders.drain()
+
+
+async def test_draining_ends_after_giving_up_was_cancelled(nsqd: NsqDaemon, topic: str) -> None:
+    began = asyncio.Event()
+
+    async def wait(_: nsq.Message) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    await publish(nsqd, topic, b"poison")
+    options = nsq.ConsumerOptions(max_attempts=1, requeue_delay=0, max_backoff=0)
+    async with consumer(nsqd, topic, options=options, on_giving_up=wait) as orders:
+        run = asyncio.create_task(orders.run(fail))
+        await began.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        async with asyncio.timeout(5):
+            await orders.drain()
+        assert orders.statistics().in_flight == 0
+
+
+async def test_handlers_that_others_cancel_have_failed(nsqd: NsqDaemon, topic: str) -> None:
+    handled: list[bytes] = []
+
+    async def handle(message: nsq.Message) -> None:
+        if message.attempts == 1:
+            await await_what_others_cancel()
+        handled.append(message.body)
+
+    expected = {b"%d" % number for number in range(5)}
+    await publish(nsqd, topic, *expected)
+    async with consumer(nsqd, topic) as orders:
+        run = asyncio.create_task(orders.run(handle, concurrency=3))
+        await eventually(lambda: orders.statistics().finished == 5)
+        assert not run.done()
+        assert orders.statistics().requeued == 5
+        await orders.drain()
+        await run
+    assert set(handled) == expected
+
+
+async def test_draining_ends_after_run_was_cancelled(nsqd: NsqDaemon, topic: str) -> None:
+    handled: list[bytes] = []
+
+    async def handle(message: nsq.Message) -> None:
+        handled.append(message.body)
+        await asyncio.Event().wait()
+
+    await publish(nsqd, topic, b"one", b"two", b"three")
+    async with consumer(nsqd, topic) as orders:
+        run = asyncio.create_task(orders.run(handle, concurrency=3))
+        await eventually(lambda: len(handled) == 3)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        message = await anext(orders)
+        assert message.attempts == 1
+        await message.finish()
+        async with asyncio.timeout(5):
+            await orders.drain()
 
 
 async def test_closing_ends_iteration_in_other_tasks(nsqd: NsqDaemon, topic: str) -> None:

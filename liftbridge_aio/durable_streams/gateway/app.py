@@ -13,6 +13,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.errors import UsageError
 from liftbridge_aio.groups.stop_signal import on_stop_signals
@@ -114,7 +115,8 @@ class Gateway:
             body = RepeatedBody(self._bodies, request, self.options.max_body_bytes)
             receive = body.receive_again
             try:
-                response = await self.options.authorize(Request(scope, body.receive))
+                with foreign_cancellation_fails("authorize"):
+                    response = await self.options.authorize(Request(scope, body.receive))
             except RequestRefused as refused:
                 response = refusal(refused)
         app: ASGIApp = self._app
