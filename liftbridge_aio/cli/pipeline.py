@@ -302,16 +302,18 @@ async def run(
     pipeline = _parsed(file, connection)
     # help must not wait for this
     from liftbridge_aio.spark.pipelines.file_pipeline import start_pipeline  # noqa: PLC0415
+    from liftbridge_aio.spark.pipelines.pipeline_folders import pipeline_lock  # noqa: PLC0415
 
     folder = file.resolve().parent
-    ended = await run_queries(
-        f"pipeline {file.stem}",
-        master,
-        lambda session: start_pipeline(session, pipeline, folder, write_line),
-        f"running {file}",
-        as_json=as_json,
-        settings=(_FEW_TASKS if master.startswith("local") else {}) | dict(pipeline.settings),
-    )
+    with pipeline_lock(pipeline, folder):
+        ended = await run_queries(
+            f"pipeline {file.stem}",
+            master,
+            lambda session: start_pipeline(session, pipeline, folder, write_line),
+            f"running {file}",
+            as_json=as_json,
+            settings=(_FEW_TASKS if master.startswith("local") else {}) | dict(pipeline.settings),
+        )
     if as_json:
         sinks = {name: done.as_json() for name, done in ended.totals.items()}
         write_json(ended.total.as_json() | {"sinks": sinks})
@@ -340,9 +342,11 @@ async def check(
     """
     check_installed()
     pipeline = _parsed(file, connection)
-    # help must not wait for this
+    # help must not wait for these
     from liftbridge_aio.spark.pipelines.file_pipeline import analyse  # noqa: PLC0415
+    from liftbridge_aio.spark.pipelines.pipeline_folders import check_folders  # noqa: PLC0415
 
+    check_folders(pipeline, file.resolve().parent)
     settings = dict(pipeline.settings)
     async with spark_session(f"check {file.stem}", "local[1]", settings) as spark:
         results = await spark.call(

@@ -32,6 +32,13 @@ TLS_HINT: Final = (
 )
 
 
+NEW_QUERY_HINT: Final = (
+    "give the query a new checkpointLocation and startingOffsets, and a new folder if it writes"
+    " files"
+)
+"""In an old folder Spark skips the batches that it has of the former checkpoint."""
+
+
 class SparkSourceError(LiftbridgeError):
     """Base of the errors that the Spark source and sink raise."""
 

@@ -18,6 +18,7 @@ import pytest
 
 from cli.conftest import COMMAND, Run, Start, environment
 from liftbridge_aio import TLS, Client, Record
+from liftbridge_aio._core.file_lock import FileLock
 from liftbridge_aio.cli.connection import ConnectionFlags
 from liftbridge_aio.cli.pipeline import _archive_plan
 from liftbridge_aio.cli.totals_checks import (
@@ -275,6 +276,26 @@ def test_two_archives_cannot_have_one_folder_at_a_time(run: Run, tmp_path: Path)
     with archive_lock(tmp_path / "archive"):
         (tmp_path / "archive" / ".spark-staging-1").mkdir()  # of a batch that is given up
     assert not (tmp_path / "archive" / ".spark-staging-1").exists()
+
+
+def test_a_second_run_of_a_pipeline_says_so(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(
+        'checkpoint = "c"\n[sources.sales]\nstreams = ["sales"]\n'
+        '[sinks.files]\nfrom = "sales"\nparquet = "files"\n'
+    )
+    (tmp_path / "c").mkdir()
+    with FileLock(tmp_path / "c" / "_lock"):
+        ended = run("pipeline", "run", str(file), code=1)
+    assert "another command runs" in ended.err
+    assert "starting Spark" not in ended.err
+    (tmp_path / "files" / "_spark_metadata").mkdir(parents=True)
+    (tmp_path / "files" / "_spark_metadata" / "9.compact").touch()
+    for command in ("check", "run"):
+        ended = run("pipeline", command, str(file), code=2)
+        assert f"{file}, line 6: " in ended.err
+        assert "Spark would skip its batches up to 9" in ended.err
+        assert "starting Spark" not in ended.err
 
 
 @pytest.mark.spark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,11 @@ import pytest
 from liftbridge_aio import Record
 from liftbridge_aio.spark.core.pipeline_file import PipelineFile, PipelineFileError, parse_pipeline
 from liftbridge_aio.spark.pipelines.file_pipeline import analyse, start_pipeline
+from liftbridge_aio.spark.pipelines.pipeline_folders import (
+    PipelineRunning,
+    check_folders,
+    pipeline_lock,
+)
 from support.spark.log_client import LogClient
 
 if TYPE_CHECKING:
@@ -95,6 +101,73 @@ def test_a_pipeline_writes_to_streams_files_and_the_console_once(
     files = spark.read.parquet(str(tmp_path / "files")).select("shop", "cents")
     assert sorted(map(tuple, files.collect())) == [("ann", 60), ("ann", 100)]
     assert [json.loads(line)["cents"] for line in shown] == [100, 60]
+
+
+FILES = """\
+checkpoint = "positions"
+
+[sources.sales]
+streams = ["SALES"]
+value = "shop string, cents bigint"
+
+[sinks.files]
+from = "sales"
+parquet = "files"
+"""
+
+
+def test_files_of_another_checkpoint_are_refused_not_skipped(
+    spark: SparkSession, log: LogClient, stream_name: str, tmp_path: Path
+) -> None:
+    pipeline = parsed(FILES.replace("SALES", log.create(stream_name)), log.address)
+    positions, newest, older = (tmp_path / name for name in ("positions", "newest", "older"))
+
+    def run(cents: int) -> None:
+        log.publish(stream_name, [sale("ann", cents, "09:00:00")])
+        query = start_pipeline(spark, pipeline, tmp_path, print)["files"]
+        assert query.awaitTermination(100)
+
+    def refused(problem: str) -> None:
+        with pytest.raises(PipelineFileError, match=problem) as caught:
+            run(0)
+        assert str(caught.value).startswith("p.toml, line 9: ")
+        assert "a new checkpoint and a new folder" in str(caught.value)
+
+    run(1)
+    shutil.copytree(positions, older)
+    run(2)
+    positions.rename(newest)
+    refused("is new: Spark would skip its batches up to 1")
+    shutil.copytree(older, positions)
+    refused("is at batch 0: Spark would skip its batches up to 1")
+    shutil.rmtree(positions)
+    shutil.copytree(newest, positions)
+    (tmp_path / "files").rename(tmp_path / "moved")
+    refused("files is new: Spark would fail")
+    (tmp_path / "moved").rename(tmp_path / "files")
+    run(6)
+    files = spark.read.parquet(str(tmp_path / "files")).select("cents")
+    assert sorted(row[0] for row in files.collect()) == [0, 0, 0, 1, 2, 6]
+
+
+def test_files_that_no_pipeline_wrote_are_not_hidden(tmp_path: Path) -> None:
+    (tmp_path / "files" / "shop=ann").mkdir(parents=True)
+    with pytest.raises(PipelineFileError, match="would no longer show them"):
+        check_folders(parsed(FILES), tmp_path)
+
+
+def test_a_pipeline_runs_once_at_a_time(tmp_path: Path) -> None:
+    """Neither from its file, nor another one that writes to its folder."""
+    other = FILES.replace("positions", "others")
+    with pipeline_lock(parsed(FILES), tmp_path):
+        for text in (FILES, other):
+            with (
+                pytest.raises(PipelineRunning, match=r"another command runs p\.toml"),
+                pipeline_lock(parsed(text), tmp_path),
+            ):
+                pass
+    with pipeline_lock(parsed(other), tmp_path):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os.path import normpath
+from pathlib import PurePath
 from typing import Any, Final
 
 from liftbridge_aio.errors import InvalidRequest
@@ -172,6 +174,7 @@ class _Parser:
         for what, found in (("sources", sources), ("sinks", sinks)):
             if not found:
                 raise self._wrong((), f"there are no {what}; add a table [{what}.NAME]")
+        self._check_folders(checkpoint, sinks)
         interval = None if trigger == AVAILABLE_NOW else trigger
         settings = self._options(content, (), "spark")
         for setting in settings:
@@ -272,6 +275,19 @@ class _Parser:
         columns = self._texts(table, path, "partition_by")
         target = table["parquet"] if kind == "parquet" else ""
         return Sink(name, source, kind, mode, target, columns, options)
+
+    def _check_folders(self, checkpoint: str, sinks: tuple[Sink, ...]) -> None:
+        """Refuse folders within each other: each sink would skip the batches of the other."""
+        used = {PurePath(normpath(checkpoint)): "checkpoint"}
+        for sink in sinks:
+            if sink.kind != "parquet":
+                continue
+            folder = PurePath(normpath(sink.target))
+            for other, user in used.items():
+                if folder.is_relative_to(other) or other.is_relative_to(folder):
+                    problem = f"{sink.target} is a folder of {user}, too; give each its own"
+                    raise self._wrong(("sinks", sink.name, "parquet"), problem)
+            used[folder] = f"the sink {sink.name}"
 
     def _tables(self, content: dict[str, Any], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         tables = content.get(name, {})

@@ -6,6 +6,8 @@
   each sink.
 - `json_file`: Files of JSON that are replaced atomically: a crash leaves the old content or the new
   one.
+- `pipeline_folders`: The folders of a pipeline: its checkpoint and its Parquet files, which must
+  fit each other.
 - `replay`: Publish an archive, or another table with its columns, into streams; resume where it
   stopped.
 - `totals_pipeline`: A pipeline from stream to stream: sales in, totals for each shop and time

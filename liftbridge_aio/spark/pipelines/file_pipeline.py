@@ -21,6 +21,8 @@ from liftbridge_aio.spark.core.row_columns import row_columns
 from liftbridge_aio.spark.core.toml_lines import FIRST_LINE, KeyPath
 from liftbridge_aio.spark.errors import InvalidColumns
 
+from .pipeline_folders import check_folders
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -43,9 +45,10 @@ def analyse(
         folder: where the file is; paths in it begin there.
 
     Raises:
-        PipelineFileError: a type, a statement, a function or a result is wrong; the text names the
-            line of the file.
+        PipelineFileError: a type, a statement, a function, a result or a folder is wrong; the text
+            names the line of the file.
     """
+    check_folders(pipeline, folder)
     frames: dict[str, DataFrame] = {}
     for source in pipeline.sources:
         with _located(pipeline, ("sources", source.name, "value")):

@@ -22,7 +22,7 @@ from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.spark.connection import connection_to
 from liftbridge_aio.spark.core.decision import Decision
 from liftbridge_aio.spark.core.options import WriteOptions
-from liftbridge_aio.spark.errors import CommitFailed, SparkSourceError
+from liftbridge_aio.spark.errors import NEW_QUERY_HINT, CommitFailed, SparkSourceError
 from liftbridge_aio.spark.read.log_ends import log_states
 from liftbridge_aio.transactions.errors import CommitInDoubt, ProducerFenced
 
@@ -124,5 +124,5 @@ async def _check_streams(client: Client, decided: Decision) -> None:
         if begin >= states[StreamPartition(stream, partition)].reach:
             text = f"{decided} has a row that its stream no longer has; was it created again?"
             failed = CommitFailed(text, stream=stream, partition=partition, offset=begin)
-            failed.hint = "give the query a new checkpointLocation"
+            failed.hint = NEW_QUERY_HINT
             raise failed

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
+from liftbridge_aio.serializers import JSON
 from liftbridge_aio.transactions.core.mapping import Journal
 from liftbridge_aio.transactions.core.uuid import NIL_UUID
 
@@ -80,8 +80,13 @@ class JsonMessage:
         return type(self)()
 
     def marshal_json(self) -> bytes:
-        """Return the fields as JSON."""
-        return json.dumps(self.fields, separators=(",", ":"), ensure_ascii=False).encode()
+        """Return the fields as JSON.
+
+        Raises:
+            TypeError: JSON has no such value.
+            ValueError: the same, for a number or for text that UTF-8 cannot hold.
+        """
+        return JSON.serialize(self.fields)
 
     def unmarshal_json(self, data: bytes) -> None:
         """Take the fields from JSON.
@@ -89,7 +94,7 @@ class JsonMessage:
         Raises:
             ValueError: it is no object, or its UUID is none.
         """
-        fields = json.loads(data)
+        fields = JSON.deserialize(data)
         if not isinstance(fields, dict):
             text = f"expected an object, not {type(fields).__name__}"
             raise ValueError(text)  # noqa: TRY004 - as for other bytes that are malformed

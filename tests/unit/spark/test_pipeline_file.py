@@ -105,6 +105,13 @@ def test_an_error_names_the_line(before: str, after: str, problem: str) -> None:
     assert str(caught.value).startswith(f"p.toml, line {line}: ")
 
 
+@pytest.mark.parametrize("folder", ["files", "./x/../files/", "files/shop=ann", "positions/files"])
+def test_two_sinks_cannot_have_one_folder(folder: str) -> None:
+    second = f'\n[sinks.again]\nfrom = "sales"\nparquet = "{folder}"\n'
+    with pytest.raises(PipelineFileError, match=r"is a folder of (the sink files|checkpoint), too"):
+        parsed(WHOLE + second)
+
+
 def test_what_is_missing_is_named() -> None:
     for table in ("sources", "sinks"):
         rest = re.sub(rf"\[{table}\.[\s\S]*?(?=\n\[(?!{table})|$)", "", WHOLE)
