@@ -9,6 +9,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
+from liftbridge_aio._core.foreign_cancellation import failure_of
 from liftbridge_aio.handlers import Reject
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.options import Duration, seconds
@@ -309,9 +310,11 @@ class Delivery(Attempt):
             if self.state is _IN_FLIGHT:
                 self.answers.ack(self)
             return False
-        if not isinstance(exc, Exception):
+        try:
+            failure = failure_of(exc, "the block")
+        except BaseException:  # noqa: BLE001 - it passes, and the delivery stays unanswered
             return False
-        self.answers.failed(self, exc)
+        self.answers.failed(self, failure)
         return True
 
 

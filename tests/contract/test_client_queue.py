@@ -13,6 +13,7 @@ import pytest
 
 from liftbridge_aio import (
     AlreadyMember,
+    CallbackCancelled,
     Client,
     ClientOptions,
     Interceptor,
@@ -277,6 +278,16 @@ async def test_giving_up_without_dead_letters_calls_back(client: Client, stream:
                 await delivery.ack()
         await eventually(it_is(lambda: given_up == [(0, 2)]))
         await eventually(it_is(lambda: queue.statistics().partitions[0].base == 6))
+
+
+async def test_a_block_that_others_cancel_has_failed(client: Client, stream: str) -> None:
+    async with queue_of(client, stream) as queue:
+        [delivery] = await take(queue, 1)
+        async with delivery:
+            await await_what_others_cancel()
+        assert queue.statistics().nacked == 1
+        again = next(each for each in await take(queue, 6) if each.redelivered)
+        assert isinstance(again.error, CallbackCancelled)
 
 
 async def test_callbacks_that_others_cancel_have_failed(client: Client, stream: str) -> None:
