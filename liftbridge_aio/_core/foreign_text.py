@@ -7,8 +7,10 @@ JSON bring them. UTF-8 has no form for it. There is one rule for all packages:
   place of a lone surrogate, so a report never fails: `report_text`, `report_bytes`.
 - Text that is a name or a value, such as a key or the name of a stream, is refused where it is
   given (`arguments.check_text`): another one in its place would be another name.
-- Bytes that are not UTF-8 are shown with U+FFFD in the place of what is wrong, and are never
-  written back in that form.
+- JSON keeps the escapes of a lone surrogate, which JSON has a form for: it is written in ASCII, or
+  through `json_bytes`. Only a value that a user gives to a serializer is refused.
+- Bytes that are not UTF-8 are shown with escapes (`shown`), and are never written back in that
+  form.
 """
 
 from __future__ import annotations
@@ -25,6 +27,16 @@ def report_bytes(text: str, most: int) -> bytes:
     if len(encoded) <= most:
         return encoded
     return encoded[:most].decode(errors="ignore").encode()
+
+
+def json_bytes(text: str) -> bytes:
+    """Return JSON as UTF-8: a lone surrogate, which can only be in a string, becomes its escape."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def shown(data: bytes) -> str:
+    """Return bytes as text to be shown: what is not UTF-8 is escaped."""
+    return data.decode("utf-8", "backslashreplace")
 
 
 def error_text(error: BaseException) -> str:

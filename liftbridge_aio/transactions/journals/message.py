@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
+from liftbridge_aio._core.foreign_text import json_bytes
 from liftbridge_aio.transactions.core.mapping import Journal
 from liftbridge_aio.transactions.core.uuid import NIL_UUID
 
@@ -81,7 +82,7 @@ class JsonMessage:
 
     def marshal_json(self) -> bytes:
         """Return the fields as JSON."""
-        return json.dumps(self.fields, separators=(",", ":"), ensure_ascii=False).encode()
+        return json_bytes(json.dumps(self.fields, separators=(",", ":"), ensure_ascii=False))
 
     def unmarshal_json(self, data: bytes) -> None:
         """Take the fields from JSON.
