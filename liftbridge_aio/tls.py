@@ -164,14 +164,21 @@ def _problem_of_ssl(error: ssl.SSLError, *, authorities: bool, key_apart: bool) 
 
 
 def check_string(value: object, name: str) -> None:
-    """Refuse a value that is neither a string nor None, without repeating it.
+    """Refuse a value that is neither None nor a string for UTF-8, without repeating it.
 
     Raises:
-        WrongType: it is neither.
+        WrongType: it is neither a string nor None.
+        InvalidRequest: it contains a lone surrogate.
     """
     if value is not None and not isinstance(value, str):
         text = f"{name} must be a string, not {type(value).__name__}"
         raise WrongType(text)
+    if value is not None:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            text = f"{name} cannot be encoded as UTF-8: it contains a lone surrogate"
+            raise InvalidRequest(text) from None
 
 
 def _can_be_shown(name: str) -> bool:

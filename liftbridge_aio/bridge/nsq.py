@@ -106,7 +106,7 @@ class NsqSource:
         self._silent_since = loop.time()
         self._had_nsqd = True
         return [
-            Record(f"{each.address}/{each.id.decode()}".encode(), each.body, each.timestamp, each)
+            Record(b"%b/%b" % (each.address.encode(), each.id), each.body, each.timestamp, each)
             for each in messages
         ]
 

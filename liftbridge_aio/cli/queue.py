@@ -135,8 +135,8 @@ async def _requeue(
     start = StartAt.earliest() if stored is None else StartAt.offset(stored + 1)
     async with client.read(stream, start, StopAt.latest(), partition) as letters:
         async for letter in letters:
-            origin = letter.headers.get(STREAM_HEADER, b"").decode()
-            of_group = letter.headers.get(GROUP_HEADER, b"").decode()
+            origin = letter.headers.get(STREAM_HEADER, b"").decode(errors="replace")
+            of_group = letter.headers.get(GROUP_HEADER, b"").decode(errors="replace")
             if not origin or group not in {None, of_group}:
                 continue
             counts[origin] = counts.get(origin, 0) + 1

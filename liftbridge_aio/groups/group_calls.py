@@ -13,11 +13,13 @@ from typing import Final
 from liftbridge_aio._core.status import (
     CallFailure,
     Code,
+    GroupRefusal,
     Reach,
     error_from,
     group_refusal,
 )
-from liftbridge_aio.model import BrokerInfo, StreamPartition
+from liftbridge_aio.errors import StreamNotFound
+from liftbridge_aio.model import BrokerInfo, Metadata, StreamPartition
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.wire import proto
 from liftbridge_aio.wire.convert import metadata_from_wire
@@ -84,8 +86,11 @@ class GroupCalls:
         try:
             return await self._made(call, limit)
         except CallFailure as failure:
+            why = group_refusal(failure)
+            if why is GroupRefusal.NO_STREAM and isinstance(call, Join) and call.again:
+                why = GroupRefusal.LOST  # a stream was deleted since it was looked up
             return Refused(
-                group_refusal(failure),
+                why,
                 error_from(_NAMES[type(call)], failure),
                 unknown=failure.may_have_acted,
             )
@@ -114,9 +119,16 @@ class GroupCalls:
                 await self._any(REPORT_CONSUMER_GROUP_COORDINATOR, report, but=call.coordinator)
                 return Done()
 
-    async def _join(self, call: Join) -> Joined:
+    async def _join(self, call: Join) -> Joined | Refused:
+        found = _creation_times(await self._fetch_metadata(await self._living_address(None)))
+        # A join that names a deleted stream is refused, and the member would be lost for those that
+        # exist. The first join names all: a stream that never existed is an error of the user.
+        named = [each for each in self._streams if each in found] if call.again else self._streams
+        if not named:
+            gone = StreamNotFound("no stream of the group exists")
+            return Refused(GroupRefusal.NO_STREAM, gone)
         request = proto.JoinConsumerGroupRequest(
-            group_id=self._group, consumer_id=call.consumer, streams=self._streams
+            group_id=self._group, consumer_id=call.consumer, streams=named
         )
         reply = await self._any(JOIN_CONSUMER_GROUP, request)
         return Joined(
@@ -124,6 +136,7 @@ class GroupCalls:
             reply.epoch,
             reply.consumer_timeout / _NS,
             reply.coordinator_timeout / _NS,
+            {stream: found.get(stream, -1) for stream in self._streams},
         )
 
     async def _fetch(self, call: Fetch, limit: float) -> Fetched:
@@ -141,6 +154,13 @@ class GroupCalls:
         address = self._address(call.coordinator) if call.answers else None
         if address is None:
             address = await self._living_address(but=call.coordinator)
+        answer = await self._fetch_metadata(address, limit)
+        found = answer.groups.get(self._group)
+        if found is None:
+            raise CallFailure(Code.NOT_FOUND, f"no broker knows the group {self._group!r}")
+        return Located(found.coordinator, found.epoch, _creation_times(answer))
+
+    async def _fetch_metadata(self, address: str, limit: float = _CHANGE_LIMIT) -> Metadata:
         request = proto.FetchMetadataRequest(streams=self._streams, groups=[self._group])
         # A server with a dead peer waits for it until this deadline, and answers the next call from
         # what it has received by then.
@@ -150,10 +170,7 @@ class GroupCalls:
         self._unlocated = 0
         answer, _, _ = metadata_from_wire(reply)
         self._brokers.update(answer.brokers)
-        found = answer.groups.get(self._group)
-        if found is None:
-            raise CallFailure(Code.NOT_FOUND, f"no broker knows the group {self._group!r}")
-        return Located(found.coordinator, found.epoch, bool(answer.streams))
+        return answer
 
     # Choice of the broker
 
@@ -185,6 +202,10 @@ class GroupCalls:
         self, address: str, rpc: Rpc[RequestT, ReplyT], request: RequestT, limit: float
     ) -> ReplyT:
         return await self._network.router.call_once(address, rpc, request, limit)
+
+
+def _creation_times(answer: Metadata) -> dict[str, int]:
+    return {name: info.creation_timestamp for name, info in answer.streams.items()}
 
 
 def _partitions(assignments: Iterable[proto.PartitionAssignment]) -> Assignment:

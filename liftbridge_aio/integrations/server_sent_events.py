@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from liftbridge_aio._core.arguments import INT64_MAX
+from liftbridge_aio._core.foreign_text import json_bytes
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import Message
 
@@ -50,12 +51,13 @@ class Event(NamedTuple):
     def encode(self, event_id: str | None = None) -> bytes:
         """Encode the event as lines of an event stream.
 
+        A lone surrogate in the data is escaped; in JSON the escape has the same meaning.
+
         Args:
             event_id: the id that the browser stores; empty to clear it; None to leave it unchanged.
 
         Raises:
             InvalidRequest: the type has more than one line.
-            UnicodeEncodeError: the data cannot be encoded (lone surrogates).
         """
         if _NOT_IN_A_LINE.search(self.type):
             text = f"the type of an event must be one line, not {self.type!r}"
@@ -64,7 +66,7 @@ class Event(NamedTuple):
         if event_id is not None:
             lines.append(f"id: {event_id}")
         lines += [f"data: {line}" for line in _LINE_END.split(self.data)]
-        return "\n".join([*lines, "", ""]).encode()
+        return json_bytes("\n".join([*lines, "", ""]))
 
 
 def opening(retry: float, event_id: str | None) -> bytes:

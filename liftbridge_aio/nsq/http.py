@@ -6,21 +6,25 @@ and `data`, which is unwrapped where the header `X-NSQ-Content-Type` is missing.
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from liftbridge_aio._core.addresses import format_address
-from liftbridge_aio._core.arguments import check_bytes, several
+from liftbridge_aio._core.addresses import format_address, parse_address
+from liftbridge_aio._core.arguments import check_bytes, check_text, several
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.options import Duration, seconds
+from liftbridge_aio.tls import check_string
 
 from .core.protocol import check_name
 from .errors import HttpRefused, LookupFailed, NotConnected, ProtocolError
 
 if TYPE_CHECKING:
     import httpx2
+
+logger = logging.getLogger("liftbridge_aio.nsq")
 
 _ACCEPT: Final = "application/vnd.nsq; version=1.0"
 _VERSIONED: Final = "X-NSQ-Content-Type"
@@ -53,16 +57,23 @@ class HttpClient:
     def __init__(
         self, url: str, *, timeout: Duration = 10.0, auth_secret: str | None = None
     ) -> None:
+        check_text(url, "a URL")
         if not url.startswith(("http://", "https://")):
             text = f"{url!r} is no URL; write http://host:port"
             raise InvalidRequest(text)
         self.url = url.rstrip("/")
-        headers = {"Accept": _ACCEPT}
+        headers = {"Accept": _ACCEPT.encode()}
+        check_string(auth_secret, "auth_secret")
         if auth_secret is not None:
-            headers["Authorization"] = f"Bearer {auth_secret}"
-        self._client: httpx2.AsyncClient = _httpx().AsyncClient(
-            base_url=self.url, headers=headers, timeout=seconds(timeout, "timeout")
-        )
+            headers["Authorization"] = f"Bearer {auth_secret}".encode()
+        errors = _httpx()
+        try:
+            self._client: httpx2.AsyncClient = errors.AsyncClient(
+                base_url=self.url, headers=headers, timeout=seconds(timeout, "timeout")
+            )
+        except errors.InvalidURL as error:
+            text = f"{url!r} is no URL: {error}"
+            raise InvalidRequest(text) from error
 
     async def __aenter__(self) -> Self:
         """Open nothing yet: requests connect."""
@@ -257,7 +268,7 @@ class LookupdHttp(HttpClient):
 
     def _nsqds(self, found: object) -> list[FoundNsqd]:
         try:
-            return [
+            nsqds = [
                 FoundNsqd(
                     format_address(each["broadcast_address"], int(each["tcp_port"])),
                     format_address(each["broadcast_address"], int(each["http_port"])),
@@ -265,9 +276,19 @@ class LookupdHttp(HttpClient):
                 )
                 for each in self._mapping(found).get("producers") or []
             ]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             text = f"{self.url} answered with {str(found)[:64]!r}"
             raise LookupFailed(text) from error
+        return [each for each in nsqds if self._is_address(each.address)]
+
+    def _is_address(self, address: str) -> bool:
+        """Return False for what an nsqd announces and cannot be an address."""
+        try:
+            parse_address(address)
+        except InvalidRequest as error:
+            logger.warning("nsqlookupd at %s knows an nsqd without address: %s", self.url, error)
+            return False
+        return True
 
 
 def _topic(topic: str) -> dict[str, str]:

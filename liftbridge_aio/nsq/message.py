@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from liftbridge_aio import model
+from liftbridge_aio._core.foreign_text import shown
 from liftbridge_aio.options import Duration, seconds
 
 from .connection import NsqConnection
@@ -75,7 +76,7 @@ class Message:
 
     def __repr__(self) -> str:
         """Show id and attempts; a body may be large or secret."""
-        return f"<Message {self.id.decode()} of {self.address}, attempt {self.attempts}>"
+        return f"<Message {shown(self.id)} of {self.address}, attempt {self.attempts}>"
 
     async def finish(self) -> None:
         """Tell nsqd that the message is handled (FIN).

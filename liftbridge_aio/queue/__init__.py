@@ -45,6 +45,7 @@ from .errors import (
     LeaseExpired,
     QueueError,
     QueueTaken,
+    RetryFailed,
     TooManyDeadLetters,
 )
 from .policies import DeadLetter, Exponential, Probing, RetryStreams
@@ -71,6 +72,7 @@ __all__ = [
     "QueueStatistics",
     "QueueTaken",
     "Reject",
+    "RetryFailed",
     "RetryStreams",
     "TooManyDeadLetters",
     "ValueDelivery",

@@ -123,6 +123,7 @@ class Dispatcher:
             partitions.expired,
             partitions.given_up,
             self._giving_up.stored,
+            self._giving_up.lost,
             self._giving_up.moved,
             self._late + (0 if leases is None else leases.borrower.late),
             partitions.flow.backoff_level,

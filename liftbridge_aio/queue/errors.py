@@ -6,6 +6,7 @@ QueueError
 ├── LeaseExpired                  the answer comes too late: the message is delivered again
 │   └── AnswerInDoubt             it is unknown if the owner of the partition has the answer
 ├── QueueTaken                    another member has written the acks of a partition
+├── RetryFailed                   the function `retry` failed, or returned no delay
 └── TooManyDeadLetters            the limit of dead letters stopped the queue
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from liftbridge_aio._core import foreign_text
 from liftbridge_aio.errors import LiftbridgeError, UsageError
 
 _MOST_CHARACTERS: Final = 1000
@@ -51,6 +53,15 @@ class QueueTaken(QueueError):
     hint = "nothing to do: the partition is read again if it is still this member's"
 
 
+class RetryFailed(QueueError):
+    """The function `retry` of the queue raised an exception, or returned no delay.
+
+    It stops the queue. The message is unsettled, so it is delivered again by the next member.
+    """
+
+    hint = "repair the function: it returns seconds from 0 up, as a finite number"
+
+
 class TooManyDeadLetters(QueueError):
     """More messages were given up than the limit of the dead letters allows."""
 
@@ -60,6 +71,6 @@ class TooManyDeadLetters(QueueError):
 def error_text(error: BaseException) -> str:
     """Return an error as it is shown to other members, and in dead letters."""
     if isinstance(error, FailedElsewhere):
-        return error.message
-    text, name = str(error), type(error).__name__
+        return foreign_text.report_text(error.message)
+    text, name = foreign_text.error_text(error), type(error).__name__
     return (f"{name}: {text}" if text else name)[:_MOST_CHARACTERS]

@@ -9,7 +9,8 @@ from math import inf
 from typing import Final
 
 from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
-from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio._core.foreign_text import report_bytes
+from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.model import AckPolicy, OutgoingMessage
 from liftbridge_aio.retry import Retry
@@ -33,6 +34,8 @@ logger = logging.getLogger("liftbridge_aio.queue")
 GROUP_HEADER: Final = "queue-group"
 ERROR_HEADER: Final = "queue-error"
 """The reason why the last attempt failed."""
+CUT_HEADER: Final = "queue-cut"
+"""The number of headers that were left out, because the dead letter would be too large."""
 HEADERS: Final = (
     STREAM_HEADER,
     PARTITION_HEADER,
@@ -40,9 +43,11 @@ HEADERS: Final = (
     GROUP_HEADER,
     ATTEMPTS_HEADER,
     ERROR_HEADER,
+    CUT_HEADER,
 )
 
 _MOST_ERROR_BYTES: Final = 1000
+_SHORT_ERROR_BYTES: Final = 100
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
 
@@ -68,6 +73,8 @@ class GivingUp:
     ) -> None:
         self.stored = 0
         """Dead letters that were stored."""
+        self.lost = 0
+        """Messages whose dead letter was refused in every form."""
         self.moved = 0
         """Messages that were moved to a stream in which they wait."""
         self.in_sequence = 0
@@ -94,14 +101,18 @@ class GivingUp:
             raise error from delivery.error
         self.in_sequence += 1
 
-    async def give_up(self, delivery: Delivery) -> None:
+    async def give_up(self, delivery: Delivery) -> bool:
         """Call the callback and store the dead letter, or move it; try again until it is stored.
 
-        Cancelling leaves the message unsettled; what is to be stored may be stored or not.
+        A dead letter that the servers refuse, as it is too large, is cut; what they refuse in its
+        shortest form is logged as lost. Cancelling leaves the message unsettled; what is to be
+        stored may be stored or not.
+
+        Returns:
+            False if it was to be moved, and no retry stream takes it: it waits where it is.
         """
         if self._tiers is not None and delivery.deadline < inf:
-            await self._move(self._tiers, delivery)
-            return
+            return await self._move(self._tiers, delivery)
         if self._callback is not None:
             try:
                 with foreign_cancellation_fails("on_giving_up"):
@@ -118,16 +129,35 @@ class GivingUp:
                     delivery.attempt,
                     delivery.error,
                 )
-            return
-        message = self._letter(self._dead_letter.stream, delivery)
+            return True
+        await self._store(self._dead_letter.stream, delivery)
+        return True
 
-        async def store() -> None:
-            await (await self._submit(message))
-            self.stored += 1
+    async def _store(self, stream: str, delivery: Delivery) -> None:
+        refusal: InvalidRequest | None = None
+        for most, is_whole in _FORMS:
+            message = self._letter(stream, delivery, most, is_whole=is_whole)
 
-        await _repeat(store, delivery, "the dead letter")
+            async def store(message: OutgoingMessage = message) -> None:
+                await (await self._submit(message))
+                self.stored += 1
 
-    async def _move(self, tiers: RetryTiers, delivery: Delivery) -> None:
+            try:
+                await _repeat(store, delivery, "the dead letter")
+            except InvalidRequest as error:
+                refusal = error
+            else:
+                return
+        self.lost += 1
+        logger.error(
+            "the dead letter of %s is lost, as it cannot be stored in %r: %s; its error: %s",
+            repr(delivery),
+            stream,
+            refusal,
+            _text(delivery.error, _MOST_ERROR_BYTES).decode(),
+        )
+
+    async def _move(self, tiers: RetryTiers, delivery: Delivery) -> bool:
         time = asyncio.get_running_loop().time
 
         async def store() -> None:
@@ -135,18 +165,26 @@ class GivingUp:
             await tiers.move(delivery.message, delivery.attempt, delay)
             self.moved += 1
 
-        await _repeat(store, delivery, "the next attempt")
+        try:
+            await _repeat(store, delivery, "the next attempt")
+        except InvalidRequest as error:
+            logger.warning("%s waits in memory, in no retry stream: %s", repr(delivery), error)
+            return False
+        return True
 
-    def _letter(self, stream: str, delivery: Delivery) -> OutgoingMessage:
+    def _letter(
+        self, stream: str, delivery: Delivery, most: int, *, is_whole: bool
+    ) -> OutgoingMessage:
         message, origin = delivery.message, delivery.origin
+        own = {name: value for name, value in message.headers.items() if name != DUE_HEADER}
         headers = {
-            **{name: value for name, value in message.headers.items() if name != DUE_HEADER},
+            **(own if is_whole else {CUT_HEADER: b"%d" % len(own)}),
             STREAM_HEADER: origin.stream.encode(),
             PARTITION_HEADER: b"%d" % origin.partition,
             OFFSET_HEADER: b"%d" % origin.offset,
             GROUP_HEADER: self._group.encode(),
             ATTEMPTS_HEADER: b"%d" % delivery.attempt,
-            ERROR_HEADER: _text(delivery.error),
+            ERROR_HEADER: _text(delivery.error, most),
         }
         return OutgoingMessage(
             stream,
@@ -159,15 +197,25 @@ class GivingUp:
 
 
 async def _repeat(store: Callable[[], Awaitable[None]], delivery: Delivery, what: str) -> None:
-    """Store something until it is stored, or the message is another member's."""
+    """Store something until it is stored, or the message is another member's.
+
+    Raises:
+        InvalidRequest: it is refused, and would be each time: it is too large.
+    """
     delay = _FIRST_DELAY
     while delivery.state is AttemptState.GIVING_UP:
         try:
             with foreign_cancellation_fails("a publish"):
                 await store()
-        except LiftbridgeError as error:
+        except InvalidRequest:
+            raise
+        except Exception as error:
             logger.warning(
-                "%s of %s was not stored, and is tried again: %s", what, repr(delivery), error
+                "%s of %s was not stored, and is tried again: %s",
+                what,
+                repr(delivery),
+                error,
+                exc_info=None if isinstance(error, LiftbridgeError) else error,
             )
         else:
             return
@@ -175,7 +223,15 @@ async def _repeat(store: Callable[[], Awaitable[None]], delivery: Delivery, what
         delay = min(delay * 2, _LONGEST_DELAY)
 
 
-def _text(error: BaseException | None) -> bytes:
+def _text(error: BaseException | None, most: int) -> bytes:
     if error is None:
         return b"unknown: the process that made the last attempt has ended"
-    return error_text(error).encode()[:_MOST_ERROR_BYTES]
+    return report_bytes(error_text(error), most)
+
+
+_FORMS: Final = (
+    (_MOST_ERROR_BYTES, True),
+    (_SHORT_ERROR_BYTES, True),
+    (_SHORT_ERROR_BYTES, False),
+)
+"""The bytes of the error, and whether a dead letter has the headers of the message, in turn."""

@@ -248,6 +248,8 @@ class Partitions:
 
     def go_on(self, share: PartitionShare, window: AckWindow[Delivery]) -> None:
         """Do what is possible now: give up, hand out again, read on."""
+        if window.failure is not None:
+            self._stop(window.failure)
         if window.given_up:
             self._give_up(share, window)
         self._end_turn()
@@ -281,10 +283,13 @@ class Partitions:
         self, share: PartitionShare, window: AckWindow[Delivery], delivery: Delivery
     ) -> None:
         try:
-            await self._giving_up.give_up(delivery)
+            is_done = await self._giving_up.give_up(delivery)
         finally:
             share.giving_up -= 1
-        if delivery.state is AttemptState.GIVING_UP:
+        if not is_done:
+            window.wait_here(delivery)
+            self._arm_before(window.next_at())
+        elif delivery.state is AttemptState.GIVING_UP:
             window.give_up(delivery)
             if delivery.deadline == inf:
                 self.given_up += 1

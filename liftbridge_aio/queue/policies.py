@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import random
@@ -17,8 +18,11 @@ from liftbridge_aio._core.arguments import (
     check_type,
     check_whole_number,
 )
-from liftbridge_aio.errors import InvalidRequest, WrongType
+from liftbridge_aio.errors import InvalidRequest, StreamReserved, WrongType
+from liftbridge_aio.model import RESERVED_STREAMS
 from liftbridge_aio.options import Duration, seconds
+
+from .errors import RetryFailed, error_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +67,71 @@ class Exponential:
         return delay * random.random() if self.jitter else delay  # noqa: S311 - no secret
 
 
-RetryDelay: TypeAlias = Callable[[int, BaseException | None], float]
-"""Returns the seconds before the next attempt, by the number of the failed one and its error."""
+RetryDelay: TypeAlias = Callable[[int, BaseException | None], Duration]
+"""Returns the delay before the next attempt, by the number of the failed one and its error."""
 
 
-def retry_delay(retry: Duration | Sequence[Duration] | RetryDelay) -> RetryDelay:
+def retry_delay(
+    retry: Duration | Sequence[Duration] | RetryDelay,
+) -> Callable[[int, BaseException | None], float]:
     """Return the function of delays that an argument `retry` stands for.
+
+    The function raises `RetryFailed` if a function of the user does not return a delay.
 
     Raises:
         InvalidRequest: it is no valid delay.
     """
     if callable(retry):
-        return retry
+        return _checked_retry(retry)
     if isinstance(retry, Sequence):
         whole: object = retry
         if isinstance(whole, str):
             text = f"retry is a number of seconds, several or a function, not {whole!r}"
             raise WrongType(text)
-        delays = [seconds(each, "a delay of retry") for each in retry]
+        delays = [_finite_seconds(each, "a delay of retry") for each in retry]
         if not delays:
             raise InvalidRequest("retry needs at least one delay")
         return lambda attempt, _: delays[min(attempt, len(delays)) - 1]
-    delay = seconds(retry, "retry")
+    delay = _finite_seconds(retry, "retry")
     return lambda _attempt, _error: delay
+
+
+def _finite_seconds(delay: Duration, name: str) -> float:
+    found = seconds(delay, name)
+    if found == math.inf:
+        text = f"{name} is a finite number of seconds: raise Reject to give a message up"
+        raise InvalidRequest(text)
+    return found
+
+
+def _checked_retry(retry: RetryDelay) -> Callable[[int, BaseException | None], float]:
+    """Return a function of the user, checked now and at each call.
+
+    Raises:
+        WrongType: it cannot be called with an attempt and an error, or it is a coroutine function.
+    """
+    try:
+        signature: inspect.Signature | None = inspect.signature(retry)
+    except (TypeError, ValueError):  # a function in C may have none
+        signature = None
+    try:
+        if signature is not None:
+            signature.bind(1, None)
+    except TypeError as error:
+        text = f"retry is called with the number of the attempt and its error: {error}"
+        raise WrongType(text) from error
+    if inspect.iscoroutinefunction(retry):
+        raise WrongType("retry must return seconds at once: it is a coroutine function")
+
+    def delay(attempt: int, error: BaseException | None) -> float:
+        try:
+            return _finite_seconds(retry(attempt, error), "a delay")
+        except Exception as failure:
+            what = error_text(failure)
+            text = f"retry returned no delay for attempt {attempt}: {what}"
+            raise RetryFailed(text) from failure
+
+    return delay
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +219,8 @@ class DeadLetter:
         check_text(self.stream, "the stream of dead letters")
         if not self.stream:
             raise InvalidRequest("dead letters need a stream")
+        if self.stream in RESERVED_STREAMS:
+            raise StreamReserved("dead letters need a stream to which clients may publish")
         if self.limit is not None:
             check_whole_number(self.limit, "limit", 1, INT64_MAX)
 

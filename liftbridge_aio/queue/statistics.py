@@ -12,6 +12,7 @@ from .core.ack_window import AckWindow
 from .core.attempt import AttemptState
 from .core.ready_flow import Phase, ReadyFlow
 from .delivery import Delivery, PartitionShare
+from .errors import error_text
 
 
 class PartitionStatistics(NamedTuple):
@@ -47,6 +48,8 @@ class QueueStatistics(NamedTuple):
     given_up: int
     dead_letters: int
     """Messages that were given up and stored as dead letters."""
+    dead_letters_lost: int
+    """Messages that were given up, and whose dead letter the servers do not take; logged."""
     moved: int
     """Messages that were moved to retry streams."""
     late: int
@@ -92,7 +95,7 @@ def explanations(
             f" {_state(oldest, now)}"
         )
         if oldest.error is not None:
-            text += f"; the attempt before it failed with {oldest.error!r}"
+            text += f"; the attempt before it failed with {error_text(oldest.error)}"
         yield text
         if not window.wants_more:
             yield f"{where}: nothing more is read: {_limit(window)}"

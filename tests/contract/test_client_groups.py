@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from liftbridge_aio import (
     CallbackCancelled,
     Client,
     ClientOptions,
+    ConsumerGroup,
     GroupState,
     InvalidRequest,
     Message,
@@ -26,9 +27,10 @@ from liftbridge_aio import (
     WrongType,
 )
 from support.faults import await_what_others_cancel
+from support.groups.group_calls import Group
 from support.groups.group_watcher import EARLIEST, cursor, holds, places, publish, take
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
-from support.raw import BOUND, eventually
+from support.raw import BOUND, Wire, eventually
 from support.servers.node import Server
 
 pytestmark = ON_ONE_PATH
@@ -273,6 +275,52 @@ async def test_a_deleted_stream_ends_no_member_that_reads_another(
         with pytest.raises(StreamDeleted):
             await take(group, 1)
         assert await anext(group, None) is None
+
+
+async def test_an_expelled_member_rejoins_without_a_deleted_stream(
+    client: Client, stream: str, group_id: str, server: Server
+) -> None:
+    """And takes it in again once it is created again."""
+    other = f"{stream}-other"
+    await client.create_stream(other, partitions=2)
+    wire = Wire(server.host, server.port)
+    async with client.group(group_id, [stream, other], start=EARLIEST) as group:
+        await holds(group, 5)
+        reading = asyncio.create_task(take(group, 3))
+        await client.delete_stream(other)
+        await holds(group, 3)
+        expelled = group.consumer_id
+        await Group(wire, group_id).leave(expelled)
+        await eventually(joined_again(group, expelled))
+        await holds(group, 3)
+        await client.create_stream(other, partitions=2)
+        await publish(client, other, 1, 2)
+        await holds(group, 5)
+        await publish(client, stream, 0)
+        assert sorted(places(await reading)) == [(0, 0), (1, 0), (1, 1)]
+    wire.close()
+
+
+async def test_a_stream_created_again_at_once_is_read_again(
+    client: Client, stream: str, group_id: str
+) -> None:
+    other = f"{stream}-other"
+    await client.create_stream(other, partitions=1)
+    async with client.group(group_id, [stream, other], start=EARLIEST) as group:
+        await holds(group, 4)
+        reading = asyncio.create_task(take(group, 2))
+        await client.delete_stream(other)
+        await client.create_stream(other, partitions=2)
+        await publish(client, other, 1, 2)
+        assert places(await reading) == [(1, 0), (1, 1)]
+        await holds(group, 5)
+
+
+def joined_again(group: ConsumerGroup, before: str) -> Callable[[], Awaitable[bool]]:
+    async def has() -> bool:
+        return group.state is GroupState.STABLE and group.consumer_id != before
+
+    return has
 
 
 # Positions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from liftbridge_aio import (
     InvalidRequest,
     Isolation,
     Message,
+    OutgoingMessage,
     StartAt,
     StreamNotFound,
     StreamPartition,
@@ -28,6 +29,7 @@ from liftbridge_aio import (
     WrongType,
 )
 from liftbridge_aio.compression import Gzip
+from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.queue import (
     AlreadySettled,
     DeadLetter,
@@ -40,6 +42,7 @@ from liftbridge_aio.queue import (
     Queue,
     QueueTaken,
     Reject,
+    RetryFailed,
     RetryStreams,
     TooManyDeadLetters,
     ValueDelivery,
@@ -261,6 +264,171 @@ async def test_a_message_is_unsettled_until_its_dead_letter_is_stored(
     await client.delete_stream(dead)
 
 
+@pytest.mark.parametrize(
+    ("room", "error_bytes", "cut"), [(400, 100, None), (150, 100, b"1"), (-100, None, None)]
+)
+async def test_a_dead_letter_too_large_is_cut(
+    server: Server,
+    client: Client,
+    stream: str,
+    caplog: pytest.LogCaptureFixture,
+    room: int,
+    error_bytes: int | None,
+    cut: bytes | None,
+) -> None:
+    dead = f"{stream}.dead"
+    await client.create_stream(dead)
+    await client.publish(stream, b"v" * 5000, b"key", {"colour": b"r" * 200})
+    options = ClientOptions(max_message_bytes=5000 + 256 + 200 + len(stream) * 2 + room)
+    settings: dict[str, Any] = {"dead_letter": DeadLetter(dead), "max_attempts": 1}
+    async with (
+        Client(server.address, options=options) as small,
+        queue_of(small, stream, order=Order.KEY, **settings) as queue,
+    ):
+        assert await take_and_ack(queue, 6) == list(range(6))
+        [delivery] = await take(queue, 1)
+        async with delivery:
+            raise ValueError("\N{EURO SIGN}" * 900)
+        # The key goes on.
+        await client.publish(stream, b"after", b"key")
+        assert await take_and_ack(queue, 1) == [7]
+        assert queue.statistics().dead_letters == (1 if error_bytes else 0)
+        assert queue.statistics().dead_letters_lost == (0 if error_bytes else 1)
+    letters = await client.last(dead, 5)
+    assert len(letters) == queue.statistics().dead_letters
+    for letter in letters:
+        assert (letter.value, letter.key) == (b"v" * 5000, b"key")
+        assert letter.headers.get("queue-cut") == cut
+        assert ("colour" in letter.headers) == (cut is None)
+        assert letter.headers["queue-error"].decode().startswith("ValueError: \N{EURO SIGN}")
+        assert len(letter.headers["queue-error"]) <= 100
+    if not letters:
+        assert "the dead letter of <Delivery" in caplog.text
+        assert "is lost" in caplog.text
+    await client.delete_stream(dead)
+
+
+class _Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("nothing to show")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("file \udcff.txt"), b"ValueError: file \\udcff.txt"),
+        (_Unprintable(), b"_Unprintable"),
+    ],
+    ids=["surrogate", "unprintable"],
+)
+async def test_any_error_text_fits_a_dead_letter(
+    client: Client,
+    stream: str,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    text: bytes,
+) -> None:
+    caplog.set_level("CRITICAL")  # what xdist captures must be UTF-8
+    dead = f"{stream}.dead"
+    await client.create_stream(dead)
+    settings: dict[str, Any] = {"dead_letter": DeadLetter(dead), "max_attempts": 1}
+    async with queue_of(client, stream, **settings) as queue:
+        [delivery] = await take(queue, 1)
+        async with delivery:
+            raise error
+        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+    [letter] = await client.last(dead, 5)
+    assert letter.headers["queue-error"] == text
+    await client.delete_stream(dead)
+
+
+async def test_a_failing_interceptor_delays_a_dead_letter(
+    server: Server, client: Client, stream: str
+) -> None:
+    dead = f"{stream}.dead"
+    await client.create_stream(dead)
+    fails = [True]
+
+    class Broken(Interceptor):
+        async def publish(
+            self,
+            message: OutgoingMessage,
+            send: Callable[[OutgoingMessage], Awaitable[AckFuture]],
+        ) -> AckFuture:
+            if message.stream == dead and fails:
+                fails.clear()
+                raise ValueError("not yet")
+            return await send(message)
+
+    settings: dict[str, Any] = {"dead_letter": DeadLetter(dead), "max_attempts": 1}
+    options = ClientOptions(interceptors=[Broken()])
+    async with (
+        Client(server.address, options=options) as other,
+        queue_of(other, stream, **settings) as queue,
+    ):
+        [delivery] = await take(queue, 1)
+        await delivery.reject()
+        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+    assert not fails
+    await client.delete_stream(dead)
+
+
+async def test_a_message_too_large_for_a_retry_stream_waits_in_memory(
+    server: Server, client: Client, stream: str
+) -> None:
+    await client.publish(stream, b"v" * 5000)
+    options = ClientOptions(max_message_bytes=5000 + 256 + 50 + 2 * len(stream))
+    settings: dict[str, Any] = {"retry_streams": RetryStreams((0.3,)), "retry": 0.3}
+    async with (
+        Client(server.address, options=options) as small,
+        queue_of(small, stream, **settings) as queue,
+    ):
+        await take_and_ack(queue, 6)
+        [delivery] = await take(queue, 1)
+        await delivery.nack()
+        [again] = await take(queue, 1)
+        assert (again.message.offset, again.attempt, again.stream) == (6, 2, stream)
+        await again.ack()
+        assert queue.statistics().moved == 0
+        await queue.unsubscribe()
+
+
+def _raises(_attempt: int, _error: BaseException | None) -> float:
+    raise KeyError("settings")
+
+
+@pytest.mark.parametrize(
+    "retry",
+    [
+        _raises,
+        lambda _attempt, _error: None,
+        lambda _attempt, _error: "soon",
+        lambda _attempt, _error: float("nan"),
+        lambda _attempt, _error: float("inf"),
+        lambda _attempt, _error: -1,
+    ],
+)
+@pytest.mark.parametrize("how", ["nack", "expire", "run"])
+async def test_a_retry_function_without_delay_stops_the_queue(
+    client: Client, stream: str, retry: Any, how: str
+) -> None:
+    ack_wait = 0.2 if how == "expire" else 30
+    async with queue_of(client, stream, retry=retry, max_in_flight=1, ack_wait=ack_wait) as queue:
+        if how != "run":
+            [delivery] = await take(queue, 1)
+            if how == "nack":
+                await delivery.nack()
+        with pytest.raises(RetryFailed, match="retry returned no delay") as raised:
+            await (queue.run(_fail) if how == "run" else take(queue, 1))
+        assert (raised.value.stream, raised.value.offset) == (stream, 0)
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 6) == list(range(6))
+
+
+def _fail(_: Delivery) -> None:
+    raise ValueError("always")
+
+
 async def test_giving_up_without_dead_letters_calls_back(client: Client, stream: str) -> None:
     given_up: list[tuple[int, int]] = []
 
@@ -439,7 +607,7 @@ async def test_a_queue_explains_what_its_messages_wait_for(client: Client, strea
         await second.ack()
         [text] = said()
         begin = f"{stream}/0: 1 unsettled, the first at offset 0: attempt 2 is due in N s; "
-        assert text == begin + "the attempt before it failed with ValueError('busy')"
+        assert text == begin + "the attempt before it failed with ValueError: busy"
 
 
 # Order
@@ -966,6 +1134,10 @@ async def test_a_queue_is_used_inside_its_block(client: Client, stream: str) -> 
     await queue.aclose()
 
 
+async def _retry_later(_attempt: int, _error: BaseException | None) -> float:
+    return 1.0
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -980,6 +1152,11 @@ async def test_a_queue_is_used_inside_its_block(client: Client, stream: str) -> 
         ({"max_attempts": -1}, "max_attempts"),
         ({"retry": []}, "at least one delay"),
         ({"retry": -1}, "retry"),
+        ({"retry": float("nan")}, "retry"),
+        ({"retry": float("inf")}, "finite"),
+        ({"retry": [1, float("inf")]}, "finite"),
+        ({"retry": lambda: 1}, "number of the attempt"),
+        ({"retry": _retry_later}, "coroutine function"),
         ({"sample": 0}, "sample"),
         ({"retry_streams": RetryStreams()}, "need a group"),
     ],

@@ -130,7 +130,10 @@ async def test_the_secret_goes_to_nsqlookupd(topic: str) -> None:
 )
 async def test_old_and_new_answers_are_understood(topic: str, answer: bytes) -> None:
     producer = b'{"broadcast_address": "::1", "tcp_port": 4150, "http_port": 4151}'
-    body = answer % producer
+    # What cannot be an address would end the consumer that connects to it.
+    others = [rb'"a\udcff", "tcp_port": 4150', b'"a..b", "tcp_port": 4150', b'"a", "tcp_port": -1']
+    bad = [b'{"broadcast_address": %b, "http_port": 4151}' % other for other in others]
+    body = answer % b", ".join([producer, *bad])
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -173,6 +176,8 @@ async def test_the_http_client_of_nsqlookupd(start: StartDaemon, topic: str) -> 
             await client.lookup("not a topic")
     with pytest.raises(InvalidRequest, match="is no URL"):
         nsq.LookupdHttp("127.0.0.1:4161")
+    with pytest.raises(InvalidRequest, match="UTF-8"):
+        nsq.LookupdHttp("http://a\udcff:4161")
 
 
 async def test_the_http_client_of_nsqd(start: StartDaemon, topic: str) -> None:

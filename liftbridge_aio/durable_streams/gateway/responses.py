@@ -12,6 +12,7 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from liftbridge_aio._core.foreign_text import report_text
 from liftbridge_aio.durable_streams.core import protocol
 from liftbridge_aio.durable_streams.core.caching import next_cursor
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
@@ -126,7 +127,8 @@ class Reply(Response):
 def refusal(refused: RequestRefused) -> Response:
     """Return the response for a request that is refused."""
     kind = {"Content-Type": "text/plain; charset=utf-8"}
-    return Reply(refused.status, {**refused.headers, **NO_STORE, **kind}, refused.text.encode())
+    body = report_text(refused.text).encode()
+    return Reply(refused.status, {**refused.headers, **NO_STORE, **kind}, body)
 
 
 def unavailable(error: LiftbridgeError) -> Response:

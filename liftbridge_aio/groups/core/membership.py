@@ -11,7 +11,7 @@ Pure: times and random numbers are arguments. The caller of `next_step` makes th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from liftbridge_aio._core.status import GroupRefusal
@@ -62,7 +62,7 @@ class Membership:
         self.confirmed_at = -math.inf
         """The time at which the last successful fetch began."""
         self.has_streams = True
-        """True if a stream of the group still exists."""
+        """False once all streams of the group are deleted, also if they were created again."""
         self.error: LiftbridgeError | None = None
         """The error of the state FAILED."""
         self.consumer_timeout = 0.0
@@ -83,6 +83,14 @@ class Membership:
         self._join_unknown = False
         """True if a join without an answer may have succeeded."""
         self._evict: str | None = None
+        """The id to remove from the group before the next join; None if there is none."""
+        self._joined_streams: Mapping[str, int] = {}
+        """The creation time of each stream of the plan at the last join; -1 if it was missing.
+
+        The group of a deleted stream forgets it, and takes no notice of a new one of that name.
+        """
+        self._missing_streams: set[str] = set()
+        """Streams of the plan that the last lookup did not find; looked for at each heartbeat."""
 
     # Limits
 
@@ -177,7 +185,7 @@ class Membership:
             if self._evict is not None:
                 return Leave(self._evict)
             self._join_asked = True
-            return Join(self.consumer)
+            return Join(self.consumer, again=self.state is GroupState.REJOINING)
         if self._locate:
             return Locate(self.coordinator, self._answers)
         return Fetch(self.consumer, self.coordinator, self.epoch)
@@ -243,6 +251,8 @@ class Membership:
             return
         self._move(GroupState.SYNCING)
         self.assigned_epoch = None
+        self._joined_streams = answer.streams
+        self._missing_streams = {name for name, created in answer.streams.items() if created < 0}
         self._denied_since = self._missing_since = None
         self._locate, self._answers = False, True
         self._failures = 0
@@ -266,7 +276,7 @@ class Membership:
                     text = f"a member with the id {self.consumer!r} is in the group"
                     self._fail(AlreadyMember(text))
             case GroupRefusal.NO_STREAM:
-                self._fail(StreamNotFound("a stream of the group does not exist"))
+                self._miss_streams(now)
             case GroupRefusal.REFUSED:
                 self._fail(answer.error)
             case _:
@@ -275,6 +285,15 @@ class Membership:
                 if now + again >= self._deadline:
                     self._fail(answer.error)
         self._not_before = now + again
+
+    def _miss_streams(self, now: float) -> None:
+        if self.state is GroupState.JOINING:
+            self._fail(StreamNotFound("a stream of the group does not exist"))
+            return
+        # All were deleted; but a broker that has just started may know no stream yet.
+        if self._missing_since is None:
+            self._missing_since = now
+        self.has_streams = now - self._missing_since < self._grace
 
     def _taken_out(self, now: float, answer: Answer) -> None:
         lost = isinstance(answer, Refused) and answer.why is GroupRefusal.LOST
@@ -293,7 +312,7 @@ class Membership:
         self.confirmed_at = began
         self._heard_at = now
         self._denied_since = self._missing_since = None
-        self._locate, self._answers = False, True
+        self._locate, self._answers = bool(self._missing_streams), True
         self._failures = 0
         self._not_before = now + self._interval
 
@@ -320,7 +339,17 @@ class Membership:
     def _located(self, now: float, answer: Located) -> None:
         self._locate = False
         self._missing_since = None
-        self.has_streams = answer.has_streams
+        self._missing_streams = self._joined_streams.keys() - answer.streams.keys()
+        joined = self._joined_streams
+        again = {name for name, at in answer.streams.items() if at > joined.get(name, at)}
+        replaced = {name for name in again if joined[name] >= 0}
+        self.has_streams = not joined or bool(answer.streams.keys() - replaced)
+        if again and self.has_streams:
+            # A member cannot change its streams: leave, and join with those that exist now.
+            leaving = self.consumer
+            self._rejoin(now, certain=False)
+            self._evict = leaving
+            return
         if answer.coordinator != self.coordinator:
             self._heard_at = now  # a new coordinator has the full timeout
             self._answers = True
@@ -333,6 +362,11 @@ class Membership:
             self._not_before = now + self._pause()
 
     def _not_located(self, now: float, answer: Refused) -> None:
+        if not self._failures and answer.why is not GroupRefusal.REFUSED:
+            # Only missing streams were looked for, which must not delay the heartbeat.
+            self._locate = False
+            self._not_before = now
+            return
         self._failures += 1
         self._answers = False  # ask another broker
         self._not_before = now + self._pause()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from liftbridge_aio._core.status import GroupRefusal
@@ -16,6 +17,8 @@ class Join:
     """Join the group."""
 
     consumer: str
+    again: bool = False
+    """True after an expulsion: streams that were deleted since are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class Joined:
     epoch: int
     consumer_timeout: float
     coordinator_timeout: float
+    streams: Mapping[str, int] = field(default_factory=dict)
+    """The creation time of each stream of the plan just before the join; -1 for a missing one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +92,8 @@ class Located:
 
     coordinator: str
     epoch: int
-    has_streams: bool = True
-    """True if a stream of the group still exists."""
+    streams: Mapping[str, int] = field(default_factory=dict)
+    """The creation times of the streams of the plan that exist."""
 
 
 @dataclass(frozen=True, slots=True)

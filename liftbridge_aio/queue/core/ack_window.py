@@ -19,6 +19,7 @@ from math import inf
 from typing import Final, Generic, TypeVar
 
 from liftbridge_aio.model import Message
+from liftbridge_aio.queue.errors import RetryFailed
 
 from .attempt import Attempt, AttemptState, refusal
 
@@ -50,7 +51,8 @@ class WindowSettings:
         max_attempts: attempts after which a message is given up; 0: no limit.
         max_window: offsets between the first unsettled message and the next one to be read.
         order: which messages wait for others.
-        retry: the delay before the next attempt, by the number of the failed one and its error.
+        retry: the delay before the next attempt, by the number of the failed one and its error; may
+            raise `RetryFailed`.
         move_from: a message that is to wait for this long, or longer, is given up here: it is moved
             to where it can wait.
         attempts_of: returns the attempts of a message that was moved; None: there are none.
@@ -126,6 +128,8 @@ class AckWindow(Generic[AttemptT]):
         self.ready: deque[AttemptT] = deque()
         """Attempts to be handed out again."""
         self.given_up: deque[AttemptT] = deque()
+        self.failure: RetryFailed | None = None
+        """The first failure of `retry`, whose message waits for ever; the queue is to stop."""
         self.changes = 0
         """Changes since the last `snapshot`."""
         self._settings = settings
@@ -348,6 +352,11 @@ class AckWindow(Generic[AttemptT]):
             self.suspects += 1
         self._delay(following, now + delay)
 
+    def wait_here(self, attempt: AttemptT) -> None:
+        """Keep a message until it is due that was to be moved, and cannot be."""
+        if attempt.state is AttemptState.GIVING_UP:
+            self._delay(attempt, attempt.deadline)
+
     def give_up(self, attempt: AttemptT) -> None:
         """Settle a message that was given up, once that is done."""
         if attempt.state is not AttemptState.GIVING_UP:
@@ -393,7 +402,12 @@ class AckWindow(Generic[AttemptT]):
             self._begin_to_give_up(following)
             return
         if delay is None:
-            delay = settings.retry(attempt.attempt, error)
+            try:
+                delay = settings.retry(attempt.attempt, error)
+            except RetryFailed as failure:
+                self.failure = self.failure or failure.at(*_place(attempt))
+                self._delay(following, inf)
+                return
         if delay >= settings.move_from:
             following.deadline = now + delay
             self._begin_to_give_up(following)
@@ -500,3 +514,8 @@ class AckWindow(Generic[AttemptT]):
         self._unsettled.clear()
         self._in_flight.clear()
         self.given_up.clear()
+
+
+def _place(attempt: Attempt) -> tuple[str, int, int]:
+    message = attempt.message
+    return message.stream, message.partition, message.offset

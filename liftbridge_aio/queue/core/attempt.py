@@ -43,7 +43,12 @@ MOVES: Final = {
         AttemptState.EXPIRED,
         AttemptState.DROPPED,
     },
-    AttemptState.GIVING_UP: {AttemptState.GIVEN_UP, AttemptState.DROPPED},
+    # DELAYED: one that was to be moved to a retry stream, and is too large for it.
+    AttemptState.GIVING_UP: {
+        AttemptState.GIVEN_UP,
+        AttemptState.DELAYED,
+        AttemptState.DROPPED,
+    },
     AttemptState.ACKED: set[AttemptState](),
     AttemptState.NACKED: set[AttemptState](),
     AttemptState.REJECTED: set[AttemptState](),

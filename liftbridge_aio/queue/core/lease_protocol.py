@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from liftbridge_aio._core.foreign_text import report_text
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import Message
 
@@ -210,7 +211,7 @@ def _write_bytes(data: bytes) -> bytes:
 
 
 def _write_text(text: str) -> bytes:
-    return _write_bytes(text.encode())
+    return _write_bytes(report_text(text).encode())
 
 
 def _write_mapping(mapping: Mapping[str, bytes]) -> bytes:

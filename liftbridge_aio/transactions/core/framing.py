@@ -12,6 +12,7 @@ import io
 import struct
 from typing import Any, Final, Protocol
 
+from liftbridge_aio._core.arguments import check_text
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.transactions.errors import (
     Desynchronised,
@@ -286,11 +287,17 @@ class CsvFraming:
     content_type = CSV
 
     def encode(self, message: CsvFrameable) -> bytes:
-        """Return the frame of a message."""
+        """Return the frame of a message.
+
+        Raises:
+            InvalidRequest: a field contains a lone surrogate.
+        """
         text = io.StringIO(newline="")
         # With this terminator it quotes fields with CR too.
         csv.writer(text, lineterminator="\r\n").writerow(message.marshal_csv())
-        return text.getvalue().removesuffix("\r\n").encode() + b"\n"
+        record = text.getvalue().removesuffix("\r\n")
+        check_text(record, "a record of CSV")
+        return record.encode() + b"\n"
 
     def decoder(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> Decoder:
         """Return a decoder for the bytes of one journal."""

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
-from liftbridge_aio.serializers import JSON
+from liftbridge_aio._core.foreign_text import json_bytes
 from liftbridge_aio.transactions.core.mapping import Journal
 from liftbridge_aio.transactions.core.uuid import NIL_UUID
 
@@ -84,9 +84,10 @@ class JsonMessage:
 
         Raises:
             TypeError: JSON has no such value.
-            ValueError: the same, for a number or for text that UTF-8 cannot hold.
+            ValueError: the same, for a number that is not finite.
         """
-        return JSON.serialize(self.fields)
+        text = json.dumps(self.fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return json_bytes(text)
 
     def unmarshal_json(self, data: bytes) -> None:
         """Take the fields from JSON.

@@ -257,3 +257,64 @@ def test_every_state_can_be_reached_and_all_but_the_last_can_be_left() -> None:
         reached |= {after for before in reached for after in MOVES[before]}
     assert reached == set(GroupState) == set(MOVES)
     assert {state for state, after in MOVES.items() if not after} == OVER
+
+
+CREATED = {"s": 5, "t": 6}
+
+
+def rejoined_with(streams: dict[str, int]) -> Played:
+    """A member that has rejoined while only these streams existed."""
+    member = Played().joined()
+    member.answer(refused(GroupRefusal.NOT_A_MEMBER))
+    known = dict.fromkeys(CREATED, -1) | streams
+    joined = Joined("a", 4, CONSUMER_TIMEOUT, COORDINATOR_TIMEOUT, known)
+    assert member.answer(joined) == Join("m1", again=True)
+    assert isinstance(member.answer(Fetched(MINE)), Fetch)
+    return member
+
+
+def test_a_missing_stream_is_looked_for_between_heartbeats() -> None:
+    member = rejoined_with({"s": 5})
+    for _ in range(3):
+        assert isinstance(member.answer(Located("a", 4, {"s": 5})), Locate)
+        assert isinstance(member.answer(Fetched(MINE)), Fetch)
+        assert member.now + member.core.call_limit < member.core.lease_until
+    assert isinstance(member.answer(Located("a", 4, CREATED)), Locate)
+    assert member.core.state is GroupState.REJOINING
+    assert member.answer(refused(GroupRefusal.NOT_A_MEMBER)) == Leave("m1")
+    assert member.call() == Join("m2", again=True)
+
+
+@pytest.mark.parametrize("why", [GroupRefusal.LOST, GroupRefusal.NO_GROUP])
+def test_a_failed_look_delays_no_heartbeat(why: GroupRefusal) -> None:
+    member = rejoined_with({"s": 5})
+    assert isinstance(member.answer(refused(why)), Locate)
+    assert member.rest() == 0
+    assert isinstance(member.answer(Fetched(MINE)), Fetch)
+    assert member.core.state is GroupState.STABLE
+
+
+def test_a_stream_created_again_is_joined_again() -> None:
+    member = rejoined_with(CREATED)
+    member.answer(refused(GroupRefusal.OTHER_EPOCH))
+    member.answer(Located("a", 5, {"s": 5, "t": 9}))
+    assert member.core.state is GroupState.REJOINING
+
+
+def test_streams_that_are_all_replaced_are_deleted() -> None:
+    member = rejoined_with(CREATED)
+    member.answer(refused(GroupRefusal.OTHER_EPOCH))
+    member.answer(Located("a", 5, {"s": 8, "t": 9}))
+    assert not member.core.has_streams
+
+
+def test_a_rejoin_without_streams_ends_after_a_while() -> None:
+    member = rejoined_with(CREATED)
+    member.answer(refused(GroupRefusal.NOT_A_MEMBER))
+    member.answer(refused(GroupRefusal.NO_STREAM))
+    assert member.core.has_streams
+    began = member.now
+    while member.core.has_streams:
+        member.answer(refused(GroupRefusal.NO_STREAM))
+    assert 1.5 < member.now - began < 4
+    assert member.core.state is GroupState.REJOINING

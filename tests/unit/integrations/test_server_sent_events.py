@@ -142,3 +142,9 @@ def test_a_failure_names_only_its_kind_and_can_make_the_browser_forget() -> None
 def test_a_type_of_several_lines_is_refused(kind: str) -> None:
     with pytest.raises(InvalidRequest, match="one line"):
         Event("x", kind).encode()
+
+
+def test_a_lone_surrogate_in_an_event_is_escaped() -> None:
+    data = json.dumps({"name": "\udcff"}, ensure_ascii=False)
+    [event] = EventStreamParser().feed(Event(data).encode("0"))
+    assert json.loads(event.data) == {"name": "\udcff"}

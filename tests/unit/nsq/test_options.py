@@ -28,6 +28,8 @@ from liftbridge_aio.nsq.deliveries import _flow_settings
         {"lookup_jitter": 1.5},
         {"backoff_strategy": "linear"},
         {"reconnect_wait": 0},
+        {"client_id": "\udcff"},
+        {"auth_secret": "\udcff"},
     ],
     ids=str,
 )

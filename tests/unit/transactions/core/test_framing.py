@@ -28,6 +28,7 @@ from liftbridge_aio.transactions.errors import (
     TruncatedFrame,
     UnknownFraming,
 )
+from liftbridge_aio.transactions.journals.message import CsvRecord, JsonMessage
 
 
 @dataclass
@@ -234,3 +235,12 @@ def test_framings_are_found_by_content_type_and_can_be_added() -> None:
         framing_for("application/x-own")
     register_framing(own)
     assert framing_for("application/x-own") is own
+
+
+def test_lone_surrogates_are_kept_in_json_and_refused_in_csv() -> None:
+    frame = framing_for(JSON_LINES).encode(JsonMessage(name="\udcff"))
+    again = JsonMessage()
+    again.unmarshal_json(frame)
+    assert again.fields["name"] == "\udcff"
+    with pytest.raises(InvalidRequest, match="record of CSV"):
+        framing_for(CSV).encode(CsvRecord("\udcff"))
