@@ -267,11 +267,9 @@ class Reader:
         headers = response.headers
         closed = protocol.is_true(headers.get(protocol.STREAM_CLOSED))
         up_to_date = closed or protocol.is_true(headers.get(protocol.STREAM_UP_TO_DATE))
-        self._cursor = headers.get(protocol.STREAM_CURSOR, self._cursor)
-        offset = headers.get(protocol.STREAM_NEXT_OFFSET)
-        if offset is None:
-            text = f"GET {self._transport.url} brought no {protocol.STREAM_NEXT_OFFSET}"
-            raise ProtocolError(text)
+        cursor = protocol.response_cursor(headers.get(protocol.STREAM_CURSOR))
+        self._cursor = self._cursor if cursor is None else cursor
+        offset = protocol.response_offset(headers.get(protocol.STREAM_NEXT_OFFSET), "it")
         if offset >= self._position:
             took = asyncio.get_running_loop().time() - began
             is_idle = response.status_code == _NO_CONTENT and took < _AT_ONCE

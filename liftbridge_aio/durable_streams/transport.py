@@ -8,7 +8,6 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +17,7 @@ from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.options import timer_seconds
 
-from .core import protocol
+from .core.parsing import parse_retry_after
 from .core.status_errors import RETRIED, refusal
 from .errors import (
     Closed,
@@ -203,7 +202,9 @@ class Transport:
                         if response.status_code not in RETRIED:
                             raise failure
                         unsure(failure)
-                        wait = _retry_after(response.headers.get("Retry-After"))
+                        wait = parse_retry_after(
+                            response.headers.get("Retry-After"), datetime.now(UTC)
+                        )
                     await retries.wait(failure, wait)
         except TimeoutError as error:
             if not deadline.expired():
@@ -358,17 +359,3 @@ async def _values(
             found[name] = value
     found.update(given)
     return dict(sorted(found.items()))
-
-
-def _retry_after(value: str | None) -> float:
-    """Return the seconds in a `Retry-After`, which may be a date."""
-    number = protocol.parse_integer(value)
-    if number is not None:
-        return float(number)
-    try:
-        date = parsedate_to_datetime(value or "")
-    except ValueError:
-        return 0.0
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())

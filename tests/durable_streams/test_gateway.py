@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -402,6 +403,20 @@ async def test_an_append_prolongs_a_life_though_its_gateway_is_killed(
                 await asyncio.sleep(0.05)
         assert appended + 1.9 < loop.time()
         assert (await http.get("/v1/stream/fork")).text == "a,paid"
+
+
+async def test_foreign_messages_of_the_registry_are_skipped(
+    server: Server, stream_name: str
+) -> None:
+    async with gateway(server.address, stream_name) as (http, client):
+        await put(http, "a")
+        keys = (PATH.encode(), b"subscription:x", b"\xff", b"")
+        for key, value in itertools.product(keys, (b"x", b"[]", b"{}", b"\xff", b"7")):
+            await client.publish(stream_name, value, key)
+        assert (await http.get(PATH)).text == "a"
+    async with gateway(server.address, stream_name) as (http, _):
+        assert (await http.get(PATH)).text == "a"
+        assert (await http.put(f"{PATH}-2", headers=TEXT)).status_code == 201
 
 
 async def test_without_its_registry_a_gateway_begins_anew(

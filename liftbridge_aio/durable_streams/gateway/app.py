@@ -55,7 +55,7 @@ class Gateway:
         yield from SubscriptionEndpoint(self._subscriptions, self._bodies).routes()
         if self.options.native:
             native = NativeEndpoint(self._streams, self.options, self._bodies)
-            yield Route("/v1/liftbridge/{name}/{partition:int}", native)
+            yield Route("/v1/liftbridge/{name}/{partition}", native)
         if self.options.page:
             page = Page(self._streams, self.options)
             yield Route("/v1/streams", page.names)
