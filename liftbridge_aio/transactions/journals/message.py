@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from liftbridge_aio._core.foreign_text import json_bytes
+from liftbridge_aio.serializers import JSON
 from liftbridge_aio.transactions.core.mapping import Journal
 from liftbridge_aio.transactions.core.uuid import NIL_UUID
 
