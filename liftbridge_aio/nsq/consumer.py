@@ -252,8 +252,13 @@ class Consumer:
         deliveries = self._opened()
         while (message := await deliveries.next()) is not None:
             batch = [message]
-            while len(batch) < max_size and (message := await deliveries.next_ready()) is not None:
-                batch.append(message)
+            try:
+                while len(batch) < max_size and (more := await deliveries.next_ready()) is not None:
+                    batch.append(more)
+            except BaseException:  # of `on_giving_up`; nobody has seen the messages before
+                for each in reversed(batch):
+                    deliveries.abandon(each)
+                raise
             yield batch
 
     async def run(

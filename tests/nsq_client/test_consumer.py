@@ -490,6 +490,28 @@ async def test_draining_ends_after_giving_up_has_failed(
             await orders.drain()
 
 
+async def test_a_list_is_not_lost_when_giving_up_fails(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"poison")
+    options = nsq.ConsumerOptions(max_attempts=1, requeue_delay=60, max_backoff=0)
+    async with consumer(nsqd, topic, options=options, on_giving_up=fail) as orders:
+        await (await anext(orders)).requeue(0)
+        await publish(nsqd, topic, b"one", b"two")
+        await eventually(lambda: orders.statistics().received == 4)
+        seen: set[bytes] = set()
+        failures = 0
+        while len(seen) < 2:
+            try:
+                async for batch in orders.batches(10):
+                    for message in batch:
+                        seen.add(message.body)
+                        await message.finish()
+                    break
+            except OSError:
+                failures += 1
+        assert failures == 1
+        assert seen == {b"one", b"two"}
+
+
 async def test_draining_ends_after_giving_up_was_cancelled(nsqd: NsqDaemon, topic: str) -> None:
     began = asyncio.Event()
 
