@@ -214,9 +214,9 @@ class Consumer:
     async def drain(self) -> None:
         """Take no more messages, requeue those that nobody has taken, and wait for the answers.
 
-        Iteration ends. Call it from a task that does not itself hold an unanswered message, within
-        `asyncio.timeout` where handlers may hang. Cancelling abandons the wait; intake stays
-        stopped.
+        A message whose time at nsqd is up is not waited for: nsqd delivers it again. Iteration
+        ends. Call it from a task that does not itself hold an unanswered message. Cancelling
+        abandons the wait; intake stays stopped.
 
         Raises:
             Closed: the consumer is closed, or was not entered.

@@ -270,6 +270,20 @@ async def test_drain_waits_for_what_was_handed_out(nsqd: NsqDaemon, topic: str) 
         await message.finish()
 
 
+async def test_drain_waits_no_longer_than_nsqd(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"one", b"two")
+    async with consumer(nsqd, topic) as orders:
+        await anext(orders)
+        touched = await anext(orders)
+        draining = asyncio.create_task(orders.drain())
+        await asyncio.sleep(1)  # half of nsqd's timeout
+        await touched.touch()
+        before = asyncio.get_running_loop().time()
+        async with asyncio.timeout(5):
+            await draining
+        assert asyncio.get_running_loop().time() - before > 1.5
+
+
 async def test_run_handles_concurrently_and_ends_on_sigterm(nsqd: NsqDaemon, topic: str) -> None:
     await publish(nsqd, topic, *[b"%d" % number for number in range(40)])
     running = most = 0
