@@ -11,7 +11,7 @@ from weakref import WeakSet
 from liftbridge_aio._admin.cursors import Cursors
 from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._core.bounded_gather import bounded_gather
-from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
+from liftbridge_aio._core.foreign_cancellation import failure_of
 from liftbridge_aio._publish.publisher import Publisher
 from liftbridge_aio._publish.retry import ReadBack, RetryingPublisher
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
@@ -184,8 +184,9 @@ def _intercepted(
         stream, seconds = message.stream, publisher.seconds_for(message)
         try:
             async with asyncio.timeout(seconds) as limit:
-                with foreign_cancellation_fails("an interceptor"):
-                    future: object = await chained(wrappers, send)(message)
+                future: object = await chained(wrappers, send)(message)
+        except asyncio.CancelledError as error:
+            raise failure_of(error, "an interceptor") from error
         except TimeoutError as error:
             if not limit.expired():
                 raise

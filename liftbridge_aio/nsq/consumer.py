@@ -214,9 +214,9 @@ class Consumer:
     async def drain(self) -> None:
         """Take no more messages, requeue those that nobody has taken, and wait for the answers.
 
-        Iteration ends. Call it from a task that does not itself hold an unanswered message, within
-        `asyncio.timeout` where handlers may hang. Cancelling abandons the wait; intake stays
-        stopped.
+        A message whose time at nsqd is up is not waited for: nsqd delivers it again. Iteration
+        ends. Call it from a task that does not itself hold an unanswered message. Cancelling
+        abandons the wait; intake stays stopped.
 
         Raises:
             Closed: the consumer is closed, or was not entered.
@@ -252,8 +252,13 @@ class Consumer:
         deliveries = self._opened()
         while (message := await deliveries.next()) is not None:
             batch = [message]
-            while len(batch) < max_size and (message := await deliveries.next_ready()) is not None:
-                batch.append(message)
+            try:
+                while len(batch) < max_size and (more := await deliveries.next_ready()) is not None:
+                    batch.append(more)
+            except BaseException:  # of `on_giving_up`; nobody has seen the messages before
+                for each in reversed(batch):
+                    deliveries.abandon(each)
+                raise
             yield batch
 
     async def run(

@@ -7,6 +7,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from math import inf
 from typing import Final, NamedTuple
 
@@ -320,14 +321,23 @@ class Deliveries:
             await asyncio.wait(self._stopping, timeout=_STOP_TIMEOUT)
 
     async def settled(self) -> None:
-        """Wait until all messages that were handed out are answered.
+        """Wait until all messages that were handed out are answered, or nsqd delivers them again.
 
         Cancelling abandons the wait.
         """
-        while any(self._in_flight.values()):
+        while deadlines := self._deadlines():
             if self._settled is None:
                 self._settled = self._loop.create_future()
-            await asyncio.shield(self._settled)
+            latest = max(deadlines)  # a touch may move it
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(None if latest == inf else latest):
+                    await asyncio.shield(self._settled)
+
+    def _deadlines(self) -> list[float]:
+        """Return when the time of each message is up that nsqd still counts as in flight."""
+        now = self._loop.time()
+        messages = (each for known in self._in_flight.values() for each in known)
+        return [each.deadline for each in messages if each.deadline > now]
 
     def requeue_all(self) -> None:
         """Requeue what is in flight, so that nsqd delivers it elsewhere at once."""

@@ -412,8 +412,8 @@ class Subscription:
     def _finish_current(self) -> None:
         """Ack the message before, as the next one is asked for; a list is its loop's to ack."""
         current, self._current = self._current, None
-        if current is not None and not isinstance(current, list):
-            self._ack([current])
+        if isinstance(current, Message) and not current.settled:
+            self._deliveries.ack(current)
 
     def _ack(self, messages: list[Message]) -> None:
         for message in messages:

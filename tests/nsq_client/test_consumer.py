@@ -270,6 +270,20 @@ async def test_drain_waits_for_what_was_handed_out(nsqd: NsqDaemon, topic: str) 
         await message.finish()
 
 
+async def test_drain_waits_no_longer_than_nsqd(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"one", b"two")
+    async with consumer(nsqd, topic) as orders:
+        await anext(orders)
+        touched = await anext(orders)
+        draining = asyncio.create_task(orders.drain())
+        await asyncio.sleep(1)  # half of nsqd's timeout
+        await touched.touch()
+        before = asyncio.get_running_loop().time()
+        async with asyncio.timeout(5):
+            await draining
+        assert asyncio.get_running_loop().time() - before > 1.5
+
+
 async def test_run_handles_concurrently_and_ends_on_sigterm(nsqd: NsqDaemon, topic: str) -> None:
     await publish(nsqd, topic, *[b"%d" % number for number in range(40)])
     running = most = 0
@@ -488,6 +502,28 @@ async def test_draining_ends_after_giving_up_has_failed(
         assert orders.statistics().requeued == 2
         async with asyncio.timeout(5):
             await orders.drain()
+
+
+async def test_a_list_is_not_lost_when_giving_up_fails(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"poison")
+    options = nsq.ConsumerOptions(max_attempts=1, requeue_delay=60, max_backoff=0)
+    async with consumer(nsqd, topic, options=options, on_giving_up=fail) as orders:
+        await (await anext(orders)).requeue(0)
+        await publish(nsqd, topic, b"one", b"two")
+        await eventually(lambda: orders.statistics().received == 4)
+        seen: set[bytes] = set()
+        failures = 0
+        while len(seen) < 2:
+            try:
+                async for batch in orders.batches(10):
+                    for message in batch:
+                        seen.add(message.body)
+                        await message.finish()
+                    break
+            except OSError:
+                failures += 1
+        assert failures == 1
+        assert seen == {b"one", b"two"}
 
 
 async def test_draining_ends_after_giving_up_was_cancelled(nsqd: NsqDaemon, topic: str) -> None:
