@@ -95,8 +95,11 @@ def query_lag(report: Any) -> int:
     """Return how many offsets the sources of a query had beyond the end of a micro-batch.
 
     Args:
-        report: a progress of Spark, such as `query.lastProgress`, or that of a listener.
+        report: a progress of Spark: `query.lastProgress`, which is None before the first batch,
+            that of a listener, or either as JSON.
     """
+    if report is None:
+        return 0
     lag = 0
     for source in report["sources"]:
         ends = (_offsets(source["latestOffset"]), _offsets(source["endOffset"]))
@@ -107,7 +110,7 @@ def query_lag(report: Any) -> int:
 def _offsets(text: Any) -> dict[tuple[str, str], int]:
     """Return the offset of each stream and partition; nothing for sources of other kinds."""
     try:
-        streams = json.loads(text) if text else {}
+        streams = json.loads(text) if isinstance(text, str) else text
     except ValueError:
         return {}
     return {
