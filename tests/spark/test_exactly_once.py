@@ -108,6 +108,22 @@ def test_a_batch_write_that_is_named_is_recognised(query: PlayedQuery, stream_na
     assert query.committed() == ["0a", "0b", "0c", "0c", "1a", "1b", "1c", "1c"]
 
 
+def test_a_name_that_was_used_for_other_rows_is_told(
+    query: PlayedQuery, stream_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write(*values: str) -> str:
+        caplog.clear()
+        options = query.options(writeId=f"{stream_name} of Monday")
+        sink = BatchSink(options, SCHEMA, overwrite=False)
+        sink.commit([query.task(0, task, values, 0, sink._job) for task in (0, 1)])
+        return caplog.text
+
+    assert "writeId" not in write("a", "b")
+    assert "if these are other rows, give them their own" in write("a", "b")
+    assert "was decided for other rows: 4, and there are 6 now" in write("a", "b", "c")
+    assert query.committed() == ["0a", "0b", "1a", "1b"]
+
+
 def test_a_batch_without_tasks_or_rows_is_committed(query: PlayedQuery) -> None:
     query.sink().commit([], 1)
     query.sink().commit(query.run(2), 2)

@@ -242,15 +242,37 @@ def _commit(
 
         rows = tuple(rows for task in tasks for rows in task.uncommitted)
         decision = Decision(tasks[0].attempt.query, tasks[0].attempt.batch, rows)
-        if not commit_batch(options, decision, decision_stream, again):
-            logger.warning(
-                "%s was decided by an earlier run of it, whose rows are committed; %d rows of this"
-                " run are not, as they repeat those",
-                what,
-                sum(task.rows for task in tasks),
-            )
+        decided = commit_batch(options, decision, decision_stream, again)
+        if decided != decision:
+            _report_decided(decided.row_count, decision.row_count, options.write_id, what)
             return
     _report(tasks, what)
+
+
+def _report_decided(before: int, now: int, write_id: str | None, what: str) -> None:
+    """Warn that an earlier run decided, and of rows that are probably others than its rows."""
+    logger.warning(
+        "%s was decided by an earlier run of it, whose %d rows are committed; the %d rows of this"
+        " run are not",
+        what,
+        before,
+        now,
+    )
+    if write_id is None:
+        return
+    if before != now:
+        logger.warning(
+            "[LIFTBRIDGE_WRITE_ID_USED] writeId %r was decided for other rows: %d, and there are %d"
+            " now, which are NOT committed; give each write a writeId of its own",
+            write_id,
+            before,
+            now,
+        )
+    else:
+        logger.warning(
+            "writeId %r is that of the earlier run; if these are other rows, give them their own",
+            write_id,
+        )
 
 
 def _from_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit]:
