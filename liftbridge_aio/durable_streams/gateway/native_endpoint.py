@@ -14,6 +14,7 @@ from liftbridge_aio.durable_streams.core.registry import Entry
 from liftbridge_aio.durable_streams.core.requests import Read, RequestRefused
 from liftbridge_aio.model import RESERVED_STREAMS
 
+from .access import Access
 from .bodies import Bodies
 from .options import GatewayOptions
 from .stream_endpoint import StreamEndpoint
@@ -30,12 +31,15 @@ class NativeEndpoint(StreamEndpoint):
 
     Args:
         streams: the streams.
+        access: which pages may read responses.
         options: settings of the gateway.
         bodies: what reads bodies; these requests have none.
     """
 
-    def __init__(self, streams: Streams, options: GatewayOptions, bodies: Bodies) -> None:
-        super().__init__(streams, options, bodies)
+    def __init__(
+        self, streams: Streams, access: Access, options: GatewayOptions, bodies: Bodies
+    ) -> None:
+        super().__init__(streams, access, options, bodies)
         self._handlers = {"GET": self._get, "HEAD": self._head}
 
     async def _find(self, request: Request, *, touch: bool) -> Entry:

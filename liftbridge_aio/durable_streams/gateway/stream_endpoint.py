@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from liftbridge_aio.durable_streams.core.caching import entity_tag, matches
+from liftbridge_aio.durable_streams.core.origins import INERT
 from liftbridge_aio.durable_streams.core.protocol import (
     NOW,
     START,
@@ -37,6 +38,7 @@ from liftbridge_aio.durable_streams.core.segments import UnknownOffset
 from liftbridge_aio.errors import LiftbridgeError, MessageTooLarge
 from liftbridge_aio.transactions.errors import TransactionError
 
+from .access import Access
 from .bodies import Bodies, Body
 from .events_response import EventsResponse
 from .hosted_stream import Found
@@ -45,7 +47,6 @@ from .responses import (
     NO_STORE,
     Reply,
     RequestHeaders,
-    common_headers,
     cursor_after,
     joined,
     refusal,
@@ -62,15 +63,18 @@ class StreamEndpoint:
 
     Args:
         streams: the streams.
+        access: which pages may read responses.
         options: settings of the gateway.
         bodies: what reads bodies.
     """
 
-    def __init__(self, streams: Streams, options: GatewayOptions, bodies: Bodies) -> None:
+    def __init__(
+        self, streams: Streams, access: Access, options: GatewayOptions, bodies: Bodies
+    ) -> None:
         self._streams = streams
         self._options = options
         self._bodies = bodies
-        self._common = common_headers(options)
+        self._access = access
         self._handlers: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "GET": self._get,
             "HEAD": self._head,
@@ -101,7 +105,7 @@ class StreamEndpoint:
             response = refusal(RequestRefused(422, str(error)))
         except LiftbridgeError as error:
             response = unavailable(error)
-        response.raw_headers.extend(self._common)
+        response.raw_headers.extend(self._access.headers(scope))
         await response(scope, receive, send)
 
     async def _put(self, request: Request) -> Response:
@@ -230,6 +234,8 @@ class StreamEndpoint:
                 headers[STREAM_CURSOR] = cursor_after(read.cursor)
             if not found.values:
                 return Reply(204, {**headers, **NO_STORE})
+        if media_type(entry.content_type) not in INERT:
+            headers["Content-Disposition"] = "attachment"
         if read.offset == NOW:
             headers |= NO_STORE
         else:
