@@ -373,6 +373,27 @@ async def test_a_probe_follows_a_connection_lost_while_probing(
         assert orders.statistics().backoff_level == 0
 
 
+async def test_a_probe_follows_a_pause_while_probing(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"poison")
+    options = replace(QUICK, max_backoff=2, backoff_unit=0.05)
+    async with consumer(nsqd, topic, options=options) as orders:
+        await (await anext(orders)).requeue(5)
+        await eventually(lambda: [each.rdy for each in orders.statistics().connections] == [1])
+        orders.pause()
+        assert [each.rdy for each in orders.statistics().connections] == [0]
+        orders.resume()
+        await publish(nsqd, topic, b"one", b"two")
+        async with asyncio.timeout(4):
+            bodies = {(await finished(orders)).body for _ in range(2)}
+        assert bodies == {b"one", b"two"}
+
+
+async def finished(orders: nsq.Consumer) -> nsq.Message:
+    message = await anext(orders)
+    await message.finish()
+    return message
+
+
 async def test_nothing_is_lost_over_cuts(start: StartDaemon, topic: str) -> None:
     daemon = start("nsqd", "-msg-timeout=1s")
     expected = {b"%d" % number for number in range(300)}
