@@ -284,6 +284,7 @@ def test_a_second_run_of_a_pipeline_says_so(run: Run, tmp_path: Path) -> None:
     file.write_text(
         'checkpoint = "c"\n[sources.sales]\nstreams = ["sales"]\n'
         '[sinks.files]\nfrom = "sales"\nparquet = "files"\n'
+        '[steps.odd]\nsql = "SELECT 1"\n'
     )
     (tmp_path / "c").mkdir()
     with FileLock(tmp_path / "c" / "_lock"):
@@ -296,6 +297,7 @@ def test_a_second_run_of_a_pipeline_says_so(run: Run, tmp_path: Path) -> None:
         ended = run("pipeline", command, str(file), code=2)
         assert f"{file}, line 6: " in ended.err
         assert "Spark would skip its batches up to 9" in ended.err
+        assert f"warning: {file}, line 7: no sink needs the step odd" in ended.err
         assert "starting Spark" not in ended.err
 
 

@@ -119,8 +119,10 @@ def test_a_name_that_was_used_for_other_rows_is_told(
         return caplog.text
 
     assert "writeId" not in write("a", "b")
-    assert "if these are other rows, give them their own" in write("a", "b")
-    assert "was decided for other rows: 4, and there are 6 now" in write("a", "b", "c")
+    assert "the 4 rows of this run are not, as many; if they are other rows" in write("a", "b")
+    told = write("a", "b", "c")
+    assert "whose 4 rows are committed; the 6 rows of this run are not" in told
+    assert "[LIFTBRIDGE_WRITE_ID_USED]" in told
     assert query.committed() == ["0a", "0b", "1a", "1b"]
 
 

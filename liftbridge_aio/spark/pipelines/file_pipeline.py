@@ -165,9 +165,7 @@ def _views(spark: SparkSession, source: Source) -> tuple[DataFrame, DataFrame]:
     counted = parsed.observe(f"{BAD_RECORDS}{source.name}", f.count_if(is_bad).alias("bad"))
     return (
         counted.where(good).select("fields.*", "message").drop(_BAD),
-        parsed.where(is_bad).select(
-            "message.key", "value", _dead_letter_headers().alias("headers")
-        ),
+        parsed.where(is_bad).select("message.key", "value", _dead_letter_headers()),
     )
 
 

@@ -250,29 +250,23 @@ def _commit(
 
 
 def _report_decided(before: int, now: int, write_id: str | None, what: str) -> None:
-    """Warn that an earlier run decided, and of rows that are probably others than its rows."""
+    """Warn that an earlier run decided, and of rows that are others than its rows."""
+    about = "as they repeat those"
+    if write_id is not None and before == now:
+        about = f"as many; if they are other rows, use another writeId than {write_id!r}"
+    elif write_id is not None:
+        about = (
+            f"and cannot be the same: [LIFTBRIDGE_WRITE_ID_USED] writeId {write_id!r} was decided"
+            " for other rows; give each write a writeId of its own"
+        )
     logger.warning(
         "%s was decided by an earlier run of it, whose %d rows are committed; the %d rows of this"
-        " run are not",
+        " run are not, %s",
         what,
         before,
         now,
+        about,
     )
-    if write_id is None:
-        return
-    if before != now:
-        logger.warning(
-            "[LIFTBRIDGE_WRITE_ID_USED] writeId %r was decided for other rows: %d, and there are %d"
-            " now, which are NOT committed; give each write a writeId of its own",
-            write_id,
-            before,
-            now,
-        )
-    else:
-        logger.warning(
-            "writeId %r is that of the earlier run; if these are other rows, give them their own",
-            write_id,
-        )
 
 
 def _from_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit]:
