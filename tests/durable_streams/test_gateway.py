@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -278,6 +279,49 @@ async def test_any_utf_8_is_a_path_and_nothing_else(
         for path in ("%FF", "%FE"):
             assert (await http.put(f"/v1/stream/{path}", headers=TEXT)).status_code == 400
         assert (await http.put("/v1/stream/%EF%BF%BD", headers=TEXT)).status_code == 201
+
+
+NAMES: Final = ["a b", "a%20b", "a%2520b", "caf\u00e9", "100%", "a?b#c", "%zz", "a+b"]
+
+
+async def test_each_path_is_decoded_once_wherever_it_is_named(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        for name in NAMES:
+            url = f"/v1/stream/{quote(name)}"
+            assert (await http.put(url, content=name, headers=TEXT)).status_code == 201
+        for number, name in enumerate(NAMES):
+            given = {"Stream-Forked-From": f"/v1/stream/{quote(name)}"}
+            assert (await http.put(f"/v1/stream/{number}", headers=given)).status_code == 201
+            assert (await http.get(f"/v1/stream/{number}")).text == name
+        raw = {"Stream-Forked-From": "/v1/stream/caf\u00e9".encode()}
+        assert (await http.put("/v1/stream/raw", headers=raw)).status_code == 201
+        invalid = {"Stream-Forked-From": "/v1/stream/%FF"}
+        assert (await http.put("/v1/stream/invalid", headers=invalid)).status_code == 400
+        listed = (await http.get("/v1/streams")).json()["streams"]
+        assert {f"/v1/stream/{name}" for name in NAMES} <= {each["path"] for each in listed}
+
+
+async def test_subscriptions_name_decoded_paths(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    subscription = "/v1/stream/__ds/subscriptions/shop"
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        await http.put("/v1/stream/wakes", headers={"Content-Type": "application/json"})
+        for name in NAMES:
+            await http.put(f"/v1/stream/{quote(name)}", headers=TEXT)
+        wanted = {"type": "pull-wake", "streams": NAMES, "wake_stream": "wakes"}
+        assert (await http.put(subscription, json=wanted)).status_code == 201
+        for name in NAMES:
+            await http.post(f"/v1/stream/{quote(name)}", content="x", headers=TEXT)
+        claimed = (await http.post(f"{subscription}/claim", json={"worker": "ann"})).json()
+        assert {each["path"] for each in claimed["streams"]} == set(NAMES)
+        removed = await http.delete(f"{subscription}/streams/{quote(NAMES[1])}")
+        assert removed.status_code == 204
+        left = {each["path"] for each in (await http.get(subscription)).json()["streams"]}
+        assert left == set(NAMES) - {NAMES[1]}
+        assert (await http.delete("/v1/stream/__ds/subscriptions/%FF")).status_code == 400
 
 
 async def test_bodies_that_are_compressed_are_refused(
