@@ -112,6 +112,9 @@ class AcksStore(Protocol):
     ) -> None:
         """Store what is settled, and the acks that the next owner must write."""
 
+    async def unfinished_acks(self) -> tuple[AckIntent, ...]:
+        """Return the acks that the next owners of all partitions must write."""
+
     async def destroy(self) -> None:
         """Forget everything."""
 
@@ -162,6 +165,10 @@ class MemoryAcks:
     ) -> None:
         """See `AcksStore`."""
         self._settled[place] = snapshot
+
+    async def unfinished_acks(self) -> tuple[AckIntent, ...]:
+        """See `AcksStore`."""
+        return ()
 
     async def destroy(self) -> None:
         """See `AcksStore`."""
@@ -315,6 +322,22 @@ class AcksStream:
                     self._ends[place] = end  # the ack of a former write was lost
                 else:
                     return
+
+    async def unfinished_acks(self) -> tuple[AckIntent, ...]:
+        """See `AcksStore`. Cancelling abandons the reading.
+
+        Raises:
+            LiftbridgeError: a partition could not be read.
+        """
+        acks: list[AckIntent] = []
+        found = await self._network.metadata.fetch([self.name], timeout=self._timeout)
+        info = found.streams.get(self.name)
+        with suppress(NotFound):
+            for partition in () if info is None else info.partitions:
+                record, _ = await self._tail(partition)
+                if record is not None:
+                    acks += record.acks
+        return tuple(acks)
 
     async def destroy(self) -> None:
         """Delete the stream. Cancelling may leave it deleted.

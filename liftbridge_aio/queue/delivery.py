@@ -77,6 +77,8 @@ class PartitionShare:
         """Set `drained` if the partition is being released and nothing is to be waited for."""
         if self.drained is None or self.window is None or self.giving_up:
             return
+        if self.producers.committing:
+            return  # the next owner would finish them, but nobody knows when there is one
         if not (self.window.in_flight if self.waits else self.leased):
             self.drained.set()
 

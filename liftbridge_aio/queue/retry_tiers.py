@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Final
 from urllib.parse import quote
 
@@ -245,6 +246,11 @@ class AcksStreams:
     ) -> None:
         """See `AcksStore`."""
         await self._stores[place.stream].save(place, snapshot, acks, last=last)
+
+    async def unfinished_acks(self) -> tuple[AckIntent, ...]:
+        """See `AcksStore`."""
+        found = [await store.unfinished_acks() for store in self._stores.values()]
+        return tuple(chain.from_iterable(found))
 
     async def destroy(self) -> None:
         """See `AcksStore`."""
