@@ -306,6 +306,17 @@ class StreamOptions:
             raise InvalidRequest(text)
 
 
+OWN_STREAM: Final = StreamOptions(
+    retention_max_bytes=0,
+    retention_max_messages=0,
+    retention_max_age=0,
+    compact_enabled=False,
+    auto_pause_time=0,
+)
+"""Settings of the streams that this package needs itself: servers remove nothing from them and
+pause none of their partitions, whatever they do with other streams."""
+
+
 def milliseconds(duration: Duration) -> int:
     """Turn a duration into the whole milliseconds of the wire."""
     return round(seconds(duration) * 1000)

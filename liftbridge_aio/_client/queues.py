@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +65,7 @@ class ClientQueues(ClientReading):
         isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         sample: float = 1.0,
         commit_interval: Duration = 1.0,
+        resume: bool = False,
         nats: str | Sequence[str] | None = None,
         timeout: Duration | None = None,
     ) -> Queue[Delivery]:
@@ -102,6 +104,8 @@ class ClientQueues(ClientReading):
             sample: the part of the messages that is handed out, chosen at random; the others count
                 as acked.
             commit_interval: seconds between writes of acks.
+            resume: resume paused partitions, at the beginning and whenever they are paused later;
+                False: they are in `Queue.blocked` until somebody publishes to them.
             nats: addresses of NATS servers, over which all members share all partitions: who has
                 nothing to do is leased messages by the owners of partitions. All members of the
                 group that are to share must name it; their deliveries have no `transaction()`.
@@ -117,7 +121,7 @@ class ClientQueues(ClientReading):
         if not stream:
             raise InvalidRequest("a queue needs a stream")
         with about(stream):
-            check_flags(ephemeral=ephemeral)
+            check_flags(ephemeral=ephemeral, resume=resume)
             id_, consumer_id = _ids(group, durable, client_id, ephemeral=ephemeral)
             check_type(start, StartAt, "a queue starts at a StartAt")
             check_whole_number(max_in_flight, "max_in_flight", 1, INT64_MAX)
@@ -165,17 +169,21 @@ class ClientQueues(ClientReading):
             sample=sample,
             commit_interval=interval,
             make_visibility=self._visibility(isolation, stream),
+            resume=resume,
             timeout=self._seconds(timeout),
             close_timeout=timer_seconds(self.options.close_timeout),
             nats=_nats_servers(nats, stream, group),
             interceptors=tuple(self.options.interceptors),
         )
-        return Queue(plan, parts, self.last, self._message_at)
+        read_last = partial(self.last, resume=True)  # of the stream of acks
+        return Queue(plan, parts, read_last, partial(self._message_at, resume=resume))
 
-    async def _message_at(self, stream: str, partition: int, offset: int) -> Message | None:
+    async def _message_at(
+        self, stream: str, partition: int, offset: int, *, resume: bool
+    ) -> Message | None:
         """Return the message at an offset; None if the log does not have it any more."""
         place = StartAt.offset(offset), StopAt.offset(offset), partition
-        async with self.read(stream, *place) as reading:
+        async with self.read(stream, *place, resume=resume) as reading:
             async for message in reading:
                 return message if message.offset == offset else None
         return None

@@ -129,6 +129,7 @@ class QueueOptions(TypedDict, total=False):
     isolation: Isolation | ReadCommitted
     sample: float
     commit_interval: Duration
+    resume: bool
     nats: str | Sequence[str] | None
     timeout: Duration | None
 

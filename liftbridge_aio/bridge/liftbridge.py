@@ -47,7 +47,7 @@ from .ends import (
 )
 from .errors import PositionLost, SourceReset, TargetUnsuitable
 
-_EXACT: Final = StreamOptions(optimistic_concurrency_control=True)
+_EXACT: Final = StreamOptions(optimistic_concurrency_control=True, auto_pause_time=0)
 _MAX_WIDTH: Final = 256
 """Messages of NATS Streaming that may be in flight to the target."""
 _CAUTION: Final = 200

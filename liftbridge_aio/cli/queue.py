@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
@@ -168,6 +169,8 @@ async def _records(client: Client) -> list[tuple[int, AcksRecord]]:
         for partition in info.partitions
     ]
 
+    read_last = partial(client.last, resume=True)
+
     async def last(place: tuple[str, int]) -> AcksRecord | None:
         name, partition = place
         await committed_state(
@@ -177,7 +180,7 @@ async def _records(client: Client) -> list[tuple[int, AcksRecord]]:
             ),
         )
         try:
-            return (await last_record(client.last, name, partition))[0]
+            return (await last_record(read_last, name, partition))[0]
         except MalformedData as error:
             say(f"{name}: {error}")
             return None

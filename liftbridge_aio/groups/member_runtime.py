@@ -381,7 +381,7 @@ class MemberRuntime:
             start=start,
             stop=None,
             resubscribe_timeout=None,  # the group decides when to give up
-            resume=self.plan.resume,
+            resume=self.plan.resume or place.stream in self.plan.resumed,
             from_isr_replica=False,
             reverse=False,
             timeout=self.plan.timeout,

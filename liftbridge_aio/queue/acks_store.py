@@ -11,17 +11,24 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._publish.retry import RetryingPublisher
 from liftbridge_aio._subscribe.committed_state import committed_state
-from liftbridge_aio.errors import IncorrectOffset, LiftbridgeError, NotFound, StreamReset
+from liftbridge_aio.errors import (
+    IncorrectOffset,
+    LiftbridgeError,
+    NotFound,
+    StreamNotFound,
+    StreamReset,
+)
 from liftbridge_aio.groups.fenced_cursors import beginning_cursor
 from liftbridge_aio.model import AckPolicy, Message, OutgoingMessage, StreamPartition
 from liftbridge_aio.net.network import Network
-from liftbridge_aio.options import StreamOptions
+from liftbridge_aio.options import OWN_STREAM
 from liftbridge_aio.retry import Retry
 from liftbridge_aio.transactions.core.transaction import AckIntent
 
@@ -30,11 +37,17 @@ from .core.acks_record import AcksRecord
 from .errors import QueueTaken
 
 ReadLast = Callable[[str, int, int], Awaitable[list[Message]]]
-"""`Client.last`."""
+"""`Client.last`, with `resume`: a stream of an earlier release may pause itself."""
 
 _SEGMENT_BYTES: Final = 2**20
 _KEPT_MESSAGES: Final = 1000
 """Only the last record of a partition is ever needed."""
+_OPTIONS: Final = replace(
+    OWN_STREAM,
+    optimistic_concurrency_control=True,
+    retention_max_messages=_KEPT_MESSAGES,
+    segment_max_bytes=_SEGMENT_BYTES,
+)
 _CLAIMS: Final = 10
 """Attempts to claim a partition while its former owner writes too."""
 
@@ -186,6 +199,9 @@ class AcksStream:
         publisher: writes to it.
         read_last: reads its last message.
         timeout: seconds for each call.
+        begins_anew: True to forget what was settled in a log that is longer than the one of now,
+            so another one, or one that has lost its end: all of it is delivered. Without it the
+            group raises `StreamReset`.
     """
 
     def __init__(
@@ -197,6 +213,8 @@ class AcksStream:
         publisher: RetryingPublisher,
         read_last: ReadLast,
         timeout: float,
+        *,
+        begins_anew: bool = False,
     ) -> None:
         self.name = acks_stream(group, stream)
         self.unfinished: set[StreamPartition] = set()
@@ -207,6 +225,7 @@ class AcksStream:
         self._publisher = publisher
         self._read_last = read_last
         self._timeout = timeout
+        self._begins_anew = begins_anew
         self._owner = secrets.token_hex(8)
         self._ends: dict[StreamPartition, int] = {}
         """The offsets of the records that this member has written last."""
@@ -227,12 +246,7 @@ class AcksStream:
             partitions=len(partitions),
             replication_factor=max(1, min(len(each.replicas) for each in partitions.values())),
             group=None,
-            options=StreamOptions(
-                optimistic_concurrency_control=True,
-                retention_max_messages=_KEPT_MESSAGES,
-                retention_max_age=0,
-                segment_max_bytes=_SEGMENT_BYTES,
-            ),
+            options=_OPTIONS,
             exist_ok=True,
             timeout=self._timeout,
         )
@@ -312,7 +326,7 @@ class AcksStream:
                     self._ends[place] = await self._write(
                         place.partition, snapshot, wanted, acks, last=last
                     )
-                except IncorrectOffset as error:
+                except (IncorrectOffset, StreamNotFound) as error:
                     record, end = await self._tail(place.partition)
                     if record is None or record.owner != self._owner:
                         text = "another member of the group has taken the partition"
@@ -354,11 +368,23 @@ class AcksStream:
         The offset is that of what was read: if a restarted server hides messages, it is too low, so
         that nothing can be written as if they were not there.
         """
+        try:
+            await self._committed(partition)
+        except StreamNotFound:  # deleted since it was prepared, and with it what was settled
+            await self.prepare()
+            await self._committed(partition)
+        record, end = await last_record(self._read_last, self.name, partition)
+        if record is not None and self._begins_anew:
+            log = await self._network.metadata.partition(self.stream, partition, self._timeout)
+            if record.snapshot.next_offset > log.newest_offset + 1:
+                return None, end
+        return record, end
+
+    async def _committed(self, partition: int) -> None:
         await committed_state(
             lambda: self._network.metadata.partition(self.name, partition, self._timeout),
             lambda offset: self._publish(partition, b"", offset),
         )
-        return await last_record(self._read_last, self.name, partition)
 
     async def _write(
         self,

@@ -71,6 +71,8 @@ class QueuePlan:
     commit_interval: float
     timeout: float
     close_timeout: float
+    resume: bool = False
+    """True to resume paused partitions, now and later."""
     nats: tuple[str, ...] = ()
     """NATS servers over which members lease messages to each other; empty: they do not."""
     make_visibility: MakeVisibility | None = None

@@ -41,7 +41,13 @@ from .dispatcher import Dispatcher
 from .giving_up import GivingUp
 from .plan import QueueClient, QueuePlan, ReadAt
 from .retry_tiers import AcksStreams, RetryTiers
-from .statistics import QueueStatistics, doubts, explain_backoff, explanations
+from .statistics import (
+    QueueStatistics,
+    doubts,
+    explain_backoff,
+    explain_blocked,
+    explanations,
+)
 
 if TYPE_CHECKING:
     from .leases import Leases
@@ -72,11 +78,10 @@ class Queue(Generic[DeliveryT]):
         self._plan = plan
         self._network = client.network
         self._open = client.queues
-        self._streams = client.streams
         self._tiers: RetryTiers | None = None
         if plan.retry_streams is not None:
             tiers = plan.retry_streams.tiers
-            self._tiers = RetryTiers(plan.stream, plan.group, tiers, client.submit)
+            self._tiers = RetryTiers(plan.stream, plan.group, tiers, client, plan.timeout)
         self._store = self._acks_store(client, read_last)
         self._member = ConsumerGroup(self._group_plan(), client.network, self._store, client.budget)
         self._work = self._member._work  # noqa: SLF001 - the queue takes the place of its reader
@@ -112,7 +117,8 @@ class Queue(Generic[DeliveryT]):
         if self._tiers is None:
             return own
         tiers = self._tiers.streams.values()
-        return AcksStreams([own, *(AcksStream(plan.group, each, *parts) for each in tiers)])
+        stores = (AcksStream(plan.group, each, *parts, begins_anew=True) for each in tiers)
+        return AcksStreams([own, *stores])
 
     def _group_plan(self) -> GroupPlan:
         plan = self._plan
@@ -125,7 +131,8 @@ class Queue(Generic[DeliveryT]):
             on_assigned=self._assigned,
             on_revoked=self._revoked,
             on_taken=self._taken,
-            resume=False,
+            resume=plan.resume,
+            resumed=frozenset(self._tiers.streams.values() if self._tiers else ()),
             make_visibility=plan.make_visibility,
             timeout=plan.timeout,
             close_timeout=plan.close_timeout,
@@ -149,6 +156,16 @@ class Queue(Generic[DeliveryT]):
         return self._member.assignment
 
     @property
+    def blocked(self) -> Mapping[StreamPartition, LiftbridgeError]:
+        """The partitions of this member that currently cannot be read, with the error.
+
+        A `PartitionPaused` stays until the partition is resumed or published to; with `resume=True`
+        this member resumes it. Other errors are retried, and are listed once they have lasted for
+        two seconds.
+        """
+        return self._member.blocked
+
+    @property
     def consumer_id(self) -> str:
         """The id of this member."""
         return self._member.consumer_id
@@ -160,11 +177,13 @@ class Queue(Generic[DeliveryT]):
     def explain(self) -> list[str]:
         """Return what is not settled and what it waits for, in sentences; for a log or a console.
 
-        Empty if everything that was read is settled and no failure slows the queue down.
+        Empty if everything that was read is settled, all partitions can be read, and no failure
+        slows the queue down.
         """
         now = get_running_loop().time()
         partitions = self._dispatcher.partitions
         texts = [
+            *explain_blocked(self.blocked),
             *explanations(partitions.windows(), now),
             *doubts(partitions.shares),
             *explain_backoff(partitions.flow, now),
@@ -195,7 +214,7 @@ class Queue(Generic[DeliveryT]):
         if self._plan.is_ephemeral:
             await self._forget_if_over()  # a last member may have been killed
         if self._tiers is not None:
-            await self._tiers.create(self.stream, self._streams, self._network, timeout)
+            await self._tiers.create()
         await self._store.prepare()
         self._work.readers.merge.share(self._dispatcher)
         if self._leases is not None:
@@ -213,9 +232,7 @@ class Queue(Generic[DeliveryT]):
         acks = self._dispatcher.partitions.acks
         self._spawn(lambda: acks.run(self._plan.commit_interval), "commits")
         if (tiers := self._tiers) is not None:
-            self._spawn(
-                lambda: tiers.keep_visible(lambda: self.assignment, self._network, timeout), "tiers"
-            )
+            self._spawn(lambda: tiers.keep_visible(lambda: self.assignment), "tiers")
         return self
 
     async def _check_dead_letters(self, stream: str) -> None:
@@ -331,7 +348,7 @@ class Queue(Generic[DeliveryT]):
         if self.group not in found.groups:
             await self._dispatcher.partitions.acks.forget()
             if self._tiers is not None:
-                await self._tiers.delete(self._streams, timeout)
+                await self._tiers.delete()
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False):

@@ -7,19 +7,19 @@ the group read tiers as they read the stream of the queue.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 from urllib.parse import quote
 
-from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._core.absence import Incarnation
 from liftbridge_aio._subscribe.committed_state import committed_state
-from liftbridge_aio.errors import LiftbridgeError, NotFound
+from liftbridge_aio.errors import LiftbridgeError, NotFound, PartitionNotFound, StreamNotFound
 from liftbridge_aio.groups.fenced_cursors import beginning_cursor
-from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.model import (
     Ack,
     AckPolicy,
@@ -27,12 +27,11 @@ from liftbridge_aio.model import (
     OutgoingMessage,
     StreamPartition,
 )
-from liftbridge_aio.net.network import Network
-from liftbridge_aio.options import StreamOptions
+from liftbridge_aio.options import OWN_STREAM
 from liftbridge_aio.retry import Retry
 from liftbridge_aio.transactions.core.transaction import AckIntent
 
-from .acks_store import AcksStream, Claim
+from .acks_store import AcksStream, Claim, acks_stream
 from .core.ack_window import Snapshot
 from .core.moved_message import (
     ATTEMPTS_HEADER,
@@ -43,7 +42,12 @@ from .core.moved_message import (
     origin_of,
     tier_for,
 )
+from .plan import QueueClient
 
+logger = logging.getLogger("liftbridge_aio.queue")
+
+_KEPT: Final = 30 * 86_400.0
+"""Seconds that a message is kept in a retry stream after its wait, while no member runs."""
 _LOOK_INTERVAL: Final = 1.0
 """Seconds between two looks whether a server was restarted."""
 
@@ -60,7 +64,8 @@ class RetryTiers:
         stream: the stream of the queue.
         group: the id of the group.
         tiers: seconds, ascending.
-        submit: publishes a message.
+        client: publishes messages, and creates streams.
+        timeout: seconds for each call.
     """
 
     def __init__(
@@ -68,15 +73,19 @@ class RetryTiers:
         stream: str,
         group: str,
         tiers: tuple[float, ...],
-        submit: Callable[[OutgoingMessage], Awaitable[AckFuture]],
+        client: QueueClient,
+        timeout: float,
     ) -> None:
         self.streams = {tier: tier_stream(stream, group, tier) for tier in tiers}
+        self._stream = stream
+        self._group = group
         self._tiers = tiers
-        self._submit = submit
+        self._submit = client.submit
+        self._administration = client.streams
+        self._network = client.network
+        self._timeout = timeout
 
-    async def create(
-        self, stream: str, streams: StreamAdministration, network: Network, timeout: float
-    ) -> None:
+    async def create(self) -> None:
         """Create those that do not exist, like the stream of the queue.
 
         Cancelling may leave some created.
@@ -84,20 +93,35 @@ class RetryTiers:
         Raises:
             LiftbridgeError: one could not be created.
         """
-        found = (await network.metadata.stream(stream, timeout)).partitions
-        for name in self.streams.values():
-            await streams.create(
-                name,
-                name,
-                partitions=len(found),
-                replication_factor=max(1, min(len(each.replicas) for each in found.values())),
-                group=None,
-                options=StreamOptions(),
-                exist_ok=True,
-                timeout=timeout,
-            )
+        for tier in self._tiers:
+            await self._create(tier)
 
-    async def delete(self, streams: StreamAdministration, timeout: float) -> None:
+    async def _create(self, tier: float) -> None:
+        name, timeout = self.streams[tier], self._timeout
+        found = (await self._network.metadata.stream(self._stream, timeout)).partitions
+        await self._administration.create(
+            name,
+            name,
+            partitions=len(found),
+            replication_factor=max(1, min(len(each.replicas) for each in found.values())),
+            group=None,
+            options=replace(OWN_STREAM, retention_max_age=tier + _KEPT),
+            exist_ok=True,
+            timeout=timeout,
+        )
+
+    async def _create_again(self, tier: float) -> None:
+        """Create a tier that somebody has deleted; the members take it in, as any stream.
+
+        Its acks are those of the former log, in which its messages would count as settled.
+        """
+        name = self.streams[tier]
+        logger.warning("the retry stream %r was deleted, and is created again", name)
+        with suppress(NotFound):
+            await self._administration.delete(acks_stream(self._group, name), self._timeout)
+        await self._create(tier)
+
+    async def delete(self) -> None:
         """Delete all. Cancelling may leave some deleted.
 
         Raises:
@@ -105,11 +129,9 @@ class RetryTiers:
         """
         for name in self.streams.values():
             with suppress(NotFound):
-                await streams.delete(name, timeout)
+                await self._administration.delete(name, self._timeout)
 
-    async def keep_visible(
-        self, assignment: Callable[[], Iterable[StreamPartition]], network: Network, timeout: float
-    ) -> None:
+    async def keep_visible(self, assignment: Callable[[], Iterable[StreamPartition]]) -> None:
         """Publish something where a restarted server hides messages of the tiers; see `is_filler`.
 
         Nobody else may: they would be hidden until another message waits in their partition.
@@ -117,9 +139,8 @@ class RetryTiers:
 
         Args:
             assignment: returns the partitions of this member.
-            network: the network of the client.
-            timeout: seconds for each call.
         """
+        network = self._network
         names = frozenset(self.streams.values())
         checked: dict[StreamPartition, Incarnation] = {}
         while True:
@@ -130,11 +151,13 @@ class RetryTiers:
                 server = network.pool.incarnation(network.router.address_of(leader))
                 if checked.get(place) != server:
                     with suppress(LiftbridgeError):  # tried again
-                        await self._make_visible(place, network, timeout)
+                        await self._make_visible(place)
                         checked[place] = server
             await asyncio.sleep(_LOOK_INTERVAL)
 
-    async def _make_visible(self, place: StreamPartition, network: Network, timeout: float) -> None:
+    async def _make_visible(self, place: StreamPartition) -> None:
+        network, timeout = self._network, self._timeout
+
         async def publish(_offset: int) -> None:
             filler = OutgoingMessage(
                 place.stream,
@@ -175,26 +198,37 @@ class RetryTiers:
     ) -> Ack | None:
         """Store a message that is due after a delay, and return its ack.
 
-        Cancelling may leave it stored.
+        A tier that was deleted is created again. One that was created again may have fewer
+        partitions: their first one takes what had another. Cancelling may leave it stored.
 
         Raises:
             LiftbridgeError: it is not known to be stored.
         """
         tier = tier_for(delay, self._tiers)
-        message = OutgoingMessage(
-            self.streams[tier],
-            value,
-            key,
-            {
-                **(headers or {}),
-                ATTEMPTS_HEADER: b"%d" % attempts,
-                DUE_HEADER: b"%d" % ((time.time() + tier) * 1000 + 1),
-            },
-            partition=partition,
-            ack_policy=AckPolicy.ALL,
-            retry=Retry(),
-        )
-        return await (await self._submit(message))
+
+        async def store(partition: int | None) -> Ack | None:
+            message = OutgoingMessage(
+                self.streams[tier],
+                value,
+                key,
+                {
+                    **(headers or {}),
+                    ATTEMPTS_HEADER: b"%d" % attempts,
+                    DUE_HEADER: b"%d" % ((time.time() + tier) * 1000 + 1),
+                },
+                partition=partition,
+                ack_policy=AckPolicy.ALL,
+                retry=Retry(),
+            )
+            return await (await self._submit(message))
+
+        try:
+            return await store(partition)
+        except PartitionNotFound:
+            return await store(0)
+        except StreamNotFound:
+            await self._create_again(tier)
+            return await store(partition)
 
 
 class AcksStreams:

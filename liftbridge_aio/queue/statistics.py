@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
+from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.model import StreamPartition
 
 from .core.ack_window import AckWindow
@@ -99,6 +100,14 @@ def explanations(
         yield text
         if not window.wants_more:
             yield f"{where}: nothing more is read: {_limit(window)}"
+
+
+def explain_blocked(
+    blocked: Mapping[StreamPartition, LiftbridgeError],
+) -> Iterator[str]:
+    """Yield a sentence for each partition that cannot be read."""
+    for (stream, partition), error in blocked.items():
+        yield f"{stream}/{partition}: it cannot be read: {error_text(error)}"
 
 
 def explain_backoff(flow: ReadyFlow[StreamPartition], now: float) -> Iterator[str]:

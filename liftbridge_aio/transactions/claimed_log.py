@@ -8,6 +8,7 @@ import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from dataclasses import replace
 from typing import Final, Protocol, Self
 
 from liftbridge_aio._core.arguments import check_type
@@ -28,7 +29,7 @@ from liftbridge_aio.model import (
     StartAt,
     StopAt,
 )
-from liftbridge_aio.options import StreamOptions
+from liftbridge_aio.options import OWN_STREAM, StreamOptions
 from liftbridge_aio.retry import Retry
 
 from .core.records import (
@@ -45,13 +46,7 @@ from .errors import NewerFormat, ProducerFenced
 
 ALL_SERVERS: Final = -1
 """Replication factor: every server stores it."""
-OPTIONS: Final = StreamOptions(
-    retention_max_age=0,
-    retention_max_bytes=0,
-    retention_max_messages=0,
-    compact_enabled=False,
-    optimistic_concurrency_control=True,
-)
+OPTIONS: Final = replace(OWN_STREAM, optimistic_concurrency_control=True)
 """The settings of a claimed log: servers check expected offsets, and nothing is ever deleted."""
 
 _FEW: Final = 16
@@ -80,7 +75,7 @@ class LogClient(Protocol):
         """See `Client.fetch_partition_metadata`."""
 
     def subscribe(
-        self, stream: str, partition: int, start: StartAt, stop: StopAt | None
+        self, stream: str, partition: int, start: StartAt, stop: StopAt | None, *, resume: bool
     ) -> AbstractAsyncContextManager[AsyncIterable[Message]]:
         """See `Client.subscribe`."""
 
@@ -208,7 +203,7 @@ class ClaimedLog:
         """
         found = Assembler()
         span = StartAt.offset(start), StopAt.offset(self.claim)
-        async with self._client.subscribe(self.stream, 0, *span) as messages:
+        async with self._client.subscribe(self.stream, 0, *span, resume=True) as messages:
             async for message in messages:
                 record = found.feed(message.offset, self._mark(message), message.value)
                 if record is not None:
@@ -406,7 +401,7 @@ class ClaimedLog:
             if state.newest_offset < self._next:
                 return False
             span = StartAt.offset(self._next), StopAt.offset(state.newest_offset)
-            async with self._client.subscribe(self.stream, 0, *span) as messages:
+            async with self._client.subscribe(self.stream, 0, *span, resume=True) as messages:
                 async for message in messages:
                     found = self._mark(message)
                     self._next = message.offset + 1

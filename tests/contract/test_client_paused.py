@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -26,9 +26,14 @@ from liftbridge_aio import (
     StreamPartition,
     Subscription,
 )
+from liftbridge_aio.model import RESERVED_STREAMS
+from liftbridge_aio.queue import Delivery, Queue, RetryStreams
+from liftbridge_aio.queue.acks_store import acks_stream
+from liftbridge_aio.queue.retry_tiers import tier_stream
+from liftbridge_aio.transactions import ClaimedLog
 from support.groups.group_watcher import it_is
 from support.raw import BOUND, eventually
-from support.servers.node import Server
+from support.servers.node import LiftbridgeNode, Server
 
 EARLIEST: Final = StartAt.earliest()
 IDLE: Final = 0.15
@@ -229,3 +234,112 @@ async def test_who_resumes_a_paused_partition_reads_its_last_messages(
             await client.last(stream_name, 2)
         last: list[Message] = await client.last(stream_name, 2, resume=True)
     assert [message.value for message in last] == [b"1", b"2"]
+
+
+# Queues
+
+
+@asynccontextmanager
+async def queue_of(client: Client, stream: str, **other: Any) -> AsyncIterator[Queue[Delivery]]:
+    settings = {"start": EARLIEST, "retry": 0.05, "commit_interval": 0.1, **other}
+    async with (
+        asyncio.timeout(3 * BOUND),
+        client.queue(stream, group=f"queue-{stream}", **settings) as queue,
+    ):
+        yield queue
+
+
+async def acked(queue: Queue[Delivery], count: int) -> list[int]:
+    found = []
+    for _ in range(count):
+        delivery = await anext(queue)
+        found.append(delivery.message.offset)
+        await delivery.ack(sync=True)
+    return found
+
+
+async def test_a_queue_resumes_a_partition_that_pauses_itself(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, options=StreamOptions(auto_pause_time=IDLE))
+    await client.publish_many(stream_name, [bytes(1000)] * 200)
+    async with queue_of(client, stream_name, resume=True) as queue:
+        read = await acked(queue, 20)
+        await eventually(lambda: has_paused(client, stream_name))
+        read += await acked(queue, 180)
+        assert queue.blocked == {}
+        await client.pause_stream(stream_name)
+        await client.publish(stream_name, b"")
+        read += await acked(queue, 1)
+    assert read == list(range(201))
+
+
+async def test_a_queue_names_partitions_that_it_cannot_read(
+    client: Client, stream_name: str
+) -> None:
+    place = StreamPartition(stream_name, 0)
+    await client.create_stream(stream_name)
+    await client.publish(stream_name, b"")
+    await client.pause_stream(stream_name)
+    async with queue_of(client, stream_name) as queue:
+        waiting = asyncio.create_task(acked(queue, 1))
+        await eventually(it_is(lambda: place in queue.blocked))
+        assert isinstance(queue.blocked[place], PartitionPaused)
+        [text] = queue.explain()
+        assert text.startswith(f"{stream_name}/0: it cannot be read: PartitionPaused")
+        await client.resume_stream(stream_name)
+        assert await waiting == [0]
+        await eventually(it_is(lambda: not queue.blocked))
+        assert queue.explain() == []
+
+
+async def test_a_queue_needs_no_resume_for_its_own_streams(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name)
+    await client.publish_many(stream_name, [b"0", b"1"])
+    tiers: dict[str, Any] = {"retry_streams": RetryStreams((0.3,)), "retry": 0.3}
+    group = f"queue-{stream_name}"
+    own = [tier_stream(stream_name, group, 0.3), acks_stream(group, stream_name)]
+    own.append(acks_stream(group, own[0]))
+    async with queue_of(client, stream_name, **tiers) as queue:
+        for name in own:
+            await client.pause_stream(name)
+        delivery = await anext(queue)
+        await delivery.nack()
+        await acked(queue, 1)
+        again = await anext(queue)
+        assert (again.stream, again.attempt) == (own[0], 2)
+        for name in own:
+            await client.pause_stream(name)
+        await again.ack(sync=True)
+    for name in own:
+        await client.pause_stream(name)
+    await client.publish(stream_name, b"2")
+    async with queue_of(client, stream_name, **tiers) as queue:
+        assert await acked(queue, 1) == [2]
+    for name in own:
+        await client.resume_stream(name)  # see `client`
+        await client.delete_stream(name)
+
+
+async def test_own_streams_of_the_package_do_not_pause_themselves(
+    start_real_server: Callable[..., LiftbridgeNode], stream_name: str
+) -> None:
+    settings = {"streams.auto.pause.time": "300ms", "streams.retention.max.messages": 1}
+    node = await asyncio.to_thread(start_real_server, settings)
+    async with Client(node.address) as client:
+        await client.create_stream(stream_name)
+        other = f"{stream_name}.other"
+        await client.create_stream(other)
+        await client.publish(stream_name, b"0")
+        tiers: dict[str, Any] = {"retry_streams": RetryStreams((60.0,)), "retry": 60}
+        async with queue_of(client, stream_name, resume=True, **tiers) as queue:
+            assert await acked(queue, 1) == [0]
+            await ClaimedLog.open(client, f"{stream_name}.log")
+            await client.publish(other, b"0")
+            await eventually(lambda: has_paused(client, other))
+            found = {*(await client.fetch_metadata()).streams}
+            names = found - {stream_name, other, *RESERVED_STREAMS}
+            assert len(names) == 4, names
+            assert not any([await has_paused(client, name) for name in names])

@@ -49,6 +49,7 @@ from liftbridge_aio.queue import (
 )
 from liftbridge_aio.queue.acks_store import AcksStream, Claim
 from liftbridge_aio.queue.core.ack_window import Snapshot
+from liftbridge_aio.queue.retry_tiers import tier_stream
 from liftbridge_aio.serializers import JSON
 from liftbridge_aio.transactions import Phase, ProducerFenced, TransactionAborted
 from support.faults import await_what_others_cancel
@@ -647,6 +648,43 @@ async def test_a_partition_in_order_waits_for_each_message(client: Client, strea
 
 
 # Retry streams
+
+
+async def wait_in_a_tier(queue: Queue[Delivery], count: int) -> list[int]:
+    """Nack so many messages, which come again from the retry stream; return their offsets there."""
+    for delivery in await take(queue, count):
+        await delivery.nack()
+    offsets = []
+    for again in await take(queue, count):
+        assert (again.stream, again.attempt) == (tier_stream(queue.stream, queue.group, 0.3), 2)
+        offsets.append(again.message.offset)
+        await again.ack(sync=True)
+    return offsets
+
+
+async def test_a_deleted_retry_stream_is_created_again(client: Client, stream: str) -> None:
+    settings: dict[str, Any] = {"retry_streams": RetryStreams((0.3,)), "retry": 0.3}
+    async with queue_of(client, stream, **settings) as queue:
+        assert await wait_in_a_tier(queue, 6) == list(range(6))
+        for count in (3, 2):  # shorter each time than what was settled
+            await client.delete_stream(tier_stream(stream, "billing", 0.3))
+            await publish(client, stream, 0, count)
+            assert await wait_in_a_tier(queue, count) == list(range(count))
+        await client.delete_stream(tier_stream(stream, "billing", 0.3))
+        await queue.publish_later(b"later", 0.1)
+        assert (await take(queue, 1))[0].value == b"later"
+        await queue.unsubscribe()
+
+
+async def test_a_retry_stream_created_anew_hides_nothing(client: Client, stream: str) -> None:
+    settings: dict[str, Any] = {"retry_streams": RetryStreams((0.3,)), "retry": 0.3}
+    async with queue_of(client, stream, **settings) as queue:
+        assert await wait_in_a_tier(queue, 6) == list(range(6))
+    await client.delete_stream(tier_stream(stream, "billing", 0.3))
+    async with queue_of(client, stream, **settings) as queue:
+        await publish(client, stream, 0, 3)
+        assert await wait_in_a_tier(queue, 3) == list(range(3))
+        await queue.unsubscribe()
 
 
 async def test_a_message_that_is_not_due_soon_waits_in_a_stream(

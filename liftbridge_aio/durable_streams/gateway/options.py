@@ -21,7 +21,7 @@ from liftbridge_aio._core.arguments import (
 from liftbridge_aio._core.names import stream_name_problem
 from liftbridge_aio.durable_streams.core.origins import ANY, SELF, parse_host, parse_origin
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.options import Duration, StreamOptions, timer_seconds
+from liftbridge_aio.options import OWN_STREAM, Duration, StreamOptions, timer_seconds
 
 Authorize = Callable[[Request], Awaitable[Response | None]]
 """Returns None to let a request pass, or the response that refuses it."""
@@ -31,10 +31,6 @@ _EXAMPLES: Final = {
     "allow_hosts": "a name like streams.example without a port, or *",
 }
 _MAX_BODY: Final = 900_000
-KEPT: Final = StreamOptions(
-    retention_max_age=0, retention_max_bytes=0, retention_max_messages=0, compact_enabled=False
-)
-"""Nothing is ever removed; servers remove what is a week old, unless they are told otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +41,7 @@ class GatewayOptions:
     """Liftbridge's name of the stream that registers all others, and prefix of their names."""
     replication_factor: int = 1
     """Servers that store each stream; -1: all. A registry that exists is left as it is."""
-    stream: StreamOptions = KEPT
+    stream: StreamOptions = OWN_STREAM
     """Settings of the streams in Liftbridge, such as their retention; by default nothing is
     removed, whatever servers do with other streams."""
     long_poll_timeout: Duration = 30.0

@@ -15,11 +15,11 @@ from liftbridge_aio._client.client import Client
 from liftbridge_aio.durable_streams.core.registry import Entry
 from liftbridge_aio.errors import LiftbridgeError, NotFound
 from liftbridge_aio.net.supervisor import Supervisor
-from liftbridge_aio.options import StreamOptions
+from liftbridge_aio.options import OWN_STREAM, StreamOptions
 
 from .creation import Overtaken, StreamCreation
 from .hosted_logs import HostedLogs
-from .options import KEPT, GatewayOptions
+from .options import GatewayOptions
 from .registry_log import RegistryLog
 from .snapshots import Snapshots
 
@@ -29,7 +29,7 @@ Ts = TypeVarTuple("Ts")
 
 PREFIX: Final = "/v1/stream/"
 """The beginning of the paths of streams."""
-_REGISTRY: Final = replace(KEPT, compact_enabled=True)
+_REGISTRY: Final = replace(OWN_STREAM, compact_enabled=True)
 """Settings of the registry: the newest message of each key suffices."""
 _SWEEP_INTERVAL: Final = 0.25
 """Seconds between looks for what is to be registered, removed or closed."""

@@ -35,6 +35,8 @@ class GroupPlan:
     close_timeout: float
     make_visibility: MakeVisibility | None = None
     """Makes what decides about the messages of each partition; None shows all of them."""
+    resumed: frozenset[str] = frozenset()
+    """Streams whose partitions are resumed in any case: those of a queue's own."""
     interceptors: tuple[Interceptor, ...] = ()
     """The interceptors of the client, which wrap the handler of `ConsumerGroup.run`."""
     on_taken: Callable[[StreamPartition], None] | None = None
