@@ -107,7 +107,7 @@ class ClientParts(NamedTuple):
         """
         failed = self.network.reporter.commit_failed
         committer = CursorCommitter(cursor_id, self.cursors, timeout=timeout, failed=failed)
-        return DurableReader(committer, self.network, interval, self.durables)
+        return DurableReader(committer, self.cursors, self.network, interval, self.durables)
 
     async def close_queues(self, timeout: float) -> None:
         """Close all queues, so that they store their last acks.

@@ -111,7 +111,7 @@ class Queue(Generic[DeliveryT]):
     def _acks_store(self, client: QueueClient, read_last: ReadLast) -> AcksStore:
         plan = self._plan
         if not plan.stores_acks:
-            return MemoryAcks()
+            return MemoryAcks(client.network)
         parts = client.network, client.streams, client.retrying, read_last, plan.timeout
         own = AcksStream(plan.group, plan.stream, *parts)
         if self._tiers is None:
@@ -127,6 +127,7 @@ class Queue(Generic[DeliveryT]):
             streams=(plan.stream, *(self._tiers.streams.values() if self._tiers else ())),
             consumer_id=plan.consumer_id,
             start=plan.start,
+            on_reset=plan.on_reset,
             commit_interval=None,
             on_assigned=self._assigned,
             on_revoked=self._revoked,

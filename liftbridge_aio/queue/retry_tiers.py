@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import quote
 
 from liftbridge_aio._core.absence import Incarnation
+from liftbridge_aio._core.log_position import LogPosition
 from liftbridge_aio._subscribe.committed_state import committed_state
 from liftbridge_aio.errors import LiftbridgeError, NotFound, PartitionNotFound, StreamNotFound
 from liftbridge_aio.groups.fenced_cursors import beginning_cursor
@@ -254,6 +255,13 @@ class AcksStreams:
         found = await self._stores[stream].fetch(cursor_id, stream, partition, timeout)
         is_beginning = cursor_id.startswith(beginning_cursor(""))
         return 0 if found is None and is_beginning and stream in self._tiers else found
+
+    async def locate(
+        self, cursor_id: str, stream: str, partition: int, timeout: float
+    ) -> LogPosition:
+        """See `AcksStore`. A tier that was created again is read from its beginning, too."""
+        found = await self._stores[stream].locate(cursor_id, stream, partition, timeout)
+        return found._replace(former=None) if stream in self._tiers else found
 
     async def set(
         self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float

@@ -255,8 +255,79 @@ async def test_a_stream_that_was_made_anew_is_read_from_where_the_user_says(
         assert (caught.value.stream, caught.value.partition) == (stream, 0)
         await group.seek(stream, 0, EARLIEST)
         assert places(await take(group, 2)) == [(0, 0), (0, 1)]
-    # The position of the other log did not keep it from being stored.
-    assert await cursor(client, group_id, stream) == 1
+    # The position of the other log does not keep that of this one from being stored.
+    await publish(client, stream, 0)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 1)) == [(0, 2)]
+    assert await cursor(client, group_id, stream) == 2
+
+
+async def create_anew(client: Client, stream: str, *, messages: int) -> None:
+    await client.delete_stream(stream)
+    await client.create_stream(stream)
+    await publish(client, stream, 0, messages)
+
+
+async def test_a_longer_log_of_a_recreated_stream_is_told(
+    client: Client, stream: str, group_id: str
+) -> None:
+    await publish(client, stream, 0, 3)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        await take(group, 3)
+    await create_anew(client, stream, messages=6)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        with pytest.raises(StreamReset, match="created anew") as caught:
+            await take(group, 1)
+        assert (caught.value.partition, caught.value.offset) == (0, 2)
+        await group.seek(stream, 0, EARLIEST)
+        assert places(await take(group, 2)) == [(0, 0), (0, 1)]
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 4)) == [(0, 2), (0, 3), (0, 4), (0, 5)]
+    # A third log is told apart from the second one.
+    await create_anew(client, stream, messages=8)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        with pytest.raises(StreamReset):
+            await take(group, 1)
+
+
+async def test_a_group_begins_a_recreated_stream_at_its_start(
+    client: Client, stream: str, group_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await publish(client, stream, 0, 3)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        await take(group, 3)
+    await create_anew(client, stream, messages=6)
+    async with client.group(group_id, [stream], start=EARLIEST, on_reset="start") as group:
+        assert places(await take(group, 2)) == [(0, 0), (0, 1)]
+    assert "created anew" in caplog.text
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 1)) == [(0, 2)]
+    with pytest.raises(InvalidRequest, match="on_reset"):
+        client.group(group_id, [stream], on_reset="latest")  # type: ignore[arg-type]
+
+
+async def test_a_position_without_a_note_of_its_log_is_used(
+    client: Client, stream: str, group_id: str
+) -> None:
+    """Earlier versions and Go members note nothing."""
+    await publish(client, stream, 0, 4)
+    await client.set_cursor(f"__group:{group_id}", stream, 0, 1)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 1)) == [(0, 2)]
+    await create_anew(client, stream, messages=6)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        with pytest.raises(StreamReset, match="offset 2"):
+            await take(group, 1)
+
+
+async def test_a_recreated_stream_of_which_nothing_was_read_is_begun(
+    client: Client, stream: str, group_id: str
+) -> None:
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        await holds(group, 3)
+    await create_anew(client, stream, messages=2)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 2)) == [(0, 0), (0, 1)]
 
 
 async def test_a_deleted_stream_ends_no_member_that_reads_another(

@@ -958,6 +958,38 @@ async def test_a_stream_that_was_created_again_with_more_partitions(
         assert [(each.partition, each.value) for each in await one_by_one(queue, 1)] == [(1, b"0")]
 
 
+async def test_a_longer_log_of_a_recreated_stream_is_told(client: Client, stream: str) -> None:
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 3) == [0, 1, 2]
+    await client.delete_stream(stream)
+    await client.create_stream(stream)
+    await publish(client, stream, 0, 9)
+    async with queue_of(client, stream) as queue:
+        with pytest.raises(StreamReset, match="created anew") as caught:
+            await take(queue, 1)
+        assert (caught.value.stream, caught.value.partition) == (stream, 0)
+    await queue.unsubscribe()
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 2) == [0, 1]
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 1) == [2]
+
+
+async def test_a_queue_begins_a_recreated_stream_at_its_start(
+    client: Client, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 3) == [0, 1, 2]
+    await client.delete_stream(stream)
+    await client.create_stream(stream)
+    await publish(client, stream, 0, 9)
+    async with queue_of(client, stream, on_reset="start") as queue:
+        assert await take_and_ack(queue, 2) == [0, 1]
+    assert "created anew" in caplog.text
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 2) == [2, 3]
+
+
 async def test_an_ephemeral_group_is_over_with_its_last_member(client: Client, stream: str) -> None:
     ephemeral: dict[str, Any] = {"group": "billing", "ephemeral": True, "timeout": BOUND}
     async with queue_of(client, stream, group="billing", retry=60) as durable:
