@@ -337,7 +337,7 @@ class ClaimedLog:
                 raise self._fence_lost()
             if state.high_watermark >= own:  # else nobody has published since a restart
                 span = StartAt.offset(own), StopAt.offset(own)
-                async with self._client.subscribe(self.stream, 0, *span) as messages:
+                async with self._client.subscribe(self.stream, 0, *span, resume=True) as messages:
                     async for message in messages:
                         self._check_writer(message)
         except (ProducerFenced, NewerFormat):

@@ -295,7 +295,7 @@ async def test_each_path_is_decoded_once_wherever_it_is_named(
             given = {"Stream-Forked-From": f"/v1/stream/{quote(name)}"}
             assert (await http.put(f"/v1/stream/{number}", headers=given)).status_code == 201
             assert (await http.get(f"/v1/stream/{number}")).text == name
-        raw = {"Stream-Forked-From": "/v1/stream/caf\u00e9".encode()}
+        raw = {b"Stream-Forked-From": "/v1/stream/caf\u00e9".encode()}
         assert (await http.put("/v1/stream/raw", headers=raw)).status_code == 201
         invalid = {"Stream-Forked-From": "/v1/stream/%FF"}
         assert (await http.put("/v1/stream/invalid", headers=invalid)).status_code == 400

@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from liftbridge_aio import Client
-from liftbridge_aio._subscribe.cursor_committer import CursorStore
+from liftbridge_aio._core.log_position import LogPosition
+from liftbridge_aio._subscribe.cursor_committer import LocatingStore
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.errors import ClientClosed, LiftbridgeError, RequestTimeout
 from liftbridge_aio.groups.consumer_group import ConsumerGroup
@@ -60,7 +61,7 @@ async def test_a_group_that_is_closed_while_it_waits_for_its_turn_does_not_join(
 class CountedLookups:
     """Positions of a client; counts how many are looked for at once, and keeps them waiting."""
 
-    def __init__(self, positions: CursorStore) -> None:
+    def __init__(self, positions: LocatingStore) -> None:
         self._positions = positions
         self.answers = asyncio.Event()
         self.answers.set()
@@ -70,11 +71,17 @@ class CountedLookups:
         self, cursor_id: str, stream: str, partition: int, timeout: float, /
     ) -> int | None:
         """See `CursorStore`."""
+        return await self._positions.fetch(cursor_id, stream, partition, timeout)
+
+    async def locate(
+        self, cursor_id: str, stream: str, partition: int, timeout: float, /
+    ) -> LogPosition:
+        """See `LocatingStore`."""
         self.now += 1
         self.most = max(self.most, self.now)
         try:
             await self.answers.wait()
-            return await self._positions.fetch(cursor_id, stream, partition, timeout)
+            return await self._positions.locate(cursor_id, stream, partition, timeout)
         finally:
             self.now -= 1
 

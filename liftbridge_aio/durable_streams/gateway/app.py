@@ -123,8 +123,8 @@ class Gateway:
             try:
                 with foreign_cancellation_fails("authorize"):
                     response = await self.options.authorize(Request(scope, body.receive))
-            except RequestRefused as refused:
-                response = refusal(refused)
+            except RequestRefused as error:
+                response = refusal(error)
         app: ASGIApp = self._app
         if response is not None:
             app = CommonHeaders(response, self._access)
