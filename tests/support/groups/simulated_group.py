@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from liftbridge_aio._core.status import GroupRefusal
 from liftbridge_aio.errors import ServerError
@@ -36,15 +37,19 @@ class View:
 
     coordinator: str = ""
     epoch: int = 0
-    members: frozenset[str] = frozenset()
+    members: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The streams of each member; a deleted one is taken from all."""
+    streams: Mapping[str, int] = field(default_factory=lambda: {"s": 0, "t": 0})
+    """The creation times of the streams that exist."""
 
     def share(self, consumer: str) -> Assignment:
         """The partitions of a member."""
-        order = sorted(self.members)
         return frozenset(
-            StreamPartition("s", number)
+            StreamPartition(stream, number)
+            for stream in self.streams
+            for order in [sorted(each for each, its in self.members.items() if stream in its)]
             for number in range(PARTITIONS)
-            if order[number % len(order)] == consumer
+            if order and order[number % len(order)] == consumer
         )
 
 
@@ -68,7 +73,9 @@ class SimulatedGroup:
         """The group as it is."""
         return self.log[-1]
 
-    def change(self, *, coordinator: str = "", members: frozenset[str] | None = None) -> None:
+    def change(
+        self, *, coordinator: str = "", members: Mapping[str, frozenset[str]] | None = None
+    ) -> None:
         """Write a change to the log."""
         group = copy.copy(self.group)
         created = not group.members
@@ -78,10 +85,14 @@ class SimulatedGroup:
         group.epoch = 0 if created else self.index
         group.coordinator = coordinator or group.coordinator
         if not group.members:
-            group = View()
+            group = View(streams=group.streams)
             self.expires.clear()
-        self.log.append(group)
         self.reports.clear()
+        self.append(group)
+
+    def append(self, view: View) -> None:
+        """Write to the log, which brokers see unless they are dead or lag."""
+        self.log.append(view)
         for broker in BROKERS:
             if broker not in self.dead | self.lagging:
                 self.catch_up(broker)
@@ -94,9 +105,23 @@ class SimulatedGroup:
         """Return the state of the group that a broker has seen."""
         return self.log[self.seen[broker]]
 
-    def join(self, consumer: str) -> None:
-        """A member comes."""
-        members = self.group.members | {consumer}
+    def delete_stream(self) -> None:
+        """The stream "t" is deleted, and leaves its group, whose epoch changes."""
+        streams = {name: at for name, at in self.group.streams.items() if name != "t"}
+        self.append(replace(self.group, streams=streams))
+        if any("t" in its for its in self.group.members.values()):
+            self.change(members={each: its - {"t"} for each, its in self.group.members.items()})
+
+    def create_stream(self) -> None:
+        """The stream "t" is created again, of which the group takes no notice."""
+        self.index += 1
+        self.append(replace(self.group, streams={**self.group.streams, "t": self.index}))
+
+    def join(self, consumer: str, streams: frozenset[str] | None = None) -> None:
+        """A member comes, with all streams that exist or with some."""
+        if streams is None:
+            streams = frozenset(self.group.streams)
+        members = {**self.group.members, consumer: streams}
         living = [broker for broker in BROKERS if broker not in self.dead]
         first = not self.group.members
         self.change(coordinator=(living or BROKERS)[0] if first else "", members=members)
@@ -105,7 +130,8 @@ class SimulatedGroup:
     def take_out(self, consumer: str) -> None:
         """A member goes."""
         self.expires.pop(consumer, None)
-        self.change(members=self.group.members - {consumer})
+        left = {each: its for each, its in self.group.members.items() if each != consumer}
+        self.change(members=left)
 
     def elect(self) -> None:
         """Another broker coordinates, and gives every member its time again."""
@@ -134,11 +160,7 @@ class SimulatedGroup:
             return lost()
         match call:
             case Join():
-                if call.consumer in self.group.members:
-                    return refused(GroupRefusal.ALREADY_MEMBER)
-                self.join(call.consumer)
-                group = self.group
-                return Joined(group.coordinator, group.epoch, CONSUMER_TIMEOUT, COORDINATOR_TIMEOUT)
+                return self._join(call, self.view(living[0]).streams)
             case Leave():
                 if call.consumer not in self.group.members:
                     return refused(GroupRefusal.NOT_A_MEMBER)
@@ -151,13 +173,26 @@ class SimulatedGroup:
             case Report():
                 return self._report(call)
 
+    def _join(self, call: Join, known: Mapping[str, int]) -> Answer:
+        if call.consumer in self.group.members:
+            return refused(GroupRefusal.ALREADY_MEMBER)
+        named = frozenset(known if call.again else ("s", "t"))
+        if not named <= self.group.streams.keys():
+            return refused(GroupRefusal.LOST if call.again else GroupRefusal.NO_STREAM)
+        self.join(call.consumer, named)
+        group = self.group
+        created = {name: known.get(name, -1) for name in ("s", "t")}
+        return Joined(
+            group.coordinator, group.epoch, CONSUMER_TIMEOUT, COORDINATOR_TIMEOUT, created
+        )
+
     def _locate(self, asked: str) -> Answer:
         if asked in self.dead:
             return lost()
         view = self.view(asked)
         if not view.members:
             return refused(GroupRefusal.NO_GROUP)
-        return Located(view.coordinator, view.epoch)
+        return Located(view.coordinator, view.epoch, view.streams)
 
     def _fetch(self, call: Fetch) -> Answer:
         if call.coordinator in self.dead:

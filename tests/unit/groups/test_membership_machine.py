@@ -97,6 +97,16 @@ class OneMember(RuleBasedStateMachine):
     def coordinator_changes(self) -> None:
         self.cluster.elect()
 
+    @precondition(lambda self: self.core.state is not GroupState.JOINING)
+    @rule(again=st.booleans())
+    def stream_comes_or_goes(self, again: bool) -> None:
+        """A stream is deleted, and may be created again at once, or it is created again now."""
+        existed = "t" in self.cluster.group.streams
+        if existed:
+            self.cluster.delete_stream()
+        if again or not existed:
+            self.cluster.create_stream()
+
     # What holds
 
     @invariant()
@@ -130,7 +140,8 @@ class OneMember(RuleBasedStateMachine):
         assert (core.coordinator, core.epoch) == (cluster.group.coordinator, cluster.group.epoch)
         assert core.assignment == cluster.group.share(core.consumer)
         # Nobody else stands there in its name.
-        assert cluster.group.members == self.strangers | {core.consumer}
+        assert cluster.group.members.keys() == self.strangers | {core.consumer}
+        assert cluster.group.members[core.consumer] == cluster.group.streams.keys()
 
         core.leave(cluster.now, cluster.now + 5)
         self.run_until(lambda: core.state is GroupState.LEFT)
