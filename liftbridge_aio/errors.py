@@ -11,6 +11,7 @@
     ├── UsageError (RuntimeError)         a valid call at the wrong time
     │   ├── ClientClosed                  the client is closed or was never connected
     │   └── ConcurrentRead                two readers on one subscription
+    ├── CallbackCancelled                 a handler or callback was cancelled by something else
     ├── ConnectionFailed                  no server could be reached, or the connection was lost
     │   ├── ConnectTimeout (TimeoutError) no server could be reached in time
     │   ├── NotLiftbridge                 something else answers at that address
@@ -183,6 +184,16 @@ class ConcurrentRead(UsageError):
     """Another task is already waiting for the next message of this subscription."""
 
     hint = "give each task a subscription of its own"
+
+
+class CallbackCancelled(LiftbridgeError):
+    """A handler or callback ended with a `CancelledError` that nobody had asked its task for.
+
+    Something that it awaited was cancelled: a future that others share, or a client that was shut
+    down. It counts as a failure of the handler or callback.
+    """
+
+    hint = "find out what it awaited, and catch CancelledError there or shield the future"
 
 
 class ConnectionFailed(LiftbridgeError):

@@ -11,6 +11,7 @@ import zlib
 from typing import Any
 
 from ._core.arguments import about, check_bytes, check_callable, check_integer
+from ._core.foreign_cancellation import CALLBACK_ERRORS
 from .errors import InvalidRequest, LiftbridgeError, WrongType
 from .model import Partitioner
 
@@ -34,7 +35,7 @@ def choose_partition(
             chosen: Any = partitioner(stream, key, value, count)
         except LiftbridgeError:
             raise
-        except Exception as error:
+        except CALLBACK_ERRORS as error:
             raise _failed(partitioner, error) from error
         if inspect.iscoroutine(chosen):
             chosen.close()  # else Python would warn that it was never awaited
@@ -46,7 +47,7 @@ def choose_partition(
     return partition
 
 
-def _failed(partitioner: Partitioner, error: Exception) -> InvalidRequest:
+def _failed(partitioner: Partitioner, error: BaseException) -> InvalidRequest:
     try:
         inspect.signature(partitioner).bind("", None, b"", 1)
     except (TypeError, ValueError):  # ValueError: what is written in C may have no signature

@@ -1,10 +1,15 @@
-"""Serialisation of values: the protocol, and the serialisers that come with the package."""
+"""Serialisation of values: the protocol, and the serialisers that come with the package.
+
+All of them refuse NaN and infinities: JSON has none, and libraries write null in their place.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
 
 from ._core.arguments import check_bytes
@@ -94,8 +99,8 @@ def _refuse_constant(name: str) -> NoReturn:
 class PydanticSerializer(Generic[T]):
     """A pydantic model, or any other type that pydantic can validate, as JSON.
 
-    Names are written by alias, as pydantic reads them; computed fields are not written. Needs the
-    extra `pydantic`.
+    Names are written by alias, as pydantic reads them; computed fields are not written. NaN and
+    infinities are refused, whatever the model's `ser_json_inf_nan` is. Needs the extra `pydantic`.
 
     Args:
         kind: the model, or for example `list[Model]`.
@@ -120,23 +125,30 @@ class PydanticSerializer(Generic[T]):
         """Encode a value as JSON.
 
         Raises:
-            ValueError: the value is not of this type.
+            ValueError: the value is not of this type, or has a number that JSON does not have.
         """
-        return self._adapter.dump_json(value, by_alias=True, round_trip=True, warnings="error")
+        data = self._adapter.dump_json(value, by_alias=True, round_trip=True, warnings="error")
+        if _MAYBE_WRITTEN.search(data):
+            _check_finite(self._adapter.dump_python(value, round_trip=True))
+        return data
 
     def deserialize(self, data: bytes, /) -> T:
         """Decode and validate JSON.
 
         Raises:
-            ValueError: pydantic's `ValidationError`.
+            ValueError: pydantic's `ValidationError`, or a number is beyond what a float can hold.
         """
-        return self._adapter.validate_json(data)
+        value = self._adapter.validate_json(data)
+        if _MAYBE_READ.search(data):
+            _check_finite(self._adapter.dump_python(value, round_trip=True))
+        return value
 
 
 class MsgspecSerializer(Generic[T]):
     """A msgspec `Struct`, or any other type that msgspec knows, as JSON or MessagePack.
 
-    What is read is validated; what is written is not. Needs the extra `msgspec`.
+    What is read is validated; what is written is not, but that NaN and infinities are refused, with
+    both encodings. Needs the extra `msgspec`.
 
     Args:
         kind: the type.
@@ -160,6 +172,8 @@ class MsgspecSerializer(Generic[T]):
         self._kind = kind
         self._encoding = encoding
         self._encode: Callable[[T], bytes] = formats[encoding].Encoder().encode
+        self._maybe_written = _MAYBE_PACKED if encoding == "msgpack" else _MAYBE_WRITTEN
+        self._to_builtins: Callable[[T], Any] = msgspec.to_builtins
         self._decode: Callable[[bytes], T] = formats[encoding].Decoder(kind).decode
 
     def __repr__(self) -> str:
@@ -170,8 +184,12 @@ class MsgspecSerializer(Generic[T]):
 
         Raises:
             TypeError: msgspec cannot write such a value.
+            ValueError: the value has NaN or an infinity.
         """
-        return self._encode(value)
+        data = self._encode(value)
+        if self._maybe_written.search(data):
+            _check_finite(self._to_builtins(value))
+        return data
 
     def deserialize(self, data: bytes, /) -> T:
         """Decode and validate a value.
@@ -180,6 +198,33 @@ class MsgspecSerializer(Generic[T]):
             ValueError: msgspec's `DecodeError` or `ValidationError`.
         """
         return self._decode(data)
+
+
+_MAYBE_WRITTEN: Final = re.compile(rb'null|NaN|Infinity|"-?(?:nan|inf)"')
+"""What libraries write for NaN and infinities: in most messages, nothing that this matches."""
+_MAYBE_PACKED: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+"""The same in MessagePack: a float whose exponent has all bits set."""
+_MAYBE_READ: Final = re.compile(rb"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{309}")
+"""What pydantic reads as NaN or an infinity."""
+
+
+def _check_finite(value: Any) -> None:
+    """Refuse NaN and infinities in a value of dicts and sequences.
+
+    Raises:
+        ValueError: there is one.
+    """
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, float | Decimal):
+            if not math.isfinite(found):
+                text = f"JSON has no {found}, and neither do messages: use None, or a text"
+                raise ValueError(text)
+        elif isinstance(found, Mapping):
+            waiting += (*found, *found.values())
+        elif isinstance(found, list | tuple | set | frozenset):
+            waiting += found
 
 
 def _name(kind: Any) -> str:

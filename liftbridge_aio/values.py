@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from ._core.foreign_cancellation import CALLBACK_ERRORS
 from .compression import DECOMPRESSORS, ENCODING_HEADER, Compression
 from .errors import (
     InvalidRequest,
@@ -117,7 +118,7 @@ class ValueCodec(Generic[T]):
             data = self._serializer.serialize(value)
         except LiftbridgeError:
             raise
-        except Exception as error:
+        except CALLBACK_ERRORS as error:
             text = f"{self._serializer!r} cannot write this {type(value).__name__}: {_short(error)}"
             raise InvalidRequest(text) from error
         if type(data) is not bytes:
@@ -133,7 +134,7 @@ class ValueCodec(Generic[T]):
         """
         try:
             return self._serializer.deserialize(self._decompressed(message))
-        except Exception as error:
+        except CALLBACK_ERRORS as error:
             text = f"the value cannot be read by {self._serializer!r}: {_short(error)}"
             undecodable = UndecodableMessage(
                 text, stream=message.stream, partition=message.partition, offset=message.offset
@@ -152,7 +153,7 @@ class ValueCodec(Generic[T]):
         return decompress(message.value, self._max_decompressed_bytes)
 
 
-def _short(error: Exception) -> str:
+def _short(error: BaseException) -> str:
     lines = str(error).splitlines()
     text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"

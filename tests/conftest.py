@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 import os
@@ -215,6 +216,14 @@ _TURNS: Final = {"chaos": 0, "spark": 0, "cluster": 2, "matrix": 2}
 def _is_plain_on_a_real_server(item: pytest.Item) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     return parameters.get("data_path") == "plain" and parameters.get("server", EMBEDDED) != EMBEDDED
+
+
+if sys.version_info >= (3, 12) and "EAGER_TASKS" in os.environ:
+
+    @pytest.fixture(autouse=True)
+    async def _eager_tasks() -> None:
+        """Each task of a test runs its first step when it is created, as programs may choose."""
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
 
 
 @pytest.fixture

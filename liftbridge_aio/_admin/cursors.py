@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from liftbridge_aio._core.absence import Incarnation
+from liftbridge_aio._core.log_position import LogPosition, judge_note, note_cursor
 from liftbridge_aio.errors import (
     CursorsUnavailable,
     LiftbridgeError,
@@ -158,6 +159,27 @@ class Cursors:
             text = f"{CURSORS_STREAM}/{home} has uncommitted positions, and this may be one of them"
             raise CursorsUnavailable(text, stream=stream, partition=partition)
         return reply.offset if reply.offset >= 0 else None
+
+    async def locate(
+        self, cursor_id: str, stream: str, partition: int, timeout: float
+    ) -> LogPosition:
+        """Return the position in the log that a stream has now. Cancelling abandons the calls.
+
+        Raises:
+            StreamNotFound: there is no such stream.
+            CursorsUnavailable: the server stores no cursors, or failed to read one.
+            LiftbridgeError: no server answered in time.
+        """
+        place = stream, partition
+        info = await self._network.metadata.stream(stream, timeout, renew=True)
+        # In this order: a position is stored after its note.
+        stored = await self.fetch(cursor_id, *place, timeout)
+        noted = await self.fetch(note_cursor(cursor_id), *place, timeout)
+        found = judge_note(cursor_id, stored, noted, info.creation_timestamp)
+        if found.former is None:
+            return found
+        position = await self.fetch(found.cursor, *place, timeout)
+        return found if position is None else found._replace(position=position, former=None)
 
     async def _make_visible(self, home: int, left: Callable[[], float]) -> bool:
         """Wait until a partition of `__cursors` is committed; return True if it is.

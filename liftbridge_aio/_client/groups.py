@@ -20,7 +20,7 @@ from .base import ClientBase
 
 if TYPE_CHECKING:
     from liftbridge_aio.groups import ConsumerGroup
-    from liftbridge_aio.groups.core.group_plan import RebalanceCallback
+    from liftbridge_aio.groups.core.group_plan import OnReset, RebalanceCallback
     from liftbridge_aio.transactions.reading import ReadCommitted
 
 _NEW_ONLY: Final = StartAt.new_only()
@@ -39,6 +39,7 @@ class ClientGroups(ClientBase):
         commit_interval: Duration | None = 5.0,
         on_assigned: RebalanceCallback | None = None,
         on_revoked: RebalanceCallback | None = None,
+        on_reset: OnReset = "error",
         resume: bool = False,
         isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
@@ -60,6 +61,9 @@ class ClientGroups(ClientBase):
                 function, which is awaited, or a plain function.
             on_revoked: called likewise before their last commit, when no message of them is being
                 handled by `run` any more. If this member was expelled, nothing is committed.
+            on_reset: what to do if the stored position belongs to a former log, because the stream
+                was deleted and created again: "error" raises `StreamReset`; "start" logs a warning
+                and begins at `start`.
             resume: resume partitions whenever they are paused, by a user or by `auto_pause_time`.
                 Without it, a paused partition is not read until it is resumed or somebody publishes
                 to it; see `ConsumerGroup.blocked`.
@@ -90,7 +94,9 @@ class ClientGroups(ClientBase):
                 raise InvalidRequest("commit_interval must be longer than 0 seconds")
         parts = self._living
         from liftbridge_aio.groups.consumer_group import ConsumerGroup  # noqa: PLC0415 - not before use
-        from liftbridge_aio.groups.core.group_plan import GroupPlan  # noqa: PLC0415
+        from liftbridge_aio.groups.core.group_plan import GroupPlan, check_on_reset  # noqa: PLC0415
+
+        check_on_reset(on_reset)
 
         plan = GroupPlan(
             group=group,
@@ -100,6 +106,7 @@ class ClientGroups(ClientBase):
             commit_interval=interval,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
+            on_reset=on_reset,
             resume=resume,
             make_visibility=self._visibility(isolation, None),
             timeout=self._seconds(timeout),

@@ -11,6 +11,7 @@ from weakref import WeakSet
 from liftbridge_aio._admin.cursors import Cursors
 from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._core.foreign_cancellation import failure_of
 from liftbridge_aio._publish.publisher import Publisher
 from liftbridge_aio._publish.retry import ReadBack, RetryingPublisher
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
@@ -106,7 +107,7 @@ class ClientParts(NamedTuple):
         """
         failed = self.network.reporter.commit_failed
         committer = CursorCommitter(cursor_id, self.cursors, timeout=timeout, failed=failed)
-        return DurableReader(committer, self.network, interval, self.durables)
+        return DurableReader(committer, self.cursors, self.network, interval, self.durables)
 
     async def close_queues(self, timeout: float) -> None:
         """Close all queues, so that they store their last acks.
@@ -184,6 +185,8 @@ def _intercepted(
         try:
             async with asyncio.timeout(seconds) as limit:
                 future: object = await chained(wrappers, send)(message)
+        except asyncio.CancelledError as error:
+            raise failure_of(error, "an interceptor") from error
         except TimeoutError as error:
             if not limit.expired():
                 raise

@@ -9,11 +9,13 @@ from functools import partial
 from typing import Any, overload
 
 from liftbridge_aio._core.arguments import check_text, check_type
+from liftbridge_aio._core.foreign_cancellation import is_requested
 from liftbridge_aio.errors import (
     ClientClosed,
     LiftbridgeError,
     PublishManyFailed,
     PublishNotSent,
+    PublishOutcomeUnknown,
     RequestTimeout,
 )
 from liftbridge_aio.model import Ack, Acked, AckPolicy, OutgoingMessage, Partitioner, Record
@@ -120,7 +122,13 @@ class ClientPublishing(ClientBase):
             *(stream, value, key, headers, partition, partitioner, ack_policy, ack_timeout),
             *(expected_offset, correlation_id, retry, timeout),
         )
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError as error:
+            if is_requested():
+                raise
+            text = "the future of its ack was cancelled by something else, such as an interceptor"
+            raise PublishOutcomeUnknown(text, stream=stream) from error
 
     @overload
     async def publish_async(

@@ -25,6 +25,7 @@ from liftbridge_aio.options import Duration, timer_seconds
 from .reading import ClientReading
 
 if TYPE_CHECKING:
+    from liftbridge_aio.groups.core.group_plan import OnReset
     from liftbridge_aio.queue import (
         DeadLetter,
         Delivery,
@@ -52,6 +53,7 @@ class ClientQueues(ClientReading):
         client_id: str | None = None,
         ephemeral: bool = False,
         start: StartAt = _NEW_ONLY,
+        on_reset: OnReset = "error",
         max_in_flight: int = 1024,
         ack_wait: Duration = 30.0,
         max_attempts: int = 5,
@@ -85,6 +87,9 @@ class ClientQueues(ClientReading):
                 or when the group's timeout has expelled it. A group of the same name that is not
                 ephemeral is another group.
             start: where to begin partitions of which nothing is stored.
+            on_reset: what to do if the stored acks belong to a former log, since the stream was
+                deleted and created again: "error" raises `StreamReset`; "start" logs a warning and
+                begins at `start`.
             max_in_flight: deliveries that may be unanswered, divided among the partitions.
             ack_wait: seconds for an answer, after which a message is delivered again.
             max_attempts: attempts after which a message is given up; 0: no limit.
@@ -135,6 +140,7 @@ class ClientQueues(ClientReading):
             if not wait or not interval:
                 raise InvalidRequest("ack_wait and commit_interval must be longer than 0 seconds")
         parts = self._living
+        from liftbridge_aio.groups.core.group_plan import check_on_reset  # noqa: PLC0415
         from liftbridge_aio.queue.core.ack_window import Order, WindowSettings  # noqa: PLC0415 - not before use
         from liftbridge_aio.queue.plan import QueuePlan  # noqa: PLC0415
         from liftbridge_aio.queue.policies import Exponential, check_policies, retry_delay  # noqa: PLC0415
@@ -142,6 +148,7 @@ class ClientQueues(ClientReading):
 
         order = Order.NONE if order is None else order
         with about(stream):
+            check_on_reset(on_reset)
             check_type(order, Order, "order is an Order")
             check_policies(dead_letter, backoff, on_giving_up, retry_streams)
             if dead_letter is not None and dead_letter.stream == stream:
@@ -160,6 +167,7 @@ class ClientQueues(ClientReading):
             stores_acks=group is not None or durable is not None,
             is_ephemeral=ephemeral,
             start=start,
+            on_reset=on_reset,
             max_in_flight=max_in_flight,
             window=WindowSettings(wait, max_attempts, max_window, order, delay, move_from),
             retry_streams=retry_streams,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from liftbridge_aio import transactions
     from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
     from liftbridge_aio._subscribe.subscription import Subscription
+    from liftbridge_aio.groups.core.group_plan import OnReset
     from liftbridge_aio.queue import (
         DeadLetter,
         Order,
@@ -116,6 +117,7 @@ class QueueOptions(TypedDict, total=False):
     client_id: str | None
     ephemeral: bool
     start: StartAt
+    on_reset: OnReset
     max_in_flight: int
     ack_wait: Duration
     max_attempts: int

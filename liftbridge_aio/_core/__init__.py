@@ -9,6 +9,8 @@
 - `event_loop`: The running event loop, which must be asyncio's.
 - `file_lock`: Exclusive locks on files, which the operating system releases when the process
   ends.
+- `foreign_cancellation`: A `CancelledError` that nobody asked this task for is a failure of the
+  callback that raised it.
 - `foreign_text`: Text from elsewhere, such as that of errors, as UTF-8 and as JSON.
 - `message_check`: Refuses invalid messages before anything is sent.
 - `names`: Checks of names that would crash a server.

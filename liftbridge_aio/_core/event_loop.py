@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from typing import Final, Protocol
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol, TypeVar
 
 from liftbridge_aio.errors import UsageError
+
+T = TypeVar("T")
 
 
 class Connected(Protocol):
@@ -45,3 +48,21 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
             " start the program with asyncio.run(), or with anyio.run() and its backend 'asyncio'"
         )
         raise UsageError(text) from None
+
+
+def begun_later(work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    """Return a coroutine for a task whose work must not begin before its creator has gone on.
+
+    With an eager task factory the first step of a task runs inside the call that creates it, before
+    the creator has noted the task, and a task that creates others runs theirs, too.
+    """
+    if asyncio.get_running_loop().get_task_factory() is None:
+        return work
+    later = _after_a_step(work)
+    weakref.finalize(later, work.close)  # else Python would warn of work that never begins
+    return later
+
+
+async def _after_a_step(work: Coroutine[Any, Any, T]) -> T:
+    await asyncio.sleep(0)
+    return await work

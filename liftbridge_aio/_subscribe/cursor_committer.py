@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._core.log_position import LogPosition, note_cursor
 from liftbridge_aio.errors import LiftbridgeError, PermissionDenied, TLSFailed
 from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.telemetry import CommitFailed
@@ -36,11 +37,24 @@ class CursorStore(Protocol):
         """Read a position back; None where none was stored."""
 
 
+class LocatingStore(CursorStore, Protocol):
+    """A store that knows to which log of a stream a position belongs."""
+
+    async def locate(
+        self, cursor_id: str, stream: str, partition: int, timeout: float, /
+    ) -> LogPosition:
+        """Return the position in the log that the stream has now."""
+
+
 @dataclass(slots=True, eq=False)
 class _Kept:
     """One partition: its finished offset, and how much of it is stored."""
 
     place: StreamPartition
+    cursor: str
+    """The cursor of the log that is read."""
+    note: int | None
+    """The creation time of that log, until it is noted; None afterwards."""
     finished: Callable[[], int | None]
     stored: int | None
     rewinds: int = 0
@@ -109,10 +123,21 @@ class CursorCommitter:
             CursorsUnavailable: the server keeps no cursors, or failed to read this one.
             LiftbridgeError: no server answered in time.
         """
-        return await self._store.fetch(self.cursor_id, stream, partition, self._timeout)
+        cursor_id = self.cursor_of(stream, partition)
+        return await self._store.fetch(cursor_id, stream, partition, self._timeout)
+
+    def cursor_of(self, stream: str, partition: int) -> str:
+        """Return the id of the cursor of a partition: that of the log which is read."""
+        kept = self._kept.get(StreamPartition(stream, partition))
+        return self.cursor_id if kept is None else kept.cursor
 
     def keep(
-        self, stream: str, partition: int, finished: Callable[[], int | None], stored: int | None
+        self,
+        stream: str,
+        partition: int,
+        finished: Callable[[], int | None],
+        stored: int | None,
+        log: LogPosition | None = None,
     ) -> None:
         """Store the position of a partition from now on.
 
@@ -121,10 +146,13 @@ class CursorCommitter:
             partition: its number.
             finished: returns the last finished offset, None before the first. It is called at each
                 commit, so it must be cheap.
-            stored: the result of `fetch`: nothing up to it is stored again.
+            stored: the stored position: nothing up to it is stored again.
+            log: where the positions of the log are stored that is read; None: under the plain id.
         """
         place = StreamPartition(stream, partition)
-        self._kept[place] = _Kept(place, finished, stored)
+        cursor = self.cursor_id if log is None else log.cursor
+        note = log.created if log is not None and log.note_due else None
+        self._kept[place] = _Kept(place, cursor, note, finished, stored)
 
     def rewound(self, stream: str, partition: int) -> None:
         """Allow the next position to be lower, because the reader has sought."""
@@ -184,7 +212,7 @@ class CursorCommitter:
             rewinds = kept.rewinds
             stream, partition = kept.place
             try:
-                await self._store.set(self.cursor_id, stream, partition, offset, self._timeout)
+                await self._set(kept, offset)
             except LiftbridgeError as error:
                 error.at(stream, partition, offset)
                 self._failed(CommitFailed(self.cursor_id, stream, partition, offset, error))
@@ -193,6 +221,13 @@ class CursorCommitter:
             kept.untrusted_since = kept.lasting = None
             if kept.rewinds == rewinds:
                 kept.stored = offset
+
+    async def _set(self, kept: _Kept, offset: int) -> None:
+        if kept.note is not None:
+            note = note_cursor(kept.cursor)
+            await self._store.set(note, *kept.place, kept.note, self._timeout)
+            kept.note = None
+        await self._store.set(kept.cursor, *kept.place, offset, self._timeout)
 
     def _judge(self, kept: _Kept, error: LiftbridgeError) -> None:
         """Note an error that no retry can mend."""

@@ -11,7 +11,7 @@ from liftbridge_aio.net.network import Network
 from liftbridge_aio.net.supervisor import Child, wait_despite_cancellation
 
 from .core.plan import ReadingPlan
-from .cursor_committer import CursorCommitter
+from .cursor_committer import CursorCommitter, LocatingStore
 from .seekable_reader import SeekableReader
 
 
@@ -20,6 +20,7 @@ class DurableReader:
 
     Args:
         committer: stores the positions.
+        store: what they are stored in, which knows to which log a position belongs.
         network: its supervisor runs the task that stores them.
         interval: seconds between commits.
         active: the subscriptions of the client that store positions; this one is among them from
@@ -29,11 +30,13 @@ class DurableReader:
     def __init__(
         self,
         committer: CursorCommitter,
+        store: LocatingStore,
         network: Network,
         interval: float,
         active: set[DurableReader],
     ) -> None:
         self._committer = committer
+        self._store = store
         self._active = active
         self._network = network
         self._interval = interval
@@ -55,7 +58,7 @@ class DurableReader:
             timeout: seconds for each call.
 
         Raises:
-            StreamReset: the cursor is behind the end of the log, so the log is another one.
+            StreamReset: the cursor belongs to a former log, or is behind the end of this one.
             LiftbridgeError: a cursor, or the end of its log, could not be read.
         """
 
@@ -69,16 +72,24 @@ class DurableReader:
     ) -> None:
         plan = reader.plan
         self._readers[StreamPartition(plan.stream, plan.partition)] = reader
-        stored = await self._committer.fetch(plan.stream, plan.partition)
+        cursor = self._committer.cursor_id
+        log = await self._store.locate(cursor, plan.stream, plan.partition, timeout)
+        if log.former is not None and not reader.sought:
+            text = (
+                f"the cursor {cursor!r} is at offset {log.former} of a former log: the stream was"
+                " deleted and created again since; seek before reading, or use another cursor"
+            )
+            raise StreamReset(text, stream=plan.stream, partition=plan.partition, offset=log.former)
+        stored = log.position
         if stored is not None:
             metadata = self._network.metadata
             await metadata.stream(plan.stream, timeout)
             info = await metadata.partition(plan.stream, plan.partition, timeout)
             if not reader.sought:
                 self._check_end(plan, stored, info)
-                reader.begin_at(StartAt.offset(stored + 1))
+                reader.begin_at(StartAt.offset(stored + 1), log.created)
         kept = None if reader.sought else stored
-        self._committer.keep(plan.stream, plan.partition, finished, kept)
+        self._committer.keep(plan.stream, plan.partition, finished, kept, log)
 
     def _check_end(self, plan: ReadingPlan, stored: int, info: PartitionInfo) -> None:
         if stored > info.newest_offset:

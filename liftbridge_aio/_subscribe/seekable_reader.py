@@ -103,9 +103,14 @@ class SeekableReader:
 
     # Seeking
 
-    def begin_at(self, start: StartAt) -> None:
-        """Set the start to one that was looked up; only before it has begun."""
-        plan = replace(self.plan, start=start, start_found=True)
+    def begin_at(self, start: StartAt, created: int = 0) -> None:
+        """Set the start to one that was looked up; only before it has begun.
+
+        Args:
+            start: where to begin.
+            created: the creation time of the stream that the start is for; 0: any.
+        """
+        plan = replace(self.plan, start=start, start_found=True, created=created)
         self.current = PartitionReader(plan, self._network, self._budget)
 
     def plan_from(self, start: StartAt) -> ReadingPlan:

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from liftbridge_aio._core.addresses import format_address
+from liftbridge_aio.durable_streams.core.origins import parse_host
 
 from .arguments import DURATION_HELP, parse_duration
 from .connection import (
@@ -51,6 +52,23 @@ async def gateway(
     long_poll_timeout: Annotated[
         str, Parameter(help=f"Longest wait of a long-poll ({DURATION_HELP}).")
     ] = "30s",
+    allow_origin: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            help="Origin whose pages may use all of the gateway, while others may use nothing"
+            " (repeatable; * for any, self for none but the gateway's own page). Default: pages of"
+            " any origin may use streams, and nothing else.",
+        ),
+    ] = (),
+    allow_host: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            help="Name of the gateway's host (repeatable; * for any). Requests for other names"
+            " are refused, but for addresses, localhost, --host and this machine's name.",
+        ),
+    ] = (),
     webhooks: Annotated[
         bool,
         Parameter(
@@ -90,6 +108,8 @@ async def gateway(
             replication_factor=replication_factor,
             stream=replace(GatewayOptions().stream, min_isr=min_isr),
             long_poll_timeout=parse_duration(long_poll_timeout),
+            allow_origins=allow_origin or None,
+            allow_hosts=[*allow_host, *_own_names(host)],
             webhooks=webhooks,
         )
         async with connection.client() as client:
@@ -127,6 +147,12 @@ async def gateway(
                         server.force_exit = True
                         for served in tuple(server.server_state.connections):
                             served.transport.abort()
+
+
+def _own_names(host: str) -> list[str]:
+    """Return the names under which clients reach this machine, as far as they can be names."""
+    names = (host, socket.gethostname())
+    return [each for each in names if (known := parse_host(each)) and not known.is_fixed]
 
 
 def _listening(host: str, port: int) -> socket.socket:

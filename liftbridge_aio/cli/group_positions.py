@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio._core.log_position import LogPosition, note_cursor
 from liftbridge_aio.errors import LiftbridgeError, UsageError
 from liftbridge_aio.model import GroupInfo, Metadata, StartAt, StartPosition
+from liftbridge_aio.options import timer_seconds
 
 from .internal_streams import BEGINNING_PREFIX, GROUP_PREFIX, read_group_members
 from .partition_states import PartitionState, fetch_states
@@ -91,8 +93,19 @@ def beginning_of(group: str) -> str:
     return f"{BEGINNING_PREFIX}{group}"
 
 
+async def locate(client: Client, group: str, stream: str, partition: int) -> LogPosition:
+    """Fetch the position of a group in the log that a stream has now.
+
+    Raises:
+        LiftbridgeError: it cannot be read.
+    """
+    cursors = client._living.cursors  # noqa: SLF001 - users need no call for it
+    timeout = timer_seconds(client.options.call_timeout)
+    return await cursors.locate(cursor_of(group), stream, partition, timeout)
+
+
 async def fetch_position(client: Client, group: str, stream: str, partition: int) -> int | None:
-    """Fetch the position of a group in a partition.
+    """Fetch the position of a group in a partition; that in a former log if there is no other.
 
     Returns:
         `NOTHING_DONE` if it begins at offset 0; None if nothing is stored.
@@ -100,7 +113,8 @@ async def fetch_position(client: Client, group: str, stream: str, partition: int
     Raises:
         LiftbridgeError: it cannot be read.
     """
-    position = await client.fetch_cursor(cursor_of(group), stream, partition)
+    log = await locate(client, group, stream, partition)
+    position = log.former if log.position is None else log.position
     if position is not None:
         return position
     note = await client.fetch_cursor(beginning_of(group), stream, partition)
@@ -251,7 +265,10 @@ async def store(client: Client, group: str, moves: Sequence[Move]) -> None:
         if move.after == NOTHING_DONE:  # used only if no position is stored
             await client.set_cursor(beginning_of(group), *where, 0)
         else:
-            await client.set_cursor(cursor_of(group), *where, move.after)
+            log = await locate(client, group, *where)
+            if log.note_due:
+                await client.set_cursor(note_cursor(log.cursor), *where, log.created)
+            await client.set_cursor(log.cursor, *where, move.after)
         stored = await fetch_position(client, group, *where)
         if stored != move.after:
             message = f"position {move.after} of {move.place} was stored, but is now {stored}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -23,6 +24,9 @@ from .pipeline_runs import (
 from .running import CLIENT, TABLES, in_event_loop
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
     from liftbridge_aio.spark.core.pipeline_file import PipelineFile
     from liftbridge_aio.spark.pipelines.archive import ArchivePlan
 
@@ -49,6 +53,16 @@ SourceOptions = Annotated[
         show_default=False,
         help="name=value, an option of Spark's source, such as failOnDataLoss=false; may be"
         " repeated.",
+    ),
+]
+ReaderOptions = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--read-option",
+        negative="",
+        show_default=False,
+        help="name=value, an option with which Spark reads a table that is no archive, such as"
+        " header=true; may be repeated.",
     ),
 ]
 SinkOptions = Annotated[
@@ -221,6 +235,14 @@ async def replay(
     table_format: Annotated[
         str, Parameter(name="--format", help="Spark's format of a table that is no archive.")
     ] = "parquet",
+    read_option: ReaderOptions = (),
+    schema: Annotated[
+        str | None,
+        Parameter(
+            help="Columns of a table that is no archive, as 'value string, partition int, offset"
+            " bigint'. Default: those that it has."
+        ),
+    ] = None,
     checkpoint: Annotated[
         Path | None, Parameter(help="Folder for the position. Default: one in the archive.")
     ] = None,
@@ -247,6 +269,8 @@ async def replay(
     For example:
 
         liftbridge-aio pipeline replay orders --from archive --to orders-again --rate 5000
+        liftbridge-aio pipeline replay --from orders.csv --format csv --read-option header=true \
+            --schema "value string, partition int, offset bigint" --to orders --checkpoint replayed
     """
     check_installed()
     # help must not wait for these
@@ -266,6 +290,8 @@ async def replay(
             max_messages=max_messages,
             exactly_once=delivery == "exactly_once",
             options=_options(option, connection),
+            read_options=_pairs(read_option),
+            schema=schema,
         )
     with replay_lock(plan):
         ended = await run_replay(plan, master, as_json=as_json)
@@ -301,23 +327,33 @@ async def run(
     check_installed()
     pipeline = _parsed(file, connection)
     # help must not wait for this
-    from liftbridge_aio.spark.pipelines.file_pipeline import start_pipeline  # noqa: PLC0415
+    from liftbridge_aio.spark.pipelines.file_pipeline import (  # noqa: PLC0415
+        start_pipeline,
+        unknown_settings,
+    )
+    from liftbridge_aio.spark.pipelines.pipeline_folders import pipeline_lock  # noqa: PLC0415
 
     folder = file.resolve().parent
-    ended = await run_queries(
-        f"pipeline {file.stem}",
-        master,
-        lambda session: start_pipeline(session, pipeline, folder, write_line),
-        f"running {file}",
-        as_json=as_json,
-        settings=(_FEW_TASKS if master.startswith("local") else {}) | dict(pipeline.settings),
-    )
+
+    def start(session: SparkSession) -> dict[str, StreamingQuery]:
+        _warn_of(unknown_settings(session, pipeline))
+        return start_pipeline(session, pipeline, folder, write_line)
+
+    with pipeline_lock(pipeline, folder):
+        ended = await run_queries(
+            f"pipeline {file.stem}",
+            master,
+            start,
+            f"running {file}",
+            as_json=as_json,
+            settings=(_FEW_TASKS if master.startswith("local") else {}) | dict(pipeline.settings),
+        )
     if as_json:
         sinks = {name: done.as_json() for name, done in ended.totals.items()}
         write_json(ended.total.as_json() | {"sinks": sinks})
     else:
         for name, done in ended.totals.items():
-            say(f"{name}: {done.rows} messages in {done.batches} batches")
+            say(f"{name}: {done.rows} messages in {done.batches} batches{done.bad}")
     return 0 if ended.complete or pipeline.trigger else _INTERRUPTED
 
 
@@ -340,11 +376,17 @@ async def check(
     """
     check_installed()
     pipeline = _parsed(file, connection)
-    # help must not wait for this
-    from liftbridge_aio.spark.pipelines.file_pipeline import analyse  # noqa: PLC0415
+    # help must not wait for these
+    from liftbridge_aio.spark.pipelines.file_pipeline import (  # noqa: PLC0415
+        analyse,
+        unknown_settings,
+    )
+    from liftbridge_aio.spark.pipelines.pipeline_folders import check_folders  # noqa: PLC0415
 
+    check_folders(pipeline, file.resolve().parent)
     settings = dict(pipeline.settings)
     async with spark_session(f"check {file.stem}", "local[1]", settings) as spark:
+        _warn_of(await spark.call(lambda session: unknown_settings(session, pipeline)))
         results = await spark.call(
             lambda session: [
                 (sink, rows.schema.simpleString())
@@ -420,7 +462,12 @@ def _archive_plan(
 
 def _options(pairs: tuple[str, ...], connection: ConnectionFlags) -> dict[str, str]:
     """Return the options of a source or sink: those of the client, then those given."""
-    options = client_settings(connection.client().options)
+    return client_settings(connection.client().options) | _pairs(pairs)
+
+
+def _pairs(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Return the options that are given as `name=value`."""
+    options = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not name or not equals:
@@ -440,4 +487,11 @@ def _parsed(file: Path, connection: ConnectionFlags) -> PipelineFile:
         message = f"{file} cannot be read: {error}"
         raise BadArgument(message) from None
     options = client_settings(connection.client().options)
-    return parse_pipeline(text, str(file), options, ",".join(connection.addresses))
+    pipeline = parse_pipeline(text, str(file), options, ",".join(connection.addresses))
+    _warn_of(pipeline.mistakes)
+    return pipeline
+
+
+def _warn_of(mistakes: Iterable[str]) -> None:
+    for text in mistakes:
+        say(f"warning: {text}")

@@ -44,6 +44,8 @@ class Totals:
     lag: int = 0
     """Rows that are available and not read yet, as far as it is known."""
     batches: int = 0
+    bad_records: int = 0
+    """Records among them that a source of a pipeline could not parse."""
 
     def as_json(self) -> dict[str, float]:
         """Return the figures for a line of JSON."""
@@ -52,8 +54,13 @@ class Totals:
     def __str__(self) -> str:
         return (
             f"{self.rows:,} messages in {self.batches:,} batches so far,"
-            f" {self.rate:,.0f} per second, lag {self.lag:,}"
+            f" {self.rate:,.0f} per second, lag {self.lag:,}{self.bad}"
         )
+
+    @property
+    def bad(self) -> str:
+        """The number of bad records, for the end of a line; empty if there are none."""
+        return f", {self.bad_records:,} bad records" if self.bad_records else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +82,24 @@ class Reporter:
         self._started = self._reported = time.monotonic()
         self._rows_reported = 0
 
-    def report(self, rows: int, batches: int, lag: int) -> None:
+    def report(self, rows: int, batches: int, lag: int, bad_records: int = 0) -> None:
         """Report, if it is time and something happened since the last report."""
         now = time.monotonic()
         seconds = now - self._reported
         if rows == self._rows_reported or seconds < _REPORT_INTERVAL:
             return
-        totals = Totals(rows, (rows - self._rows_reported) / seconds, lag, batches)
+        rate = (rows - self._rows_reported) / seconds
+        totals = Totals(rows, rate, lag, batches, bad_records)
         self._reported, self._rows_reported = now, rows
         if self._as_json:
             write_json(totals.as_json())
         else:
             say(str(totals))
 
-    def ended(self, rows: int, batches: int, lag: int) -> Totals:
+    def ended(self, rows: int, batches: int, lag: int, bad_records: int = 0) -> Totals:
         """Return the figures of the whole run."""
         seconds = max(time.monotonic() - self._started, 1e-3)
-        return Totals(rows, rows / seconds, lag, batches)
+        return Totals(rows, rows / seconds, lag, batches, bad_records)
 
 
 async def run_queries(
@@ -127,10 +135,7 @@ async def run_queries(
             async with _stopped_at_the_end(spark, queries):
                 complete = await _wait_for_end(spark, queries, counters, reporter, stop)
             await spark.call(lambda _: _update(queries, counters))
-    totals = {
-        each: reporter.ended(done.rows_read, done.batches, done.lag)
-        for each, done in ((each, counter.total) for each, counter in counters.items())
-    }
+    totals = {each: reporter.ended(*_sums({each: counter})) for each, counter in counters.items()}
     return Ended(complete, reporter.ended(*_sums(counters)), totals)
 
 
@@ -255,13 +260,14 @@ def _update(queries: Mapping[str, StreamingQuery], counters: Mapping[str, Progre
         counters[name].update(query)
 
 
-def _sums(counters: Mapping[str, ProgressCounter]) -> tuple[int, int, int]:
-    """Return rows, batches and lag of all queries together."""
+def _sums(counters: Mapping[str, ProgressCounter]) -> tuple[int, int, int, int]:
+    """Return rows, batches, lag and bad records of all queries together."""
     totals = [counter.total for counter in counters.values()]
     return (
         sum(each.rows_read for each in totals),
         sum(each.batches for each in totals),
         sum(each.lag for each in totals),
+        sum(each.bad_records for each in totals),
     )
 
 

@@ -19,6 +19,7 @@ from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.options import Duration, timer_seconds
 
 from .core import protocol
+from .core.parsing import INTEGER_MAX
 from .core.producer_window import Batch, BatchState, Phase, Window
 from .core.status_errors import RETRIED
 from .errors import (
@@ -113,7 +114,7 @@ class IdempotentProducer:
     ) -> None:
         check_type(stream, DurableStream, "stream is a DurableStream")
         check_header(producer_id, "producer_id")
-        check_whole_number(epoch, "epoch", 0, protocol.INTEGER_MAX)
+        check_whole_number(epoch, "epoch", 0, INTEGER_MAX)
         check_flags(auto_claim=auto_claim)
         check_whole_number(max_batch_bytes, "max_batch_bytes", 1, INT32_MAX)
         if max_batch_items is not None:

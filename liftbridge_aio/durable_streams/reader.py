@@ -100,6 +100,10 @@ class Reader:
         self._has_read = False
         self._idle = 0
         """Responses in a row that brought nothing, at once, or went back."""
+        self._opened = 0.0
+        """When the present response of Server-Sent Events began, in seconds of the loop."""
+        self._has_control = False
+        """That response has brought a control event, so that the server is well."""
 
     @property
     def state(self) -> ReaderState:
@@ -234,7 +238,15 @@ class Reader:
 
         A server may show an append before its own records have it, so that the end goes back for a
         moment. What stays back is another stream, or one that lost data.
+
+        Raises:
+            ProtocolError: it has items, and its offset is the one of the request. The next request
+                would bring the same items again, as with a cache that ignores queries.
+            StreamReset: it stays back.
         """
+        if batch.items and batch.offset == self._position:
+            text = f"GET {self._transport.url} brought items at {self._position} with that offset"
+            raise ProtocolError(text)
         if self._position in {protocol.START, protocol.NOW} or batch.offset >= self._position:
             return batch
         self._idle += 1
@@ -267,15 +279,13 @@ class Reader:
         headers = response.headers
         closed = protocol.is_true(headers.get(protocol.STREAM_CLOSED))
         up_to_date = closed or protocol.is_true(headers.get(protocol.STREAM_UP_TO_DATE))
-        self._cursor = headers.get(protocol.STREAM_CURSOR, self._cursor)
-        offset = headers.get(protocol.STREAM_NEXT_OFFSET)
-        if offset is None:
-            text = f"GET {self._transport.url} brought no {protocol.STREAM_NEXT_OFFSET}"
-            raise ProtocolError(text)
+        cursor = protocol.response_cursor(headers.get(protocol.STREAM_CURSOR))
+        self._cursor = self._cursor if cursor is None else cursor
+        offset = protocol.response_offset(headers.get(protocol.STREAM_NEXT_OFFSET), "it")
         if offset >= self._position:
             took = asyncio.get_running_loop().time() - began
-            is_idle = response.status_code == _NO_CONTENT and took < _AT_ONCE
-            self._idle = self._idle + 1 if is_idle else 0
+            is_empty = response.status_code == _NO_CONTENT or offset == self._position
+            self._idle = self._idle + 1 if is_poll and is_empty and took < _AT_ONCE else 0
         if response.status_code == _NO_CONTENT:
             return Batch([], offset, up_to_date=True, closed=closed)
         self._is_json = protocol.is_json(headers.get("Content-Type"))
@@ -293,7 +303,8 @@ class Reader:
             for event in self._parser.feed(chunk):
                 self._take(event)
         batch = self._controls.popleft()
-        if batch.offset >= self._position:
+        self._has_control = True
+        if batch.offset > self._position:
             self._idle = 0
         return batch
 
@@ -314,9 +325,11 @@ class Reader:
             if chunk is not None:
                 return chunk
         await self._end_response()
+        if self._has_control and asyncio.get_running_loop().time() - self._opened >= _AT_ONCE:
+            self._idle = 0
         self._idle += 1
-        is_lost = isinstance(failure, NotConnected)
-        if not self._has_ended() and not (is_lost and self._idle <= self._max_failures):
+        goes_on = self._has_control or self._idle <= self._max_failures
+        if not self._has_ended() and not (goes_on and isinstance(failure, NotConnected)):
             raise failure
         return b""
 
@@ -348,6 +361,7 @@ class Reader:
             "GET", query=query, live=True, stream=True, resuming=True
         )
         self._response = response
+        self._opened, self._has_control = asyncio.get_running_loop().time(), False
         if protocol.media_type(response.headers.get("Content-Type")) != _EVENT_STREAM:
             await self._end_response()
             text = f"GET {self._transport.url} brought no Server-Sent Events"

@@ -15,10 +15,11 @@ from liftbridge_aio._core.arguments import (
     check_whole_number,
     several,
 )
-from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.errors import InvalidRequest, MalformedData
 from liftbridge_aio.options import Duration, seconds
 
 from .core import protocol
+from .core.parsing import INTEGER_MAX, parse_integer, parse_time
 from .errors import DurableStreamError, NoStream, OutcomeUnknown, ProtocolError, Refused
 from .options import StreamOptions
 from .reader import Live, Reader
@@ -212,7 +213,7 @@ class DurableStream:
             DurableStreamError: it failed for another reason.
         """
         check_text(url, "the URL")
-        check_whole_number(sub_offset, "sub_offset", 0, protocol.INTEGER_MAX)
+        check_whole_number(sub_offset, "sub_offset", 0, INTEGER_MAX)
         headers = {protocol.STREAM_FORKED_FROM: self._transport.path, **_lifetime(ttl, expires_at)}
         if offset is not None:
             protocol.check_offset(offset)
@@ -359,21 +360,17 @@ class DurableStream:
 
     def _info(self, response: httpx2.Response) -> StreamInfo:
         headers = response.headers
-        offset = headers.get(protocol.STREAM_NEXT_OFFSET)
-        if offset is None:
-            text = f"{self.url} sent no {protocol.STREAM_NEXT_OFFSET}"
-            raise ProtocolError(text)
+        offset = _offset(headers.get(protocol.STREAM_NEXT_OFFSET), self.url)
         expires_at = headers.get(protocol.STREAM_EXPIRES_AT)
-        try:
-            date = None if expires_at is None else datetime.fromisoformat(expires_at)
-        except ValueError as error:
-            text = f"{self.url} sent {expires_at!r} as {protocol.STREAM_EXPIRES_AT}"
-            raise ProtocolError(text) from error
+        date = None if expires_at is None else parse_time(expires_at)
+        if date is None and expires_at is not None:
+            text = f"{self.url} sent {expires_at[:64]!r} as {protocol.STREAM_EXPIRES_AT}"
+            raise ProtocolError(text)
         return StreamInfo(
             headers.get("Content-Type") or self._content_type or protocol.DEFAULT_CONTENT_TYPE,
             offset,
             protocol.is_true(headers.get(protocol.STREAM_CLOSED)),
-            protocol.parse_integer(headers.get(protocol.STREAM_TTL)),
+            parse_integer(headers.get(protocol.STREAM_TTL)),
             date,
             response.status_code == _CREATED,
         )
@@ -382,11 +379,17 @@ class DurableStream:
 def appended(headers: Mapping[str, str], url: str, *, duplicate: bool) -> Appended:
     """Return where an append is stored, as the headers of its response say."""
     offset = headers.get(protocol.STREAM_NEXT_OFFSET)
-    if offset is None and not duplicate:
-        text = f"{url} accepted an append and sent no {protocol.STREAM_NEXT_OFFSET}"
-        raise ProtocolError(text)
+    if offset is not None or not duplicate:
+        offset = _offset(offset, f"an append to {url}")
     closed = protocol.is_true(headers.get(protocol.STREAM_CLOSED))
     return Appended(offset or "", closed, duplicate)
+
+
+def _offset(value: str | None, source: str) -> str:
+    try:
+        return protocol.response_offset(value, source)
+    except MalformedData as error:
+        raise ProtocolError(error.message) from error
 
 
 def _raise_unless_answered(failure: DurableStreamError) -> None:
@@ -402,7 +405,7 @@ def _lifetime(ttl: Duration | None, expires_at: datetime | None) -> dict[str, st
         raise InvalidRequest(text)
     if ttl is not None:
         count = seconds(ttl, "ttl")
-        if not (count <= protocol.INTEGER_MAX and count == int(count)):
+        if not (count <= INTEGER_MAX and count == int(count)):
             text = f"ttl is a number of whole seconds, not {ttl!r}"
             raise InvalidRequest(text)
         return {protocol.STREAM_TTL: str(int(count))}

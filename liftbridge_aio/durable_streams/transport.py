@@ -8,16 +8,16 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio._core.arguments import check_text, check_type
 from liftbridge_aio._core.event_loop import running_loop
+from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.options import timer_seconds
 
-from .core import protocol
+from .core.parsing import parse_retry_after
 from .core.status_errors import RETRIED, refusal
 from .errors import (
     Closed,
@@ -202,7 +202,9 @@ class Transport:
                         if response.status_code not in RETRIED:
                             raise failure
                         unsure(failure)
-                        wait = _retry_after(response.headers.get("Retry-After"))
+                        wait = parse_retry_after(
+                            response.headers.get("Retry-After"), datetime.now(UTC)
+                        )
                     await retries.wait(failure, wait)
         except TimeoutError as error:
             if not deadline.expired():
@@ -237,7 +239,8 @@ class Transport:
             timeout=self._live_waits if live else self._waits,
         )
         try:
-            return await client.send(request, stream=stream)
+            with foreign_cancellation_fails("the HTTP client"):  # a shared one, with hooks
+                return await client.send(request, stream=stream)
         except Exception as error:
             raise self.failure(method, error) from error
 
@@ -348,24 +351,11 @@ async def _values(
     found: dict[str, str] = {}
     for name, value in own.items():
         if callable(value):
-            result = value()
-            found[name] = await result if inspect.isawaitable(result) else result
+            with foreign_cancellation_fails(f"the function for {name}"):
+                result = value()
+                found[name] = await result if inspect.isawaitable(result) else result
             check(found[name], f"what the function for {name} returned")
         else:
             found[name] = value
     found.update(given)
     return dict(sorted(found.items()))
-
-
-def _retry_after(value: str | None) -> float:
-    """Return the seconds in a `Retry-After`, which may be a date."""
-    number = protocol.parse_integer(value)
-    if number is not None:
-        return float(number)
-    try:
-        date = parsedate_to_datetime(value or "")
-    except ValueError:
-        return 0.0
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())

@@ -21,7 +21,7 @@ from liftbridge_aio._core.arguments import (
 )
 from liftbridge_aio._core.bounded_gather import bounded_gather
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
-from liftbridge_aio._subscribe.cursor_committer import CursorStore
+from liftbridge_aio._subscribe.cursor_committer import LocatingStore
 from liftbridge_aio._subscribe.log_start import count_ahead
 from liftbridge_aio._subscribe.subscription_base import MessageSource
 from liftbridge_aio.errors import (
@@ -64,7 +64,7 @@ class ConsumerGroup(MessageSource):
         self,
         plan: GroupPlan,
         network: Network,
-        cursors: CursorStore,
+        cursors: LocatingStore,
         budget: MemoryBudget,
     ) -> None:
         self.group = plan.group
@@ -410,10 +410,12 @@ class ConsumerGroup(MessageSource):
         [place] = self._chosen([(stream, partition)])
         if not isinstance(position, StartAt):
             position = StartAt.offset(position)
+        log = None
         if place in self._work.rebalancer.resets:
-            self._work.cursors.may_replace(place, await self._work.committer.fetch(*place))
+            log = await self._work.start_positions.locate(place)
+            self._work.cursors.may_replace(place, log.position)
             self._chosen([place])  # still
-        self._work.rebalancer.seek(place, position)
+        self._work.rebalancer.seek(place, position, log)
 
     async def lag(self, *, timeout: Duration | None = None) -> dict[StreamPartition, int]:
         """Return the number of undelivered messages of each partition, as reported by its leader.

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
+from liftbridge_aio._core.log_position import LogPosition, note_cursor
 from liftbridge_aio._subscribe.cursor_committer import CursorStore
 from liftbridge_aio.errors import NotGroupMember
 from liftbridge_aio.model import StreamPartition
@@ -123,20 +124,28 @@ class FencedCursors:
         return None if noted is None else _BEGAN_AT_0
 
     async def note_beginning(
-        self, group: str, stream: str, partition: int, offset: int, timeout: float
+        self,
+        group: str,
+        stream: str,
+        partition: int,
+        offset: int,
+        timeout: float,
+        log: LogPosition,
     ) -> int:
-        """Store the start of a group without a position, for the next member.
+        """Store the start of a group without a position in this log, for the next member.
 
         Returns:
             The start: `offset`, or the offset after the position stored meanwhile by another
             member.
         """
-        cursor = group_cursor(group)
-        stored = await self._store.fetch(cursor, stream, partition, timeout)
+        stored = await self._store.fetch(log.cursor, stream, partition, timeout)
         if stored is not None:
             return stored + 1
         if offset > 0:
-            await self._store.set(cursor, stream, partition, offset - 1, timeout)
+            if log.note_due:
+                note = note_cursor(log.cursor)
+                await self._store.set(note, stream, partition, log.created, timeout)
+            await self._store.set(log.cursor, stream, partition, offset - 1, timeout)
         else:
             note = beginning_cursor(group)
             await self._store.set(note, stream, partition, _BEGAN_AT_0, timeout)

@@ -7,8 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
+from liftbridge_aio._core.foreign_cancellation import failure_of
 from liftbridge_aio._subscribe.partition_reader import PartitionReader
-from liftbridge_aio.errors import GroupError
+from liftbridge_aio.errors import CallbackCancelled
 from liftbridge_aio.interceptors import Interceptor, chained, processing
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.telemetry import HandlerFailed
@@ -101,13 +102,13 @@ class HandlerRunner(Workers):
         self, reader: PartitionReader, message: Message, error: BaseException
     ) -> None:
         """Skip the message or stop the run; the cancellation of the run is re-raised."""
-        if isinstance(error, asyncio.CancelledError) and not self._is_cancelled:
-            failure = GroupError("the handler was cancelled by something other than `run`")
-            failure.__cause__ = error
-            error = failure.at(message.stream, message.partition, message.offset)
-        if not isinstance(error, Exception):
+        try:
+            error = failure_of(error, "the handler")
+        except BaseException:
             self._put_back(reader, message)
-            raise error
+            raise
+        if isinstance(error, CallbackCancelled):
+            error.at(message.stream, message.partition, message.offset)
         stream, partition, offset = message.stream, message.partition, message.offset
         self._failed(HandlerFailed(self._group, stream, partition, offset, error))
         if self._skips:

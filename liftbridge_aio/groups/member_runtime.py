@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from typing import Final
 
+from liftbridge_aio._core.foreign_cancellation import failure_of
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
 from liftbridge_aio._subscribe.core.plan import ConsumerIdentity, ReadingPlan
-from liftbridge_aio._subscribe.cursor_committer import CursorCommitter, CursorStore
+from liftbridge_aio._subscribe.cursor_committer import CursorCommitter, LocatingStore
 from liftbridge_aio._subscribe.partition_reader import PartitionReader
 from liftbridge_aio.errors import (
     ClientClosed,
@@ -56,7 +57,7 @@ class MemberRuntime:
     """
 
     def __init__(
-        self, plan: GroupPlan, network: Network, cursors: CursorStore, budget: MemoryBudget
+        self, plan: GroupPlan, network: Network, cursors: LocatingStore, budget: MemoryBudget
     ) -> None:
         self.plan = plan
         self.network = network
@@ -77,6 +78,15 @@ class MemberRuntime:
             timeout=call_timeout,
             failed=network.reporter.commit_failed,
         )
+        self.start_positions = StartPositions(
+            plan.group,
+            plan.start,
+            plan.on_reset,
+            self.cursors,
+            cursors,
+            network,
+            call_timeout,
+        )
         self._transfer = PartitionTransfer(
             self.readers,
             self.committer,
@@ -90,7 +100,7 @@ class MemberRuntime:
             self.member,
             self.readers,
             self.committer,
-            StartPositions(plan.group, plan.start, self.cursors, network, call_timeout),
+            self.start_positions,
             self._transfer,
             on_assigned=plan.on_assigned,
             on_revoked=plan.on_revoked,
@@ -219,11 +229,13 @@ class MemberRuntime:
         async def run() -> None:
             try:
                 await work()
-            except asyncio.CancelledError:
-                self._stop(None)
-                raise
-            except Exception as error:  # noqa: BLE001 - raised to the reader
-                self._stop(error)
+            except BaseException as error:  # noqa: BLE001 - raised to the reader
+                try:
+                    failure = failure_of(error, f"the task {name} of the group")
+                except BaseException:
+                    self._stop(None)
+                    raise
+                self._stop(failure)
 
         self._children[name] = self._spawn(run, name)
 
@@ -372,6 +384,7 @@ class MemberRuntime:
     def _reading_plan(
         self, place: StreamPartition, start: StartAt, identity: ConsumerIdentity
     ) -> ReadingPlan:
+        log = self.rebalancer.logs.get(place)
         return ReadingPlan(
             stream=place.stream,
             partition=place.partition,
@@ -384,6 +397,7 @@ class MemberRuntime:
             timeout=self.plan.timeout,
             now=0,
             consumer=identity,
+            created=0 if log is None else log.created,
             make_visibility=self.plan.make_visibility,
         )
 

@@ -111,7 +111,7 @@ class PartitionTransfer:
 
     # The former owner
 
-    def give(self, partition: StreamPartition, stored: int) -> None:
+    def give(self, partition: StreamPartition, stored: int, cursor_id: str) -> None:
         """Store a last position of a partition that another member has just taken.
 
         It waits for the handler of a message as long as there is time to store its position.
@@ -119,13 +119,15 @@ class PartitionTransfer:
         Args:
             partition: the partition.
             stored: the position that is stored; -1 for none.
+            cursor_id: the cursor that has it.
         """
         deadline = self._loop.time() + LAST_WRITE
         name = f"give:{partition.stream}:{partition.partition}"
-        self._spawn(lambda: self._give(partition, stored, deadline), name)
+        self._spawn(lambda: self._give(partition, stored, cursor_id, deadline), name)
 
-    async def _give(self, partition: StreamPartition, stored: int, deadline: float) -> None:
-        cursor_id = self._committer.cursor_id
+    async def _give(
+        self, partition: StreamPartition, stored: int, cursor_id: str, deadline: float
+    ) -> None:
         offset = await self._readers.finished_within(partition, LAST_WRITE - _STORING)
         if offset is None or offset <= stored:
             return

@@ -6,11 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio
 
 from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
+from liftbridge_aio._core.log_position import LogPosition
 from liftbridge_aio._subscribe.core.plan import ConsumerIdentity
 from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
 from liftbridge_aio._subscribe.partition_reader import PartitionReader
@@ -31,14 +33,14 @@ from liftbridge_aio.telemetry import PartitionBlocked
 
 from .core.group_plan import Assignment, RebalanceCallback
 from .core.ownership import Adopt, Idle, Open, Ownership, Revoke
+from .fenced_cursors import group_cursor
 from .group_readers import GroupReaders
 from .member import Member
 from .partition_transfer import PartitionTransfer
-from .start_positions import StartPositions
+from .start_positions import Found, StartPositions
 
 logger = logging.getLogger("liftbridge_aio.groups")
 
-_Start: TypeAlias = tuple[StartAt, int | None]
 _LOOK: Final = 2.0
 """Timeout of finding a start position, so that slow partitions do not delay the others."""
 _RESETS: Final = 3
@@ -96,6 +98,8 @@ class Rebalancer:
         """
         self.resets: dict[StreamPartition, StreamReset] = {}
         """Partitions whose position belongs to another log, until the user seeks."""
+        self.logs: dict[StreamPartition, LogPosition] = {}
+        """Where the positions of the log are stored that each partition of this member has."""
         self.positions_known = asyncio.Event()
         """Set once the start positions of the first assignment are known."""
         self._group = group
@@ -204,17 +208,22 @@ class Rebalancer:
     def _give(self, partition: StreamPartition) -> None:
         """Store a last position for the member that has taken a partition."""
         stored = self._committer.stored.get(StreamPartition(*partition), -1)
+        cursor_id = self._committer.cursor_of(*partition)
         first = partition not in self.taken
         self.taken.add(partition)
         self._committer.forget(*partition)
         if first and self._on_taken is not None:
             self._on_taken(partition)
         if first and self._commits and self._member.is_confirmed:
-            self._transfer.give(partition, stored)
+            self._transfer.give(partition, stored, cursor_id)
 
-    def seek(self, partition: StreamPartition, start: StartAt) -> None:
-        """Move a partition to another position."""
+    def seek(
+        self, partition: StreamPartition, start: StartAt, log: LogPosition | None = None
+    ) -> None:
+        """Move a partition to another position; after a `StreamReset`, of the log that is given."""
         if self.resets.pop(partition, None) is not None:
+            if log is not None:
+                self.logs[partition] = log
             self._readers.start_over(partition)
             self._keep(partition, None)
         self._readers.seek(partition, start)
@@ -276,6 +285,7 @@ class Rebalancer:
         for partition in step.partitions:
             self._transfer.forget(partition)
             self.resets.pop(partition, None)
+            self.logs.pop(partition, None)
             self._blocked.pop(partition, None)
         self.taken -= step.partitions
         self.ownership.revoked(step)
@@ -305,7 +315,7 @@ class Rebalancer:
         found, errors = await self._find(step.partitions)
         told = self.ownership.resolved(found)
         for partition in told:
-            start, stored = found[partition]
+            start, stored, self.logs[partition] = found[partition]
             self._readers.adopt(partition, start)
             self._keep(partition, stored)
             if self.identity.epoch > 0:  # else this is the first member of a new group
@@ -327,8 +337,8 @@ class Rebalancer:
 
     async def _find(
         self, partitions: Assignment
-    ) -> tuple[dict[StreamPartition, _Start], dict[StreamPartition, LiftbridgeError]]:
-        found: dict[StreamPartition, _Start] = {}
+    ) -> tuple[dict[StreamPartition, Found], dict[StreamPartition, LiftbridgeError]]:
+        found: dict[StreamPartition, Found] = {}
         errors: dict[StreamPartition, LiftbridgeError] = {}
 
         async def find(partition: StreamPartition) -> None:
@@ -341,7 +351,9 @@ class Rebalancer:
                 else:
                     # Raised to the user when the partition is opened, unless a callback seeks.
                     self.resets[partition] = error
-                    found[partition] = StartAt.offset(error.offset + 1), error.offset
+                    start = StartAt.offset(error.offset + 1)
+                    log = LogPosition(group_cursor(self._group), None)
+                    found[partition] = Found(start, error.offset, log)
             except LiftbridgeError as error:
                 errors[partition] = error
 
@@ -366,7 +378,8 @@ class Rebalancer:
                 self._transfer.settle(partition, reader)
 
     def _keep(self, partition: StreamPartition, stored: int | None) -> None:
-        self._committer.keep(*partition, partial(self._readers.finished, partition), stored)
+        finished = partial(self._readers.finished, partition)
+        self._committer.keep(*partition, finished, stored, self.logs.get(partition))
 
     async def _idle(self, until: float) -> None:
         wait = until - self._loop.time()
@@ -379,6 +392,7 @@ class Rebalancer:
 
 async def _call_back(callback: RebalanceCallback, partitions: Assignment) -> None:
     """Call a callback of the user, and await it if it is a coroutine function."""
-    answer = callback(partitions)
-    if isinstance(answer, Awaitable):
-        await answer
+    with foreign_cancellation_fails("on_assigned or on_revoked"):
+        answer = callback(partitions)
+        if isinstance(answer, Awaitable):
+            await answer

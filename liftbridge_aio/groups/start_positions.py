@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Final
+import logging
+from typing import Final, NamedTuple
 
+from liftbridge_aio._core.log_position import LogPosition
+from liftbridge_aio._subscribe.cursor_committer import LocatingStore
 from liftbridge_aio.errors import NoCommittedPosition, StreamReset
 from liftbridge_aio.model import StartAt, StartPosition, StreamPartition
 from liftbridge_aio.net.network import Network
 
+from .core.group_plan import OnReset
 from .fenced_cursors import FencedCursors, group_cursor
+
+logger = logging.getLogger("liftbridge_aio.groups")
 
 _EARLIEST: Final = StartAt.earliest()
 _MOVING: Final = frozenset({StartPosition.NEW_ONLY, StartPosition.LATEST})
+
+
+class Found(NamedTuple):
+    """Where a member begins to read a partition."""
+
+    start: StartAt
+    stored: int | None
+    """The stored position; None if there is none in this log."""
+    log: LogPosition
+    """Where the positions of this log are stored."""
 
 
 class StartPositions:
@@ -20,7 +36,9 @@ class StartPositions:
     Args:
         group: the id of the group.
         start: the start for partitions without a committed position; None to raise an error.
+        on_reset: what to do with a position in a former log of a stream.
         cursors: the cursors of the group.
+        store: what they are stored in, which knows to which log a position belongs.
         network: looks up the end of a partition.
         timeout: seconds for each call.
     """
@@ -29,56 +47,72 @@ class StartPositions:
         self,
         group: str,
         start: StartAt | None,
+        on_reset: OnReset,
         cursors: FencedCursors,
+        store: LocatingStore,
         network: Network,
         timeout: float,
     ) -> None:
         self._group = group
         self._start = start
+        self._on_reset = on_reset
         self._cursors = cursors
+        self._store = store
         self._metadata = network.metadata
         self._timeout = timeout
         self.turns = network.lookups
 
-    async def find(self, place: StreamPartition) -> tuple[StartAt, int | None]:
+    async def locate(self, place: StreamPartition) -> LogPosition:
+        """Return the position in the log that a stream has now. Cancelling abandons the calls.
+
+        Raises:
+            LiftbridgeError: a call failed.
+        """
+        return await self._store.locate(group_cursor(self._group), *place, self._timeout)
+
+    async def find(self, place: StreamPartition) -> Found:
         """Find the start position of a partition. Cancelling abandons the calls.
 
         "New" and "latest" depend on the time, so a position is stored immediately: the next owner
         then starts at the same offset and not at a later end.
 
-        Returns:
-            The start, and the stored position.
-
         Raises:
             NoCommittedPosition: no position is committed, and `start` is None.
-            StreamReset: the position is beyond the end of the log, so the log was replaced.
+            StreamReset: the position belongs to another log, or is beyond the end of the log.
             LiftbridgeError: a call failed.
         """
         stream, partition = place
-        stored = await self._cursors.fetch(
-            group_cursor(self._group), stream, partition, self._timeout
-        )
+        log = await self.locate(place)
+        if log.former is not None:
+            text = (
+                f"the group {self._group!r} has committed offset {log.former}, but the stream was"
+                " deleted and created anew since"
+            )
+            if self._on_reset == "error":
+                raise StreamReset(text, stream=stream, partition=partition, offset=log.former)
+            logger.warning("%s/%d is read from the start: %s", stream, partition, text)
+        stored = log.position
         if stored is not None:
             await self._check_end(place, stored)
-            return StartAt.offset(stored + 1), stored
+            return Found(StartAt.offset(stored + 1), stored, log)
         start = self._start
         if start == _EARLIEST:
-            return start, None
+            return Found(start, None, log)
         begun = await self._cursors.begin_at(self._group, stream, partition, self._timeout)
         if begun is not None:
-            return StartAt.offset(begun), None
+            return Found(StartAt.offset(begun), None, log)
         if start is None:
             text = f"the group {self._group!r} has committed no position"
             raise NoCommittedPosition(text, stream=stream, partition=partition)
         if start.position not in _MOVING:
-            return start, None
+            return Found(start, None, log)
         state = await self._metadata.partition(stream, partition, self._timeout)
         is_latest = start.position is StartPosition.LATEST
         offset = max(state.newest_offset, 0) if is_latest else state.newest_offset + 1
         begin_at = await self._cursors.note_beginning(
-            self._group, stream, partition, offset, self._timeout
+            self._group, stream, partition, offset, self._timeout, log
         )
-        return StartAt.offset(begin_at), begin_at - 1 if begin_at > 0 else None
+        return Found(StartAt.offset(begin_at), begin_at - 1 if begin_at > 0 else None, log)
 
     async def _check_end(self, place: StreamPartition, stored: int) -> None:
         state = await self._metadata.partition(*place, self._timeout)

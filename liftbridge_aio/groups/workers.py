@@ -8,6 +8,9 @@ from abc import ABC, abstractmethod
 from contextvars import copy_context
 from typing import Any, ClassVar, Protocol
 
+from liftbridge_aio._core.event_loop import begun_later
+from liftbridge_aio._core.foreign_cancellation import failure_of
+
 logger = logging.getLogger("liftbridge_aio.groups")
 
 
@@ -117,7 +120,8 @@ class Workers(ABC):
             and self._tasks is not None
             and not self._stopping.is_set()
         ):
-            worker = self._tasks.create_task(self._work(), context=self._context.copy())
+            work = begun_later(self._work())
+            worker = self._tasks.create_task(work, context=self._context.copy())
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
 
@@ -132,11 +136,13 @@ class Workers(ABC):
                 waiter = self._loop.create_future()
                 self._idle.append(waiter)
                 await waiter
-        except Exception as error:  # noqa: BLE001 - raised by `run`
-            self._fail(error)
-        except BaseException:
-            self.stop()
-            raise
+        except BaseException as error:  # noqa: BLE001 - raised by `run`, or by its task group
+            try:
+                failure = failure_of(error, "a worker")
+            except BaseException:
+                self.stop()
+                raise
+            self._fail(failure)
 
     def _fail(self, error: Exception) -> None:
         if self._error is None:

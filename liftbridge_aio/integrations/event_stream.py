@@ -13,6 +13,7 @@ import anyio
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio._core.arguments import INT32_MAX, PARTITION_0, check_whole_number
+from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
 from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
 from liftbridge_aio._subscribe.subscription import Subscription
 from liftbridge_aio._subscribe.subscription_base import Batches
@@ -346,7 +347,7 @@ class EventStream:
                 event = self._to_event(message)
                 if event is not None:
                     encoded.append(event.encode(id_of(offsets, self._only)))
-            except Exception as error:
+            except CALLBACK_ERRORS as error:
                 where = f"{message.stream}/{message.partition} at offset {message.offset}"
                 logger.exception("the message of %s could not be converted to an event", where)
                 failed_event = failure(error, message.partition, message.offset)

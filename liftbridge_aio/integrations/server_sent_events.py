@@ -85,7 +85,7 @@ def mark(event_id: str) -> bytes:
     return f"id: {event_id}\n\n".encode()
 
 
-def failure(error: Exception, partition: int | None, offset: int | None) -> Event:
+def failure(error: BaseException, partition: int | None, offset: int | None) -> Event:
     """Encode an error by its kind and place only: its text is not for the public."""
     fields = {"error": type(error).__name__, "partition": partition, "offset": offset}
     return Event(json.dumps(fields), FAILURE)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
 from liftbridge_aio.model import Ack, Message
 from liftbridge_aio.telemetry import (
     CommitFailed,
@@ -86,7 +87,7 @@ class Reporter:
             for number, method in listeners:
                 try:
                     method(event)
-                except Exception:
+                except CALLBACK_ERRORS:
                     if (number, name) not in self._complained:
                         self._complained.add((number, name))
                         text = "the hook's %s raised; later failures are not logged"

@@ -12,6 +12,7 @@ from typing import Final
 
 from liftbridge_aio._core.absence import Incarnation
 from liftbridge_aio._core.addresses import parse_address
+from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
 from liftbridge_aio._core.status import THROUGH_RAFT, CallFailure, Code, Reach, Remedy, remedy
 from liftbridge_aio.errors import InvalidRequest, TLSFailed
 from liftbridge_aio.model import BrokerInfo, Metadata
@@ -67,7 +68,6 @@ class Router:
         """The address that answered last."""
         self._have_answered: set[str] = set()
         """Addresses that have answered, and have not closed a connection silently since."""
-        self._random = random.Random()  # noqa: S311 - for spreading load
 
     @property
     def snapshot(self) -> Metadata:
@@ -87,7 +87,7 @@ class Router:
         try:
             address = mapping(broker.address)
             parse_address(address)
-        except Exception as error:
+        except CALLBACK_ERRORS as error:
             text = f"address_map failed for {broker.address!r}: {error!r}"
             raise InvalidRequest(text) from error
         return address
@@ -99,8 +99,8 @@ class Router:
         """
         brokers = [self.address_of(broker) for broker in self._snapshot().brokers.values()]
         seeds = [seed for seed in self._seeds if seed not in brokers]
-        self._random.shuffle(brokers)
-        self._random.shuffle(seeds)
+        random.shuffle(brokers)
+        random.shuffle(seeds)
         found = brokers + seeds
         if self._preferred in found:
             found.remove(self._preferred)
@@ -126,7 +126,7 @@ class Router:
 
     def delay(self, attempt: int) -> float:
         """Return the seconds to wait after `attempt` failed attempts (counted from 1)."""
-        return self._options.backoff.delay(attempt - 1, self._random.random())
+        return self._options.backoff.delay(attempt - 1, random.random())  # noqa: S311 - jitter
 
     async def call_once(
         self,

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
+from liftbridge_aio._core.event_loop import begun_later
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed, LiftbridgeError
 
 logger = logging.getLogger("liftbridge_aio.tasks")
@@ -168,7 +169,8 @@ class Supervisor:
             text = f"{self._owner} is {'closed' if is_closed else 'not connected yet'}"
             raise ClientClosed(text)
         child, name = Child(lambda: self._ending), f"{self.name}:{name}"
-        child.task = self._group.create_task(child.run(lambda: function(*args), name), name=name)
+        work = begun_later(child.run(lambda: function(*args), name))
+        child.task = self._group.create_task(work, name=name)
         self._children.add(child)
         child.task.add_done_callback(lambda _: self._children.discard(child))
         return child

@@ -222,6 +222,8 @@ class NsqConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
         self._transport = cast("asyncio.Transport", transport)
+        if self.error is not None:  # closed while it was connecting
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Take in bytes."""

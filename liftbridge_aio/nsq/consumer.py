@@ -19,6 +19,7 @@ from liftbridge_aio._core.arguments import (
     check_whole_number,
     names,
 )
+from liftbridge_aio._core.foreign_cancellation import failure_of
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.groups.stop_signal import stopped_by_signals
 from liftbridge_aio.handlers import Handler, Nack, Reject, intercepted
@@ -94,8 +95,8 @@ class Consumer:
             `nsq`.
         max_in_flight: messages that may be unanswered at a time, over all connections.
         on_giving_up: called with each message that was attempted too often, which is finished
-            after that; its `attempts` counts the delivery that is not handled, so it is above
-            `max_attempts`. None: it is logged as an error.
+            after that, or requeued if this raises; its `attempts` counts the delivery that is not
+            handled, so it is above `max_attempts`. None: it is logged as an error.
         options: of the consumer and its connections.
 
     Raises:
@@ -213,9 +214,9 @@ class Consumer:
     async def drain(self) -> None:
         """Take no more messages, requeue those that nobody has taken, and wait for the answers.
 
-        Iteration ends. Call it from a task that does not itself hold an unanswered message, within
-        `asyncio.timeout` where handlers may hang. Cancelling abandons the wait; intake stays
-        stopped.
+        A message whose time at nsqd is up is not waited for: nsqd delivers it again. Iteration
+        ends. Call it from a task that does not itself hold an unanswered message. Cancelling
+        abandons the wait; intake stays stopped.
 
         Raises:
             Closed: the consumer is closed, or was not entered.
@@ -251,8 +252,13 @@ class Consumer:
         deliveries = self._opened()
         while (message := await deliveries.next()) is not None:
             batch = [message]
-            while len(batch) < max_size and (message := await deliveries.next_ready()) is not None:
-                batch.append(message)
+            try:
+                while len(batch) < max_size and (more := await deliveries.next_ready()) is not None:
+                    batch.append(more)
+            except BaseException:  # of `on_giving_up`; nobody has seen the messages before
+                for each in reversed(batch):
+                    deliveries.abandon(each)
+                raise
             yield batch
 
     async def run(
@@ -270,8 +276,9 @@ class Consumer:
         answer it itself. On SIGTERM, and the first Ctrl-C, no further message is handled, and this
         returns when the running handlers have returned.
 
-        Cancelling cancels the running handlers; their messages are requeued when the consumer is
-        closed.
+        Cancelling cancels the running handlers. The next reader gets their messages; without one
+        they are requeued when the consumer is drained or closed. A handler that ends with a
+        `CancelledError` though nothing has cancelled its task has failed.
 
         Args:
             handler: a coroutine function, or a plain function, which runs on the event loop and
@@ -283,7 +290,7 @@ class Consumer:
 
         Raises:
             Closed: the consumer is closed, or was not entered.
-            Exception: what `on_giving_up` raised; its message is not finished.
+            Exception: what `on_giving_up` raised; its message is requeued, not finished.
         """
         check_callable(handler, "the handler")
         check_whole_number(concurrency, "concurrency", 1, INT32_MAX)
@@ -305,8 +312,12 @@ class Consumer:
                 answer = handler(message)
                 if isinstance(answer, Awaitable):
                     await answer
-            except Exception as error:  # noqa: BLE001 - logged, and the message requeued
-                failure: Exception | None = error
+            except BaseException as error:  # noqa: BLE001 - logged, and the message requeued
+                try:
+                    failure: Exception | None = failure_of(error, "the handler")
+                except BaseException:
+                    deliveries.abandon(message)
+                    raise
             else:
                 failure = None
             if message.is_answered:

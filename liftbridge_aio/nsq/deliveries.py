@@ -7,9 +7,11 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from math import inf
 from typing import Final, NamedTuple
 
+from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
 from liftbridge_aio.options import seconds
 from liftbridge_aio.queue.core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow
 
@@ -213,13 +215,23 @@ class Deliveries:
         return None
 
     async def _give_up(self, message: Message, reason: str) -> None:
+        """Call the callback and finish the message; requeue it if the callback fails, and raise."""
         self._given_up += 1
         if self._on_giving_up is None:
             logger.error("gave up %s, so it is discarded: %s", repr(message), reason)
         else:
-            answer = self._on_giving_up(message)
-            if isinstance(answer, Awaitable):
-                await answer
+            try:
+                with foreign_cancellation_fails("on_giving_up"):
+                    answer = self._on_giving_up(message)
+                    if isinstance(answer, Awaitable):
+                        await answer
+            except Exception:
+                if not message.is_answered and message.connection.error is None:
+                    await self.requeue(message, None, backoff=True)
+                raise
+            except BaseException:
+                self.abandon(message)
+                raise
         if not message.is_answered and message.connection.error is None:
             await self.finish(message)
 
@@ -309,14 +321,23 @@ class Deliveries:
             await asyncio.wait(self._stopping, timeout=_STOP_TIMEOUT)
 
     async def settled(self) -> None:
-        """Wait until all messages that were handed out are answered.
+        """Wait until all messages that were handed out are answered, or nsqd delivers them again.
 
         Cancelling abandons the wait.
         """
-        while any(self._in_flight.values()):
+        while deadlines := self._deadlines():
             if self._settled is None:
                 self._settled = self._loop.create_future()
-            await asyncio.shield(self._settled)
+            latest = max(deadlines)  # a touch may move it
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(None if latest == inf else latest):
+                    await asyncio.shield(self._settled)
+
+    def _deadlines(self) -> list[float]:
+        """Return when the time of each message is up that nsqd still counts as in flight."""
+        now = self._loop.time()
+        messages = (each for known in self._in_flight.values() for each in known)
+        return [each.deadline for each in messages if each.deadline > now]
 
     def requeue_all(self) -> None:
         """Requeue what is in flight, so that nsqd delivers it elsewhere at once."""
@@ -332,6 +353,18 @@ class Deliveries:
             self._wake()
         if self._timer is not None:
             self._timer.cancel()
+
+    def abandon(self, message: Message) -> None:
+        """Let another reader have a message that nobody works on any more; requeue it at the end.
+
+        Nsqd would deliver it here again at once, so it stays in flight while readers may come.
+        """
+        if self.is_stopped:
+            self._requeue_now(message)
+            self._check_settled()
+        elif not message.is_answered:
+            self._ready.appendleft(message)
+            self._wake()
 
     def _requeue_now(self, message: Message) -> None:
         if not message.is_answered and message.connection.error is None:

@@ -14,7 +14,7 @@ from liftbridge_aio.options import Duration, seconds
 from .connection import NsqConnection, full_address
 from .core import protocol
 from .core.protocol import check_name
-from .errors import Closed, NotConnected
+from .errors import Closed, NotConnected, NsqError
 from .options import ConnectionOptions
 
 _CLOSE: Final = 5.0
@@ -51,6 +51,8 @@ class Producer:
         self._timeout = seconds(timeout, "timeout")
         self._options = options or ConnectionOptions()
         self._connection: NsqConnection | None = None
+        self._opening: NsqConnection | None = None
+        """The connection that is being opened, which `aclose` ends too."""
         self._connecting = asyncio.Lock()
         self._is_entered = False
         self._heads: dict[str, bytes] = {}
@@ -84,9 +86,12 @@ class Producer:
     async def aclose(self) -> None:
         """Close the connection; publishes without a response fail with `OutcomeUnknown`.
 
-        Idempotent. Takes at most 5 seconds; cancelling closes it at once.
+        Publishes that wait for a connection fail with `Closed`. Idempotent. Takes at most 5
+        seconds; cancelling closes it at once.
         """
         self._is_entered = False
+        if self._opening is not None:
+            self._opening.close()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -169,15 +174,27 @@ class Producer:
 
     async def _connect(self) -> NsqConnection:
         async with self._connecting:
-            if not self._is_entered:
-                message = "the producer is closed, or was not entered"
-                raise Closed(message)
+            self._check_entered()
             connection = self._connection
             if connection is None or connection.error is not None:
-                connection = NsqConnection(self._address, self._options)
-                await connection.open()
+                connection = self._opening = NsqConnection(self._address, self._options)
+                try:
+                    await connection.open()
+                except NsqError:
+                    self._check_entered()  # closed meanwhile
+                    raise
+                finally:
+                    self._opening = None
+                if not self._is_entered:
+                    connection.close()
+                self._check_entered()
                 self._connection = connection
             return connection
+
+    def _check_entered(self) -> None:
+        if not self._is_entered:
+            message = "the producer is closed, or was not entered"
+            raise Closed(message)
 
 
 def _check_body(body: bytes) -> None:

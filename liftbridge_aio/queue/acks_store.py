@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from liftbridge_aio._admin.streams import StreamAdministration
+from liftbridge_aio._core.log_position import LogPosition
 from liftbridge_aio._publish.retry import RetryingPublisher
 from liftbridge_aio._subscribe.committed_state import committed_state
 from liftbridge_aio.errors import (
@@ -104,6 +105,11 @@ class AcksStore(Protocol):
     ) -> int | None:
         """Return the last offset below which all is settled; None if nothing is stored."""
 
+    async def locate(
+        self, cursor_id: str, stream: str, partition: int, timeout: float, /
+    ) -> LogPosition:
+        """Return the same, for the log that the stream has now, which is claimed afterwards."""
+
     async def set(
         self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float, /
     ) -> None:
@@ -125,6 +131,9 @@ class AcksStore(Protocol):
     ) -> None:
         """Store what is settled, and the acks that the next owner must write."""
 
+    async def unfinished_acks(self) -> tuple[AckIntent, ...]:
+        """Return the acks that the next owners of all partitions must write."""
+
     async def destroy(self) -> None:
         """Forget everything."""
 
@@ -132,9 +141,12 @@ class AcksStore(Protocol):
 class MemoryAcks:
     """Keeps acks for as long as the queue is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: Network) -> None:
         self.unfinished: set[StreamPartition] = set()
+        self._network = network
         self._settled: dict[StreamPartition, Snapshot] = {}
+        self._created: dict[StreamPartition, int] = {}
+        """When the stream of these partitions was created."""
 
     async def fetch(
         self,
@@ -145,6 +157,17 @@ class MemoryAcks:
     ) -> int | None:
         """See `AcksStore`."""
         return _position(self._settled.get(StreamPartition(stream, partition)), cursor_id)
+
+    async def locate(
+        self, cursor_id: str, stream: str, partition: int, timeout: float
+    ) -> LogPosition:
+        """See `AcksStore`."""
+        info = await self._network.metadata.stream(stream, timeout, renew=True)
+        created, place = info.creation_timestamp, StreamPartition(stream, partition)
+        snapshot = self._settled.get(place)
+        if self._created.setdefault(place, created) != created:
+            return LogPosition(cursor_id, None, _last_settled(snapshot), created)
+        return LogPosition(cursor_id, _position(snapshot, cursor_id), created=created)
 
     async def set(
         self,
@@ -175,6 +198,10 @@ class MemoryAcks:
     ) -> None:
         """See `AcksStore`."""
         self._settled[place] = snapshot
+
+    async def unfinished_acks(self) -> tuple[AckIntent, ...]:
+        """See `AcksStore`."""
+        return ()
 
     async def destroy(self) -> None:
         """See `AcksStore`."""
@@ -223,6 +250,8 @@ class AcksStream:
         self._ends: dict[StreamPartition, int] = {}
         """The offsets of the records that this member has written last."""
         self._turns: dict[StreamPartition, asyncio.Lock] = {}
+        self._created: dict[int, int] = {}
+        """By partition: the creation time of the stream, as it was when its log was looked up."""
 
     async def prepare(self) -> None:
         """Create the stream, unless it exists. Cancelling may leave it created.
@@ -264,6 +293,37 @@ class AcksStream:
             self.unfinished.add(StreamPartition(self.stream, partition))
         return _position(None if record is None else record.snapshot, cursor_id)
 
+    async def locate(
+        self, cursor_id: str, stream: str, partition: int, timeout: float
+    ) -> LogPosition:
+        """See `AcksStore`. Cancelling abandons the call.
+
+        What may be done with the acks of a log, by the record of its partition:
+
+        | record | created | |
+        |---|---|---|
+        | absent | | the queue begins at its `start` |
+        | present | absent | an earlier version wrote it: the queue goes on, and notes the time |
+        | present | same | the queue goes on |
+        | present | other, nothing settled | the queue begins at its `start` |
+        | present | other | the log was replaced: its acks mean nothing in this one |
+
+        A record is one message, so a crash leaves the acks and their log as they were, or both new.
+        """
+        info = await self._network.metadata.stream(stream, timeout, renew=True)
+        record, _ = await self._tail(partition)
+        self._created[partition] = created = info.creation_timestamp
+        if record is not None and record.acks:
+            self.unfinished.add(StreamPartition(stream, partition))
+        if record is None or self._is_of_log(record, partition):
+            snapshot = None if record is None else record.snapshot
+            return LogPosition(cursor_id, _position(snapshot, cursor_id), created=created)
+        return LogPosition(cursor_id, None, _last_settled(record.snapshot), created)
+
+    def _is_of_log(self, record: AcksRecord, partition: int) -> bool:
+        """Return True if the acks are those of the log that was looked up."""
+        return 0 in (ends := {record.created, self._created.get(partition, 0)}) or len(ends) == 1
+
     async def set(
         self,
         cursor_id: str,
@@ -274,7 +334,7 @@ class AcksStream:
     ) -> None:
         """See `AcksStore`. Cancelling may leave it stored."""
         record, end = await self._tail(partition)
-        if record is None:
+        if record is None or not self._is_of_log(record, partition):
             with suppress(IncorrectOffset):  # another member was faster
                 await self._write(partition, _beginning(cursor_id, offset), end + 1, last=True)
 
@@ -289,7 +349,9 @@ class AcksStream:
             found = Claim(Snapshot(first))
             self.unfinished.discard(place)
             if record is not None:
-                found = Claim(record.snapshot, record.last, record.acks)
+                is_known = self._is_of_log(record, place.partition)
+                settled = record.snapshot if is_known else Snapshot(first)
+                found = Claim(settled, record.last, record.acks)
             with suppress(IncorrectOffset):
                 self._ends[place] = await self._write(
                     place.partition, found.snapshot, end + 1, found.acks, last=False
@@ -329,6 +391,22 @@ class AcksStream:
                     self._ends[place] = end  # the ack of a former write was lost
                 else:
                     return
+
+    async def unfinished_acks(self) -> tuple[AckIntent, ...]:
+        """See `AcksStore`. Cancelling abandons the reading.
+
+        Raises:
+            LiftbridgeError: a partition could not be read.
+        """
+        acks: list[AckIntent] = []
+        found = await self._network.metadata.fetch([self.name], timeout=self._timeout)
+        info = found.streams.get(self.name)
+        with suppress(NotFound):
+            for partition in () if info is None else info.partitions:
+                record, _ = await self._tail(partition)
+                if record is not None:
+                    acks += record.acks
+        return tuple(acks)
 
     async def destroy(self) -> None:
         """Delete the stream. Cancelling may leave it deleted.
@@ -372,7 +450,8 @@ class AcksStream:
         *,
         last: bool,
     ) -> int:
-        record = AcksRecord(self._group, self.stream, self._owner, last, snapshot, acks)
+        created = self._created.get(partition, 0)
+        record = AcksRecord(self._group, self.stream, self._owner, last, snapshot, acks, created)
         return await self._publish(partition, record.encode(), offset)
 
     async def _publish(self, partition: int, value: bytes, offset: int) -> int:
@@ -401,6 +480,14 @@ def _position(snapshot: Snapshot | None, cursor_id: str) -> int | None:
     if cursor_id.startswith(beginning_cursor("")):
         return None if base else 0
     return base - 1 if base else None
+
+
+def _last_settled(snapshot: Snapshot | None) -> int | None:
+    """Return the offset below which messages were settled; None if none was."""
+    if snapshot is None:
+        return None
+    some = snapshot.next_offset > len(snapshot.unsettled) or snapshot.settled
+    return snapshot.next_offset - 1 if some else None
 
 
 def _beginning(cursor_id: str, offset: int) -> Snapshot:

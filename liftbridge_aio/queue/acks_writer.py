@@ -75,6 +75,18 @@ class AcksWriter:
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_DELAY)
 
+    async def forget(self) -> None:
+        """Forget what is stored, after the transactions that it would end.
+
+        Cancelling may leave it forgotten.
+
+        Raises:
+            CommitInDoubt: transactions of a former owner could not be ended; nothing is forgotten.
+            LiftbridgeError: it could not be forgotten.
+        """
+        await self._end_transactions(await self._store.unfinished_acks())
+        await self._store.destroy()
+
     async def _end_transactions(self, acks: tuple[AckIntent, ...]) -> None:
         if acks:
             written = await self._sender.write_acks(acks)

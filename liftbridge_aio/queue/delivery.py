@@ -9,6 +9,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
+from liftbridge_aio._core.foreign_cancellation import failure_of
 from liftbridge_aio.handlers import Reject
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.options import Duration, seconds
@@ -76,6 +77,8 @@ class PartitionShare:
         """Set `drained` if the partition is being released and nothing is to be waited for."""
         if self.drained is None or self.window is None or self.giving_up:
             return
+        if self.producers.committing:
+            return  # the next owner would finish them, but nobody knows when there is one
         if not (self.window.in_flight if self.waits else self.leased):
             self.drained.set()
 
@@ -309,9 +312,11 @@ class Delivery(Attempt):
             if self.state is _IN_FLIGHT:
                 self.answers.ack(self)
             return False
-        if not isinstance(exc, Exception):
+        try:
+            failure = failure_of(exc, "the block")
+        except BaseException:  # noqa: BLE001 - it passes, and the delivery stays unanswered
             return False
-        self.answers.failed(self, exc)
+        self.answers.failed(self, failure)
         return True
 
 

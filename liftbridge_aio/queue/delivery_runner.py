@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from types import CoroutineType
 from typing import Final, TypeAlias
 
+from liftbridge_aio._core.foreign_cancellation import failure_of
 from liftbridge_aio.groups.workers import Workers
 from liftbridge_aio.handlers import intercepted
 from liftbridge_aio.interceptors import Interceptor
@@ -91,4 +92,4 @@ class DeliveryRunner(Workers):
         if task is not None and task.cancelling():
             task.uncancel()
         if delivery.state is _IN_FLIGHT:  # it was not this queue that cancelled it
-            self._dispatcher.failed(delivery, error)
+            self._dispatcher.failed(delivery, failure_of(error, "the handler"))

@@ -17,6 +17,7 @@ from liftbridge_aio.handlers import Nack, Reject
 from liftbridge_aio.model import Message, StreamPartition
 from liftbridge_aio.net.reporter import Reporter
 from liftbridge_aio.telemetry import HandlerFailed
+from liftbridge_aio.transactions.core.transaction import Phase
 from liftbridge_aio.transactions.sender import Sender
 
 from .acks_store import AcksStore
@@ -353,13 +354,13 @@ class Dispatcher:
 
     is_remote = False
 
-    def ack(self, delivery: Delivery) -> None:
-        """See `Answers`."""
+    def ack(self, delivery: Delivery, *, holds_key: bool = False) -> None:
+        """See `Answers`; with `holds_key` as `AckWindow.ack`."""
         share = delivery.share
         window = share.window
         if window is None or delivery.state is not _IN_FLIGHT:
             window = self._window(delivery)
-        window.ack(delivery)
+        window.ack(delivery, holds_key=holds_key)
         self._acked += 1
         self._giving_up.in_sequence = 0
         if (
@@ -429,6 +430,33 @@ class Dispatcher:
         share, acks = delivery.share, self.partitions.acks
         producers, timeout = share.producers, self._timeout
         return DeliveryTransaction(self._sender, producers, delivery, self, acks, timeout)
+
+    def ack_by_commit(self, transaction: DeliveryTransaction) -> None:
+        """See `Owner`."""
+        committing = transaction.delivery.share.producers.committing
+        committing.add(transaction)
+        try:
+            self.ack(transaction.delivery, holds_key=True)
+        except BaseException:
+            committing.discard(transaction)
+            raise
+
+    def ended(self, transaction: DeliveryTransaction) -> None:
+        """See `Owner`."""
+        delivery = transaction.delivery
+        producers, window = delivery.share.producers, delivery.share.window
+        if transaction not in producers.committing or window is None:
+            return
+        if transaction.phase not in {Phase.COMMITTED, Phase.ABORTED}:
+            if transaction not in producers.in_doubt:
+                producers.in_doubt.add(transaction)
+                logger.warning("the commit of %s is in doubt, and is repeated", repr(delivery))
+                self._spawn(lambda: self.partitions.finish(transaction), "commit")
+            return
+        producers.committing.discard(transaction)
+        producers.in_doubt.discard(transaction)
+        window.release_key(delivery)
+        self.partitions.go_on(delivery.share, window)
 
     def _window(self, delivery: Delivery) -> AckWindow[Delivery]:
         window = delivery.share.window

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Final
 
+from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
 from liftbridge_aio._core.foreign_text import report_bytes
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 from liftbridge_aio.interceptors import AckFuture
@@ -114,9 +115,10 @@ class GivingUp:
             return await self._move(self._tiers, delivery)
         if self._callback is not None:
             try:
-                answer = self._callback(delivery)
-                if isinstance(answer, Awaitable):
-                    await answer
+                with foreign_cancellation_fails("on_giving_up"):
+                    answer = self._callback(delivery)
+                    if isinstance(answer, Awaitable):
+                        await answer
             except Exception:
                 logger.exception("on_giving_up failed for %s", repr(delivery))
         if self._dead_letter is None:
@@ -203,7 +205,8 @@ async def _repeat(store: Callable[[], Awaitable[None]], delivery: Delivery, what
     delay = _FIRST_DELAY
     while delivery.state is AttemptState.GIVING_UP:
         try:
-            await store()
+            with foreign_cancellation_fails("a publish"):
+                await store()
         except InvalidRequest:
             raise
         except Exception as error:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio.errors import LiftbridgeError
@@ -30,9 +30,13 @@ from .delivery import Answers, Delivery, PartitionShare
 from .errors import TooManyDeadLetters
 from .giving_up import GivingUp
 from .plan import QueuePlan
-from .transactions import PartitionProducers
+from .transactions import DeliveryTransaction, PartitionProducers
 
 logger = logging.getLogger("liftbridge_aio.queue")
+
+_FIRST_DELAY: Final = 0.1
+_LONGEST_DELAY: Final = 5.0
+"""Seconds between two attempts to finish a commit in doubt."""
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
 """Runs a named task in the background."""
@@ -146,17 +150,33 @@ class Partitions:
         self._forget(share)
         self._read_from(share.place, base)
 
+    async def finish(self, transaction: DeliveryTransaction) -> None:
+        """Repeat a commit in doubt until it is certain, or its partition is another member's."""
+        share = transaction.delivery.share
+        delay = _FIRST_DELAY
+        while transaction in share.producers.in_doubt and self.shares.get(share.place) is share:
+            try:
+                await transaction.resume()
+            except LiftbridgeError as error:
+                logger.debug("%r is still in doubt: %s", transaction, error)
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, _LONGEST_DELAY)
+
     async def release(
         self, places: Iterable[StreamPartition], drain_timeout: float, *, waits: bool = True
-    ) -> None:
+    ) -> int:
         """Hand out nothing more of partitions, and store what is settled of them.
 
         Cancelling releases them without that.
 
         Args:
             places: the partitions.
-            drain_timeout: seconds to wait for answers, and for messages that are being given up.
+            drain_timeout: seconds to wait for answers, for messages that are being given up, and
+                for commits of transactions.
             waits: False does not wait for answers.
+
+        Returns:
+            The number of transactions that are left in doubt, for the next owner.
         """
         shares = [share for place in places if (share := self.shares.get(place)) is not None]
         for share in shares:
@@ -177,6 +197,10 @@ class Partitions:
         finally:
             for share in shares:
                 self._forget(share)
+        left = sum(len(share.producers.committing) for share in shares)
+        if left:
+            logger.warning("%d transactions are left in doubt, for the next owner", left)
+        return left
 
     def _forget(self, share: PartitionShare) -> None:
         if self.shares.get(share.place) is share:

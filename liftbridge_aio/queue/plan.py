@@ -11,6 +11,7 @@ from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._publish.retry import RetryingPublisher
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
 from liftbridge_aio._subscribe.core.visibility import MakeVisibility
+from liftbridge_aio.groups.core.group_plan import OnReset
 from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.model import Message, StartAt
 from liftbridge_aio.transactions.sender import PublishingClient
@@ -60,6 +61,7 @@ class QueuePlan:
     is_ephemeral: bool
     """True to forget the acks that are stored with the last member of the group."""
     start: StartAt
+    on_reset: OnReset
     max_in_flight: int
     window: WindowSettings
     retry_streams: RetryStreams | None

@@ -30,6 +30,7 @@ from liftbridge_aio.model import Ack, AckPolicy, Message, StartAt, StreamPartiti
 from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.retry import Retry
+from liftbridge_aio.transactions.errors import CommitInDoubt
 from liftbridge_aio.transactions.sender import Sender
 
 from .acks_store import AcksStore, AcksStream, MemoryAcks, ReadLast
@@ -40,7 +41,13 @@ from .dispatcher import Dispatcher
 from .giving_up import GivingUp
 from .plan import QueueClient, QueuePlan, ReadAt
 from .retry_tiers import AcksStreams, RetryTiers
-from .statistics import QueueStatistics, explain_backoff, explain_blocked, explanations
+from .statistics import (
+    QueueStatistics,
+    doubts,
+    explain_backoff,
+    explain_blocked,
+    explanations,
+)
 
 if TYPE_CHECKING:
     from .leases import Leases
@@ -98,11 +105,13 @@ class Queue(Generic[DeliveryT]):
         self._closer: Child | None = None
         self._close_error: LiftbridgeError | None = None
         self._entered = False
+        self._left_in_doubt = 0
+        """Transactions that could not be finished while the queue was being closed."""
 
     def _acks_store(self, client: QueueClient, read_last: ReadLast) -> AcksStore:
         plan = self._plan
         if not plan.stores_acks:
-            return MemoryAcks()
+            return MemoryAcks(client.network)
         parts = client.network, client.streams, client.retrying, read_last, plan.timeout
         own = AcksStream(plan.group, plan.stream, *parts)
         if self._tiers is None:
@@ -118,6 +127,7 @@ class Queue(Generic[DeliveryT]):
             streams=(plan.stream, *(self._tiers.streams.values() if self._tiers else ())),
             consumer_id=plan.consumer_id,
             start=plan.start,
+            on_reset=plan.on_reset,
             commit_interval=None,
             on_assigned=self._assigned,
             on_revoked=self._revoked,
@@ -176,6 +186,7 @@ class Queue(Generic[DeliveryT]):
         texts = [
             *explain_blocked(self.blocked),
             *explanations(partitions.windows(), now),
+            *doubts(partitions.shares),
             *explain_backoff(partitions.flow, now),
         ]
         return texts if self._leases is None else [*texts, *self._leases.explain()]
@@ -258,12 +269,15 @@ class Queue(Generic[DeliveryT]):
     async def aclose(self) -> None:
         """Hand out nothing more, wait for handlers of `run`, store the acks, leave the group.
 
+        Transactions of deliveries whose commit is in doubt are finished before.
         Deliveries that are not answered by then are delivered again, by this or another member.
         May be called again, from any task. Takes at most the client's close_timeout; cancelling
         takes effect after that. In a handler of `run` it returns at once, and the queue is closed
         when the handler has returned.
 
         Raises:
+            CommitInDoubt: a transaction could not be finished in time; the next owner of its
+                partition finishes it.
             LiftbridgeError: the group was not left in order.
         """
         self._entered = False
@@ -296,6 +310,14 @@ class Queue(Generic[DeliveryT]):
             await self._member.aclose()
             if draining is not None:
                 await draining.wait()
+            if self._left_in_doubt:
+                text = (
+                    f"{self._left_in_doubt} transactions of deliveries are in doubt: the next owner"
+                    " of their partition finishes them"
+                )
+                error = CommitInDoubt(text, stream=self.stream)
+                error.hint = "nothing was deleted; enter the queue again to finish them"
+                raise error
             if self._plan.is_ephemeral:
                 with suppress(ClientClosed):  # the next first member forgets it
                     await self._forget_if_over()
@@ -314,6 +336,7 @@ class Queue(Generic[DeliveryT]):
         The next member of the group then begins at its `start`. Cancelling may leave them stored.
 
         Raises:
+            CommitInDoubt: a transaction could not be finished, so nothing is forgotten.
             LiftbridgeError: the group was not left in order, or the acks could not be deleted.
         """
         await self.aclose()
@@ -324,7 +347,7 @@ class Queue(Generic[DeliveryT]):
         timeout = self._plan.timeout
         found = await self._network.metadata.fetch([self.stream], [self.group], timeout)
         if self.group not in found.groups:
-            await self._store.destroy()
+            await self._dispatcher.partitions.acks.forget()
             if self._tiers is not None:
                 await self._tiers.delete()
 
@@ -519,11 +542,17 @@ class Queue(Generic[DeliveryT]):
         timeout = self._plan.close_timeout / 2 if is_closing else self._plan.close_timeout
         # Only handlers answer while the queue is being closed.
         waits = not is_closing or self._runner is not None
-        await self._dispatcher.partitions.release(partitions, timeout, waits=waits)
+        left = await self._dispatcher.partitions.release(partitions, timeout, waits=waits)
+        if is_closing:
+            self._left_in_doubt += left
 
     def _taken(self, place: StreamPartition) -> None:
         """Store the acks of a partition that another member reads already."""
-        self._spawn(lambda: self._dispatcher.partitions.release([place], _HAND_OVER), "hand-over")
+
+        async def hand_over() -> None:
+            await self._dispatcher.partitions.release([place], _HAND_OVER)
+
+        self._spawn(hand_over, "hand-over")
 
     def _read_from(self, place: StreamPartition, offset: int) -> None:
         self._work.member.fetch_now()

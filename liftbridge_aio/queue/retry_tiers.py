@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 from urllib.parse import quote
 
 from liftbridge_aio._core.absence import Incarnation
+from liftbridge_aio._core.log_position import LogPosition
 from liftbridge_aio._subscribe.committed_state import committed_state
 from liftbridge_aio.errors import LiftbridgeError, NotFound, PartitionNotFound, StreamNotFound
 from liftbridge_aio.groups.fenced_cursors import beginning_cursor
@@ -254,6 +256,13 @@ class AcksStreams:
         is_beginning = cursor_id.startswith(beginning_cursor(""))
         return 0 if found is None and is_beginning and stream in self._tiers else found
 
+    async def locate(
+        self, cursor_id: str, stream: str, partition: int, timeout: float
+    ) -> LogPosition:
+        """See `AcksStore`. A tier that was created again is read from its beginning, too."""
+        found = await self._stores[stream].locate(cursor_id, stream, partition, timeout)
+        return found._replace(former=None) if stream in self._tiers else found
+
     async def set(
         self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float
     ) -> None:
@@ -279,6 +288,11 @@ class AcksStreams:
     ) -> None:
         """See `AcksStore`."""
         await self._stores[place.stream].save(place, snapshot, acks, last=last)
+
+    async def unfinished_acks(self) -> tuple[AckIntent, ...]:
+        """See `AcksStore`."""
+        found = [await store.unfinished_acks() for store in self._stores.values()]
+        return tuple(chain.from_iterable(found))
 
     async def destroy(self) -> None:
         """See `AcksStore`."""

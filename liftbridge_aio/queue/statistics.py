@@ -124,6 +124,17 @@ def explain_backoff(flow: ReadyFlow[StreamPartition], now: float) -> Iterator[st
             return
 
 
+def doubts(shares: Mapping[StreamPartition, PartitionShare]) -> Iterator[str]:
+    """Yield a sentence for each transaction whose commit is in doubt."""
+    for (stream, partition), share in sorted(shares.items()):
+        for transaction in share.producers.in_doubt:
+            yield (
+                f"{stream}/{partition}: the transaction of the message at offset"
+                f" {transaction.delivery.offset} is in doubt: its commit is repeated until its"
+                " results are visible"
+            )
+
+
 def _state(delivery: Delivery, now: float) -> str:
     left = max(delivery.deadline - now, 0.0)
     match delivery.state:

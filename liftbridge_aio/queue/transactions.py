@@ -2,14 +2,16 @@
 
 Before a transaction publishes to a partition, the record of the delivery's partition says how to
 roll it back; the record that has the ack says how to commit it. So the next owner of the partition
-writes what this one has not.
+writes what this one has not. A commit in doubt is repeated by the owner itself for as long as it
+has the partition.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final, Protocol
 
 from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio.errors import LiftbridgeError, PublishOutcomeUnknown
@@ -21,7 +23,7 @@ from liftbridge_aio.transactions.transaction import Transaction
 
 from .acks_writer import AcksWriter
 from .core.attempt import AttemptState
-from .delivery import Answers, Delivery
+from .delivery import Delivery
 from .errors import LeaseExpired, QueueTaken
 
 _DELAY: Final = 0.2
@@ -33,6 +35,10 @@ class PartitionProducers(IdentityPool):
 
     def __init__(self) -> None:
         super().__init__()
+        self.committing: set[DeliveryTransaction] = set()
+        """Transactions whose deliveries are acked, and whose results may not be visible yet."""
+        self.in_doubt: set[DeliveryTransaction] = set()
+        """Those of them whose commit has failed; the owner of the partition repeats it."""
         self._acks: dict[bytes, dict[Place, AckIntent]] = {}
         """By producer id and partition: the ack that commits or rolls back what is not over."""
 
@@ -68,19 +74,29 @@ class PartitionProducers(IdentityPool):
         self._acks.pop(identity.id, None)
 
 
+class Owner(Protocol):
+    """The protocol of the owner of a partition, as transactions of its deliveries need it."""
+
+    def ack_by_commit(self, transaction: DeliveryTransaction) -> None:
+        """Ack the delivery of a transaction; its key and its partition wait for `ended`."""
+
+    def ended(self, transaction: DeliveryTransaction) -> None:
+        """Continue after a commit, or finish one in doubt."""
+
+
 class _Commits:
     """Stores the commit of one transaction with the acks of a partition."""
 
     def __init__(
         self,
         delivery: Delivery,
-        answers: Answers,
+        ack: Callable[[], None],
         producers: PartitionProducers,
         acks: AcksWriter,
         timeout: float,
     ) -> None:
         self._delivery = delivery
-        self._answers = answers
+        self._ack = ack
         self._producers = producers
         self._acks = acks
         self._timeout = timeout
@@ -121,7 +137,7 @@ class _Commits:
         positions: Mapping[Place, Checkpoint],  # noqa: ARG002 - of the protocol
     ) -> None:
         """See `CommitStore`."""
-        self._answers.ack(self._delivery)
+        self._ack()
         self._producers.commit(identity, intents)
         await self.settle()
 
@@ -142,8 +158,10 @@ class _Commits:
                 if not self._may_be_stored:
                     raise
                 raise PublishOutcomeUnknown(error.message) from error
-            except LiftbridgeError:
+            except (LiftbridgeError, asyncio.CancelledError) as error:
                 self._may_be_stored = True
+                if not isinstance(error, LiftbridgeError):
+                    raise
             else:
                 return
             await asyncio.sleep(_DELAY)
@@ -171,15 +189,17 @@ class DeliveryTransaction(Transaction):
         sender: Sender,
         producers: PartitionProducers,
         delivery: Delivery,
-        answers: Answers,
+        owner: Owner,
         acks: AcksWriter,
         timeout: float,
     ) -> None:
         """Use `Delivery.transaction`."""
-        commits = _Commits(delivery, answers, producers, acks, timeout)
-        super().__init__(sender, producers, commits)
-        self._delivery = delivery
-        self._answers = answers
+        ack = partial(owner.ack_by_commit, self)
+        super().__init__(sender, producers, _Commits(delivery, ack, producers, acks, timeout))
+        self.delivery = delivery
+        self._owner = owner
+        self._turn = asyncio.Lock()
+        """The turn of a task that commits: the user's, or the owner's while it is in doubt."""
 
     async def commit(self) -> None:
         """Make the messages visible and ack the delivery, or neither; see `Transaction.commit`.
@@ -190,10 +210,31 @@ class DeliveryTransaction(Transaction):
             TransactionAborted: nothing is visible, and the delivery comes again: a message was not
                 stored, or the time for an answer was over.
             CommitInDoubt: it may be committed: the acks could not be stored within the queue's
-                timeout. `resume` goes on, and so does the next owner of the partition.
+                timeout. The queue repeats the commit until it is certain, before it gives the
+                partition away or closes; later messages of its key wait for that. `resume` waits
+                for the outcome.
             ProducerFenced: another member has the delivery; nothing is visible.
             UsageError: the transaction is over.
         """
-        await super().commit()
-        if self._delivery.state is AttemptState.IN_FLIGHT:  # nothing was published
-            await self._delivery.ack(sync=True)
+        async with self._turn:
+            try:
+                await super().commit()
+            finally:
+                self._owner.ended(self)
+        if self.delivery.state is AttemptState.IN_FLIGHT:  # nothing was published
+            await self.delivery.ack(sync=True)
+
+    async def resume(self) -> None:
+        """Continue a commit in doubt, or wait for the queue to do it; see `Transaction.resume`.
+
+        Cancelling leaves it in doubt.
+
+        Raises:
+            CommitInDoubt: it is still in doubt; the queue repeats it.
+            UsageError: the transaction was not committed.
+        """
+        async with self._turn:
+            try:
+                await super().resume()
+            finally:
+                self._owner.ended(self)

@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING
 from .errors import SparkSourceError
 from .pipelines.compaction import read_archive
 from .session.process_warnings import write_unhandled_warnings
+from .session.query_progress import query_lag
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkSourceError", "read_archive", "register"]
+__all__ = ["SparkSourceError", "query_lag", "read_archive", "register"]
 
 write_unhandled_warnings()  # here, as every process of Spark that uses the source imports this
 

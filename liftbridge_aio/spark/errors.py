@@ -17,6 +17,7 @@ the same in all releases, and names stream, partition, offset and what to change
     ├── CommitFailed             [LIFTBRIDGE_COMMIT_FAILED]        a batch was not committed
     ├── BatchSuperseded          [LIFTBRIDGE_BATCH_SUPERSEDED]     a later batch is committed
     ├── BatchUnknown             [LIFTBRIDGE_BATCH_UNKNOWN]        a task has no query or batch id
+    ├── BadRecord                [LIFTBRIDGE_BAD_RECORD]           a pipeline cannot parse a value
     └── ServersUnreachable       [LIFTBRIDGE_UNREACHABLE]          no server could be reached
 """
 
@@ -30,6 +31,13 @@ TLS_HINT: Final = (
     "the options are liftbridge.tls, liftbridge.tlsCa, .tlsCert, .tlsKey and .tlsServerName, and "
     "the files are read by the driver and where tasks run"
 )
+
+
+NEW_QUERY_HINT: Final = (
+    "give the query a new checkpointLocation and startingOffsets, and a new folder if it writes"
+    " files"
+)
+"""In an old folder Spark skips the batches that it has of the former checkpoint."""
 
 
 class SparkSourceError(LiftbridgeError):
@@ -119,6 +127,12 @@ class BatchUnknown(SparkSourceError):
     """Spark does not tell a task which batch of which query it belongs to."""
 
     code = "LIFTBRIDGE_BATCH_UNKNOWN"
+
+
+class BadRecord(SparkSourceError):
+    """A source of a pipeline cannot parse a value; Spark itself raises it, in SQL."""
+
+    code = "LIFTBRIDGE_BAD_RECORD"
 
 
 class ServersUnreachable(SparkSourceError):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import StreamNotFound
-from liftbridge_aio.model import StartAt, StopAt
+from liftbridge_aio.model import ACK_HEADER, StartAt, StopAt
 
 from .core.write_id import WRITE_ID_HEADER, WriteId
 
@@ -183,5 +183,6 @@ async def write_report(client: Client, *streams: str) -> WriteReport:
             async with messages:
                 async for batch in messages.batches(_READ_AT_ONCE):
                     for message in batch:
-                        counter.add(message.headers)
+                        if ACK_HEADER not in message.transaction_headers:  # an ack is no row
+                            counter.add(message.headers)
     return counter.report()

@@ -17,6 +17,7 @@ from liftbridge_aio._core.arguments import (
     names,
 )
 from liftbridge_aio._core.event_loop import running_loop
+from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
 from liftbridge_aio.errors import ClientClosed, InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.nats.library import NatsConnection
 from liftbridge_aio.nats.link import check_connect_arguments
@@ -241,7 +242,7 @@ class Client:
         if self._on_event is not None:
             try:
                 self._on_event(event)
-            except Exception:
+            except CALLBACK_ERRORS:
                 logger.exception("on_event failed for %r", event)
 
     def _not_permitted(self, subject: str) -> None:

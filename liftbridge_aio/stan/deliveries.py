@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from operator import sub
 from typing import Final, NamedTuple
 
 from liftbridge_aio.errors import LiftbridgeError
@@ -20,7 +21,7 @@ from liftbridge_aio.wire.stan_codec import (
 )
 
 from .core.buffer import Buffer, Identity
-from .core.progress import Progress
+from .core.progress import Place, Progress
 from .core.start import StartAt
 from .errors import AckedAutomatically
 from .link import Prepared, StreamingLink
@@ -80,7 +81,8 @@ class Deliveries:
         self._buffer = Buffer(self._identify)
         self._progress = Progress(plan.start, shared=bool(plan.queue))
         self._readers: deque[asyncio.Future[None]] = deque()
-        self._opened_at: int | None = None
+        self._opened_at: tuple[int, int] | None = None
+        """When the first session of the subscription began."""
         self._over = False
         self._error: LiftbridgeError | None = None
         self._received = self._delivered = self._malformed = 0
@@ -103,13 +105,14 @@ class Deliveries:
 
     # Sessions
 
-    def next_session(self, start: StartAt) -> StartAt:
-        """Prepare for another session and return where to start in it; `start` in the first."""
+    def end_session(self) -> Place | None:
+        """Prepare for another session; return the message by which its log is to be recognised.
+
+        None if nothing was ever received.
+        """
         self.session_number += 1
         self._acks = _Acks(self)
         self.ack_inbox = ""
-        if self._opened_at is None:
-            return start
         waiting = set()
         for data in self._buffer:
             message = self._decode(data)
@@ -117,17 +120,27 @@ class Deliveries:
                 continue  # the latter was acked while it waited to be delivered again
             if self._progress.received(message.sequence, message.timestamp):
                 waiting.add(message.sequence)
-        now = time.time_ns()
-        start = self._progress.next_start(waiting, now, now - self._opened_at)
         self._buffer.clear()
-        return start
+        return self._progress.end_session(waiting)
+
+    def next_start(self, found: Place | None) -> StartAt:
+        """Return where to start in another session, after `end_session`.
+
+        Args:
+            found: what came of a subscription that starts at the sequence of the known message.
+        """
+        elapsed = 0
+        if self._opened_at is not None:
+            # One clock may have been set back, the other stops while the machine sleeps.
+            elapsed = max(map(sub, _clocks(), self._opened_at))
+        return self._progress.next_start(found, elapsed)
 
     def opened(self, ack_inbox: str) -> None:
         """Send acks: the server has created the subscription."""
         self.ack_inbox = ack_inbox
         self.ack_command = publish_head(ack_inbox)
         if self._opened_at is None:
-            self._opened_at = time.time_ns()
+            self._opened_at = _clocks()
 
     def stop(self, error: LiftbridgeError | None = None) -> None:
         """Hand out nothing more; readers get the error, or the end."""
@@ -248,6 +261,10 @@ class Deliveries:
         self._acks = _Acks(self)
         self._acks.sequences.append(sequence)
         self._link.send(self._acks)
+
+
+def _clocks() -> tuple[int, int]:
+    return time.monotonic_ns(), time.time_ns()
 
 
 def _refuse_ack(_: Message) -> bool:

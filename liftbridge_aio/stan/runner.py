@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
+from liftbridge_aio._core.foreign_cancellation import failure_of
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.handlers import Handler, Nack, Reject
 
@@ -84,10 +85,7 @@ class HandlerRunner:
             if isinstance(answer, Awaitable):
                 await answer
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            self._failed(message, error)  # something else than `run` cancelled the handler
+            self._failed(message, failure_of(error, "the handler"))
         except Reject as rejection:
             if not message.settled:
                 await message.reject(str(rejection))
@@ -97,7 +95,7 @@ class HandlerRunner:
             if self._acks and not message.settled:
                 self._deliveries.ack(message)
 
-    def _failed(self, message: Message, error: BaseException) -> None:
+    def _failed(self, message: Message, error: Exception) -> None:
         self._tell(HandlerFailed(message, error))
         where = f"message {message.sequence} of {message.channel!r}"
         if isinstance(error, Nack):

@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from liftbridge_aio._core.bounded_gather import bounded_gather
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed, LiftbridgeError, ServerError
 from liftbridge_aio.net.supervisor import Child, Supervisor, wait_despite_cancellation
 from liftbridge_aio.options import timer_seconds
@@ -318,10 +319,13 @@ class ClientRuntime:
 
     async def _restore(self, session: Session) -> int:
         """Create the subscriptions again, durables first: others may be queued behind them."""
+        subscriptions = self.subscriptions
+        found = await bounded_gather(subscriptions, lambda each: each.find_known(session))
+        known = dict(zip(subscriptions, found, strict=True))
         restored = 0
-        for subscription in sorted(self.subscriptions, key=lambda each: not each.plan.durable):
+        for subscription in sorted(subscriptions, key=lambda each: not each.plan.durable):
             try:
-                restored += await subscription.restore(session)
+                restored += await subscription.restore(session, known[subscription])
             except ServerError as error:
                 logger.warning("%r could not be created again: %s", subscription, error)
                 subscription.fail(error)

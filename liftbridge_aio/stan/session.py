@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from liftbridge_aio.errors import (
@@ -15,10 +17,14 @@ from liftbridge_aio.errors import (
     UnsupportedByServer,
 )
 from liftbridge_aio.nats.library import Msg, Subscription
+from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.wire import stan
+from liftbridge_aio.wire.hot_schema import PARSE_ERRORS
+from liftbridge_aio.wire.stan_codec import decode_message
 from liftbridge_aio.wire.strict import parse_flat
 
 from .core.pings import PingMonitor
+from .core.progress import Place
 from .core.start import StartAt
 from .errors import (
     ClientIdTaken,
@@ -34,6 +40,8 @@ from .link import NoResponders, NotPermitted, StreamingLink, is_no_responders
 from .options import ClientOptions, SubscriptionPlan
 
 _PROTOCOL: Final = 1
+_LOOK: Final = 1.0
+"""Seconds in which the server sends a message that the channel has."""
 _ACKS: Final = "_STAN.acks"
 """Prefix of the subjects of publish acks, which operators know and permit."""
 _ID_TAKEN: Final = "stan: clientID already registered"
@@ -242,12 +250,52 @@ class Session:
             raise
         return response.ack_inbox
 
+    async def first_from(self, plan: SubscriptionPlan, sequence: int) -> Place | None:
+        """Return the first message of a channel from a sequence on; None if none comes soon.
+
+        A subscription of its own looks for it, which acks nothing and leaves nothing behind.
+
+        Raises:
+            SubscribeTimeout: no answer in time.
+            RequestNotPermitted: NATS refused it.
+            ConnectionFailed: the connection is closed.
+        """
+        first: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
+
+        def take(arrived: list[bytes]) -> None:
+            for data in arrived:
+                with suppress(*PARSE_ERRORS):
+                    message = decode_message(data)
+                    if message.sequence and not first.done():
+                        first.set_result(Place(message.sequence, message.timestamp))
+
+        start = StartAt.sequence(sequence)
+        look = SubscriptionPlan(
+            channel=plan.channel, start=start, ack_wait=plan.ack_wait, max_in_flight=1
+        )
+        inbox = self._link.new_inbox()
+        listening = await self._link.listen_for_many(inbox, take, lambda: None)
+        try:
+            await self.subscribe(look, start, inbox, timer_seconds(self._options.request_timeout))
+            async with asyncio.timeout(_LOOK):
+                return await first
+        except (ServerError, TimeoutError) as error:
+            if isinstance(error, SubscribeTimeout):
+                raise
+            return None  # refused, or nothing came
+        finally:
+            self._forget(look, inbox)
+            await self._link.forget(listening)
+
     def _forget(self, plan: SubscriptionPlan, inbox: str) -> None:
-        if self.subjects.sub_close_requests:
+        closing = self.subjects.sub_close_requests
+        if not (closing or plan.durable):
+            closing = self.subjects.unsub_requests
+        if closing:
             request = stan.UnsubscribeRequest(
                 client_id=self._client_id, subject=plan.channel, inbox=inbox
             )
-            self._link.send_now(self.subjects.sub_close_requests, bytes(request))
+            self._link.send_now(closing, bytes(request))
 
     async def end_subscription(
         self, plan: SubscriptionPlan, ack_inbox: str, timeout: float, *, delete: bool

@@ -22,6 +22,8 @@ from liftbridge_aio.handlers import intercepted
 from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.nats.library import Subscription as NatsSubscription
 
+from .core.progress import Place
+from .core.start import StartAt
 from .core.states import SUBSCRIPTION_STEPS, SubscriptionEvent, SubscriptionState
 from .deliveries import Deliveries, DeliveryCounts
 from .errors import SubscriptionClosed
@@ -44,7 +46,8 @@ class Subscription:
 
     Use it inside `async with`; leaving the block closes it, and a durable goes on where it was when
     it is opened again. Without `manual_ack` a message is acked when the next one is asked for, or
-    when the block is left without an exception. Only one task may read at a time.
+    when the block is left without an exception; so is a list of `batches`. Only one task may read
+    at a time.
 
     Create one with `Client.subscribe`.
     """
@@ -56,8 +59,9 @@ class Subscription:
         self._deliveries = Deliveries(plan, runtime.link)
         self._take_waiting = self._deliveries.take_waiting
         self._inbox: NatsSubscription | None = None
-        self._current: Message | None = None
-        """The message that is acked when the next one is asked for."""
+        self._current: Message | list[Message] | None = None
+        """What was returned last: a message, which is acked when the next one is asked for, or a
+        list, which is acked when its loop asks for the next one."""
         self._reading = False
         self._ending = asyncio.Lock()
 
@@ -101,8 +105,9 @@ class Subscription:
         traceback: TracebackType | None,
     ) -> None:
         """Close; see `aclose`. An exception of the block is not replaced by one of closing."""
-        if exc is None:
-            self._ack_current()
+        if exc is None and self._current is not None:
+            current = self._current
+            self._ack(current if isinstance(current, list) else [current])
         try:
             await self.aclose()
         except LiftbridgeError as error:
@@ -133,7 +138,8 @@ class Subscription:
         self._step(SubscriptionEvent.OPEN)
         try:
             session = await self._runtime.usable_session()
-            await self._subscribe(session)
+            self._deliveries.end_session()
+            await self._subscribe(session, self.plan.start)
             self._runtime.add(self, session)
         except BaseException:
             await self._forget_inbox()
@@ -142,9 +148,8 @@ class Subscription:
             raise
         self._step(SubscriptionEvent.ACCEPTED)
 
-    async def _subscribe(self, session: Session) -> None:
+    async def _subscribe(self, session: Session, start: StartAt) -> None:
         runtime, deliveries = self._runtime, self._deliveries
-        start = deliveries.next_session(self.plan.start)
         subject = runtime.link.new_inbox()
         self._inbox = await runtime.link.listen_for_many(subject, deliveries.receive, _nobody)
         deliveries.opened(
@@ -230,16 +235,33 @@ class Subscription:
         if self._is(SubscriptionState.CLOSED):
             self._runtime.remove(self)
 
-    async def restore(self, session: Session) -> bool:
+    async def find_known(self, session: Session) -> Place | None:
+        """Return what the channel has where it had a message in a session before.
+
+        None if nothing comes soon, or if there was no message.
+
+        Raises:
+            LiftbridgeError: the server did not answer.
+        """
+        await self._forget_inbox()
+        if not self._is(SubscriptionState.LOST):
+            return None
+        known = self._deliveries.end_session()
+        return None if known is None else await session.first_from(self.plan, known.sequence)
+
+    async def restore(self, session: Session, found: Place | None) -> bool:
         """Subscribe again in another session; return False if that is not wanted any more.
+
+        Args:
+            session: the session.
+            found: returned by `find_known`.
 
         Raises:
             LiftbridgeError: as for `open`.
         """
-        await self._forget_inbox()
         if not self._is(SubscriptionState.LOST):
             return False
-        await self._subscribe(session)
+        await self._subscribe(session, self._deliveries.next_start(found))
         if not self._is(SubscriptionState.LOST):
             return False
         self._step(SubscriptionEvent.ACCEPTED)
@@ -276,7 +298,7 @@ class Subscription:
         if self._state is not SubscriptionState.OPEN or self._reading:
             self._check_may_read()
         if self._current is not None:
-            self._ack_current()
+            self._finish_current()
         message = self._take_waiting()
         if message is None:
             self._reading = True
@@ -293,19 +315,24 @@ class Subscription:
     async def batches(self, max_size: int = 100) -> AsyncGenerator[list[Message], None]:
         """Iterate over lists of the messages that are there: at least one, at most `max_size`.
 
-        Unless `manual_ack`, a list is acked when the next one is asked for. Errors and cancelling
-        are those of iterating over messages.
+        Unless `manual_ack`, a list is acked as a whole when the loop asks for the next one, or when
+        the block is left without an exception right after it. One whose loop was left, most often
+        because its processing failed, is not acked by reading on: it is delivered again after
+        `ack_wait`. Errors and cancelling are those of iterating over messages.
         """
         check_whole_number(max_size, "max_size", 1, INT64_MAX)
         while (message := await anext(self, None)) is not None:
             batch = [message]
             while len(batch) < max_size and (message := self._take_waiting()) is not None:
                 batch.append(message)
+            if self.plan.manual_ack:
+                yield batch
+                continue
+            self._current = batch
             yield batch
-            if not self.plan.manual_ack:
-                for message in batch:
-                    if not message.settled:
-                        self._deliveries.ack(message)
+            if self._current is batch:
+                self._current = None
+            self._ack(batch)
 
     def _check_may_read(self) -> None:
         if self._is(SubscriptionState.NEW, SubscriptionState.OPENING):
@@ -365,7 +392,7 @@ class Subscription:
             raise InvalidRequest(text)
         check_flags(stop_on_signals=stop_on_signals)
         self._check_may_read()
-        self._ack_current()
+        self._finish_current()
         runner = HandlerRunner(
             self._deliveries,
             self._runtime.tell,
@@ -382,10 +409,16 @@ class Subscription:
 
     # Acks
 
-    def _ack_current(self) -> None:
-        message, self._current = self._current, None
-        if message is not None and not message.settled:
-            self._deliveries.ack(message)
+    def _finish_current(self) -> None:
+        """Ack the message before, as the next one is asked for; a list is its loop's to ack."""
+        current, self._current = self._current, None
+        if isinstance(current, Message) and not current.settled:
+            self._deliveries.ack(current)
+
+    def _ack(self, messages: list[Message]) -> None:
+        for message in messages:
+            if not message.settled:
+                self._deliveries.ack(message)
 
 
 def _never() -> bool:

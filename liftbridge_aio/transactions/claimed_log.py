@@ -51,6 +51,9 @@ OPTIONS: Final = replace(OWN_STREAM, optimistic_concurrency_control=True)
 
 _FEW: Final = 16
 """Messages that are read first to find the last record."""
+_FRESH: Final = 0.01
+"""Seconds for which an own message counts as the last one: in less nobody deletes a stream, creates
+it again, claims it, and writes as many messages as there were."""
 _WIDER: Final = 4
 """Factor by which each part that is read is wider than the one before."""
 
@@ -95,7 +98,8 @@ class ClaimedLog:
     It is a stream of one partition with optimistic concurrency control. Opening it appends a claim
     at its end by compare-and-set, so everything up to the claim can be read, and whoever wrote
     before can append nothing more. An append whose outcome is unknown is never guessed: what stands
-    at its offset is read back. How to use it:
+    at its offset is read back. A writer whose last message is no longer in the log is fenced, too:
+    the stream was created again, or its servers have lost its end. How to use it:
 
         log = await ClaimedLog.open(client, "decisions")
         last = await log.last()                 # what the writers before have left
@@ -114,6 +118,10 @@ class ClaimedLog:
         self._retry = retry
         self._writer = secrets.token_bytes(WRITER_BYTES)
         self._next = 0
+        self._own = -1
+        """The offset of the newest message of this writer that is known to be stored."""
+        self._own_at = 0.0
+        """The time of the event loop at which that was known."""
         self._unsettled: deque[tuple[Mark, bytes]] = deque()
         """The messages of records that are not known to be stored."""
         self._may_be_stored = False
@@ -169,7 +177,8 @@ class ClaimedLog:
                 if not tries:
                     raise
             else:
-                self.claim, self._next = expected, expected + 1
+                self.claim = expected
+                self._stored(expected)
                 return await self._check_control()
 
     async def _check_control(self) -> None:
@@ -294,6 +303,7 @@ class ClaimedLog:
         unsettled = self._unsettled
         while unsettled:
             try:
+                await self._check_own()
                 await self._store(*unsettled[0])
             except (PublishOutcomeUnknown, asyncio.CancelledError):
                 raise
@@ -303,6 +313,45 @@ class ClaimedLog:
                 raise
             unsettled.popleft()
             self._may_be_stored = False
+
+    def _stored(self, offset: int) -> None:
+        """Note that a message of this writer is stored."""
+        self._next, self._own = offset + 1, offset
+        self._own_at = asyncio.get_running_loop().time()
+
+    async def _check_own(self) -> None:
+        """Fence this writer if its newest message is not in the log any more.
+
+        The next expected offset does not tell: another log may have as many messages.
+
+        Raises:
+            ProducerFenced: it is not.
+            LiftbridgeError: that could not be read.
+        """
+        own = self._own
+        if asyncio.get_running_loop().time() - self._own_at < _FRESH:
+            return
+        try:
+            state = await self._client.fetch_partition_metadata(self.stream, 0)
+            if state.newest_offset < own:
+                raise self._fence_lost()
+            if state.high_watermark >= own:  # else nobody has published since a restart
+                span = StartAt.offset(own), StopAt.offset(own)
+                async with self._client.subscribe(self.stream, 0, *span) as messages:
+                    async for message in messages:
+                        self._check_writer(message)
+        except (ProducerFenced, NewerFormat):
+            raise
+        except LiftbridgeError as error:
+            if not self._may_be_stored:
+                raise
+            text = f"what stands in {self.stream} could not be read back: {error.message}"
+            raise PublishOutcomeUnknown(text, stream=self.stream, partition=0) from error
+
+    def _check_writer(self, message: Message) -> None:
+        found = self._mark(message)
+        if message.offset == self._own and (found is None or found.writer != self._writer):
+            raise self._fence_lost()
 
     async def _store(self, mark: Mark, value: bytes) -> None:
         """Write the next message, however often it takes.
@@ -329,7 +378,7 @@ class ClaimedLog:
                     raise
                 failure = error
             else:
-                self._next += 1
+                self._stored(self._next)
                 return
             tries = await self._wait_before_next(tries)
             if not tries:
@@ -347,6 +396,8 @@ class ClaimedLog:
         """
         try:
             state = await self._committed()
+            if state.newest_offset < self._own:
+                raise self._fence_lost()
             if state.newest_offset < self._next:
                 return False
             span = StartAt.offset(self._next), StopAt.offset(state.newest_offset)
@@ -355,9 +406,14 @@ class ClaimedLog:
                     found = self._mark(message)
                     self._next = message.offset + 1
                     if found == mark:
+                        self._stored(message.offset)
                         return True
-                    if found is not None and found.kind is Kind.CLAIM:
-                        raise self._fence(message.offset)
+                    if found is None or found.kind is Kind.MARKER:
+                        continue
+                    if found.kind is Kind.CLAIM or found.writer != self._writer:
+                        done = "claimed" if found.kind is Kind.CLAIM else "appended to"
+                        text = f"another writer has {done} {self.stream} at offset {message.offset}"
+                        raise self._fence(message.offset, text)
         except ProducerFenced:
             raise
         except LiftbridgeError as error:
@@ -365,8 +421,14 @@ class ClaimedLog:
             raise PublishOutcomeUnknown(text, stream=self.stream, partition=0) from error
         return False
 
-    def _fence(self, offset: int) -> ProducerFenced:
-        text = f"another writer has claimed {self.stream} at offset {offset}"
+    def _fence_lost(self) -> ProducerFenced:
+        text = (
+            f"the newest message of this writer, offset {self._own}, is not in {self.stream} any"
+            " more: the stream was created again, or its servers have lost its end"
+        )
+        return self._fence(self._own, text)
+
+    def _fence(self, offset: int, text: str) -> ProducerFenced:
         self._fenced = ProducerFenced(text, stream=self.stream, partition=0, offset=offset)
         return self._fenced
 

@@ -35,6 +35,12 @@ class FramingError(TransactionError):
     """A frame of a journal is malformed, or a message cannot be framed."""
 
 
+class JournalLocked(TransactionError):
+    """Another process appends to the file of a journal, and does not end."""
+
+    hint = "find the process that hangs, and end it; nothing was appended"
+
+
 class UnknownFraming(FramingError):
     """No framing is registered for the content type of a journal."""
 

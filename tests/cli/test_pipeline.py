@@ -18,6 +18,7 @@ import pytest
 
 from cli.conftest import COMMAND, Run, Start, environment
 from liftbridge_aio import TLS, Client, Record
+from liftbridge_aio._core.file_lock import FileLock
 from liftbridge_aio.cli.connection import ConnectionFlags
 from liftbridge_aio.cli.pipeline import _archive_plan
 from liftbridge_aio.cli.totals_checks import (
@@ -135,7 +136,8 @@ def written_twice(broker_address: str, stream: str) -> tuple[str, str]:
                 to = names[number >= 4 and WriteId.decode(content).row == 1]
                 headers = {WRITE_ID_HEADER: content}
                 await client.publish_many(to, [Record(b"v", headers=headers)])
-            await client.publish_many(names[0], [Record(b"of somebody else")])
+            async with client.producer() as producer, producer.transaction() as txn:
+                await txn.publish(names[0], b"of somebody else")  # and an ack, which is no row
 
     asyncio.run(publish())
     return names
@@ -275,6 +277,28 @@ def test_two_archives_cannot_have_one_folder_at_a_time(run: Run, tmp_path: Path)
     with archive_lock(tmp_path / "archive"):
         (tmp_path / "archive" / ".spark-staging-1").mkdir()  # of a batch that is given up
     assert not (tmp_path / "archive" / ".spark-staging-1").exists()
+
+
+def test_a_second_run_of_a_pipeline_says_so(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(
+        'checkpoint = "c"\n[sources.sales]\nstreams = ["sales"]\n'
+        '[sinks.files]\nfrom = "sales"\nparquet = "files"\n'
+        '[steps.odd]\nsql = "SELECT 1"\n'
+    )
+    (tmp_path / "c").mkdir()
+    with FileLock(tmp_path / "c" / "_lock"):
+        ended = run("pipeline", "run", str(file), code=1)
+    assert "another command runs" in ended.err
+    assert "starting Spark" not in ended.err
+    (tmp_path / "files" / "_spark_metadata").mkdir(parents=True)
+    (tmp_path / "files" / "_spark_metadata" / "9.compact").touch()
+    for command in ("check", "run"):
+        ended = run("pipeline", command, str(file), code=2)
+        assert f"{file}, line 6: " in ended.err
+        assert "Spark would skip its batches up to 9" in ended.err
+        assert f"warning: {file}, line 7: no sink needs the step odd" in ended.err
+        assert "starting Spark" not in ended.err
 
 
 @pytest.mark.spark

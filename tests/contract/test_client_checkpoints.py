@@ -113,6 +113,28 @@ async def test_the_producer_before_is_fenced(
     assert await committed(client, stream) == [b"1", b"2"]
 
 
+async def test_a_store_created_again_fences_the_producer_before(
+    client: Client, stream: str, store: CheckpointStream
+) -> None:
+    async with client.producer("p", store=store) as before:
+        async with before.transaction() as transaction:
+            await transaction.publish(stream, b"1", partition=0)
+        await client.delete_stream(store.stream_of("p"))
+        async with client.producer("p", store=store) as following:
+            async with following.transaction() as transaction:
+                await transaction.publish(stream, b"2", partition=0)
+            zombie = before.transaction()  # its store has as many records as the new one
+            await zombie.publish(stream, b"in vain", partition=0)
+            with pytest.raises(ProducerFenced, match="created again"):
+                await zombie.commit()
+            assert zombie.phase is Phase.ABORTED
+            async with following.transaction() as transaction:
+                await transaction.publish(stream, b"3", partition=0)
+            with pytest.raises(ProducerFenced):
+                before.transaction()
+    assert await committed(client, stream) == [b"1", b"2", b"3"]
+
+
 async def test_producers_of_other_names_are_not_fenced(
     client: Client, stream: str, store: CheckpointStream
 ) -> None:

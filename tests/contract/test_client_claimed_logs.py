@@ -8,6 +8,8 @@ import pytest
 
 from liftbridge_aio import AckPolicy, Client, InvalidRequest
 from liftbridge_aio.transactions import ClaimedLog, LogRecord, ProducerFenced
+from liftbridge_aio.transactions.claimed_log import _FRESH
+from liftbridge_aio.transactions.core.records import HEADER, WRITER_BYTES, Kind, Mark
 from support.clients import read_out
 from support.marks import ON_ONE_PATH
 
@@ -49,6 +51,35 @@ async def test_the_writer_before_is_fenced(client: Client, log: ClaimedLog) -> N
     assert await following.append(b"3") == 4
     last = await ClaimedLog.open(client, log.stream)
     assert [record.value for record in await everything(last)] == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("records", [0, 1, 2, 5])
+async def test_a_log_created_again_fences_the_old_writer(
+    client: Client, log: ClaimedLog, records: int
+) -> None:
+    await log.append(b"old")
+    await log.append(b"old")
+    await client.delete_stream(log.stream)
+    following = await ClaimedLog.open(client, log.stream)
+    for _ in range(records):
+        await following.append(b"new")
+    await asyncio.sleep(_FRESH)
+    for _ in range(2):
+        with pytest.raises(ProducerFenced, match="created again"):
+            await log.append(b"in vain")
+    await following.append(b"new")
+    last = await ClaimedLog.open(client, log.stream)
+    assert [record.value for record in await everything(last)] == [b"new"] * (records + 1)
+
+
+async def test_a_foreign_record_without_a_claim_fences(client: Client, log: ClaimedLog) -> None:
+    await log.append(b"1")
+    foreign = Mark(Kind.PART, bytes(WRITER_BYTES)).encode()
+    await client.publish(
+        log.stream, b"2", headers={HEADER: foreign}, ack_policy=AckPolicy.ALL, expected_offset=2
+    )
+    with pytest.raises(ProducerFenced, match="appended to"):
+        await log.append(b"in vain")
 
 
 async def test_of_writers_that_open_it_together_one_can_append(

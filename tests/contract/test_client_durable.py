@@ -51,6 +51,22 @@ async def test_without_a_cursor_it_begins_at_the_start(client: Client, numbers: 
     assert await stored(client, numbers) == 5
 
 
+async def test_a_longer_log_of_a_recreated_stream_is_told(client: Client, numbers: str) -> None:
+    async with client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR) as subscription:
+        assert offsets(await take(subscription, 3)) == [0, 1, 2]
+    await client.delete_stream(numbers)
+    await create_numbers(client, numbers)
+    with pytest.raises(StreamReset, match="former log") as caught:
+        await client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR).__aenter__()
+    assert (caught.value.partition, caught.value.offset) == (0, 2)
+    subscription = client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR)
+    await subscription.seek(EARLIEST)
+    async with subscription:
+        assert offsets(await take(subscription, 2)) == [0, 1]
+    async with client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR) as subscription:
+        assert offsets(await take(subscription, 1)) == [2]
+
+
 async def test_who_began_with_new_messages_misses_none_that_come_between(
     client: Client, numbers: str
 ) -> None:

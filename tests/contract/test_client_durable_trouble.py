@@ -123,7 +123,9 @@ async def test_the_last_storing_is_bounded_in_time(client: Client, numbers: str)
     failed: list[CommitFailed] = []
     committer = CursorCommitter(CURSOR, Stuck(), timeout=SELDOM, failed=failed.append)
     committer.keep(numbers, 0, lambda: 5, None)
-    durable = DurableReader(committer, client._living.network, SELDOM, set())
+    durable = DurableReader(
+        committer, client._living.cursors, client._living.network, SELDOM, set()
+    )
     async with asyncio.timeout(BOUND):
         assert isinstance(await durable.close(0.01), RequestTimeout)
 

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import os
 import signal
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -14,12 +15,12 @@ from functools import partial
 import pytest
 
 from liftbridge_aio import (
+    CallbackCancelled,
     Client,
     ClientClosed,
     ClientOptions,
     ConcurrentRead,
     ConsumerGroup,
-    GroupError,
     Interceptor,
     InvalidRequest,
     LiftbridgeError,
@@ -30,6 +31,8 @@ from liftbridge_aio import (
     WrongType,
 )
 from liftbridge_aio.groups.handler_runner import MessageHandler, OnError
+from liftbridge_aio.queue import Delivery, Queue
+from support.faults import await_what_others_cancel
 from support.groups.group_watcher import EARLIEST, GroupWatcher, cursor, it_is, publish
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
 from support.raw import BOUND, eventually
@@ -324,14 +327,13 @@ async def test_a_handler_that_is_cancelled_from_elsewhere_has_failed(
     client: Client, stream: str, group_id: str
 ) -> None:
     async def handle(_: Message) -> None:
-        other = asyncio.ensure_future(asyncio.sleep(60))
-        other.cancel()
-        await other
+        await await_what_others_cancel()
 
     async with client.group(group_id, [stream], start=EARLIEST) as group:
-        with pytest.raises(GroupError, match="cancelled by something other") as caught:
+        with pytest.raises(CallbackCancelled, match="cancelled by something other") as caught:
             await group.run(handle)
         assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+        assert caught.value.offset == 0
 
 
 @ON_EMBEDDED
@@ -728,3 +730,32 @@ async def test_interceptors_wrap_the_handler(server: Server, stream: str, group_
         assert await cursor(client, group_id, stream) == 2
     assert handled == [(StreamPartition(stream, 0), 1, b"ab")]
     assert log == ["b", "a"] * 4
+
+
+if sys.version_info >= (3, 12):
+
+    @pytest.mark.parametrize("kind", ["group", "queue"])
+    async def test_thousands_of_workers_under_eager_tasks(
+        client: Client, stream_name: str, kind: str
+    ) -> None:
+        """Workers that start each other must not begin inside the calls that create them."""
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        count, handled = 2000, 0
+        await client.create_stream(stream_name, partitions=3)
+        await client.publish_many(stream_name, [b""] * count)
+
+        async def handle(_: object) -> None:
+            nonlocal handled
+            await asyncio.sleep(0)
+            handled += 1
+            if handled == count:
+                await member.aclose()
+
+        member: ConsumerGroup | Queue[Delivery]
+        if kind == "group":
+            member = client.group(f"group-{stream_name}", [stream_name], start=EARLIEST)
+        else:
+            member = client.queue(stream_name, start=EARLIEST, max_in_flight=3 * count)
+        async with asyncio.timeout(6 * BOUND), member:
+            await member.run(handle, concurrency=count)
+        assert handled == count

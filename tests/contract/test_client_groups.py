@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from liftbridge_aio import (
+    CallbackCancelled,
     Client,
     ClientOptions,
     ConsumerGroup,
@@ -25,6 +26,7 @@ from liftbridge_aio import (
     UsageError,
     WrongType,
 )
+from support.faults import await_what_others_cancel
 from support.groups.group_calls import Group
 from support.groups.group_watcher import EARLIEST, cursor, holds, places, publish, take
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
@@ -253,8 +255,79 @@ async def test_a_stream_that_was_made_anew_is_read_from_where_the_user_says(
         assert (caught.value.stream, caught.value.partition) == (stream, 0)
         await group.seek(stream, 0, EARLIEST)
         assert places(await take(group, 2)) == [(0, 0), (0, 1)]
-    # The position of the other log did not keep it from being stored.
-    assert await cursor(client, group_id, stream) == 1
+    # The position of the other log does not keep that of this one from being stored.
+    await publish(client, stream, 0)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 1)) == [(0, 2)]
+    assert await cursor(client, group_id, stream) == 2
+
+
+async def create_anew(client: Client, stream: str, *, messages: int) -> None:
+    await client.delete_stream(stream)
+    await client.create_stream(stream)
+    await publish(client, stream, 0, messages)
+
+
+async def test_a_longer_log_of_a_recreated_stream_is_told(
+    client: Client, stream: str, group_id: str
+) -> None:
+    await publish(client, stream, 0, 3)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        await take(group, 3)
+    await create_anew(client, stream, messages=6)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        with pytest.raises(StreamReset, match="created anew") as caught:
+            await take(group, 1)
+        assert (caught.value.partition, caught.value.offset) == (0, 2)
+        await group.seek(stream, 0, EARLIEST)
+        assert places(await take(group, 2)) == [(0, 0), (0, 1)]
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 4)) == [(0, 2), (0, 3), (0, 4), (0, 5)]
+    # A third log is told apart from the second one.
+    await create_anew(client, stream, messages=8)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        with pytest.raises(StreamReset):
+            await take(group, 1)
+
+
+async def test_a_group_begins_a_recreated_stream_at_its_start(
+    client: Client, stream: str, group_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await publish(client, stream, 0, 3)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        await take(group, 3)
+    await create_anew(client, stream, messages=6)
+    async with client.group(group_id, [stream], start=EARLIEST, on_reset="start") as group:
+        assert places(await take(group, 2)) == [(0, 0), (0, 1)]
+    assert "created anew" in caplog.text
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 1)) == [(0, 2)]
+    with pytest.raises(InvalidRequest, match="on_reset"):
+        client.group(group_id, [stream], on_reset="latest")  # type: ignore[arg-type]
+
+
+async def test_a_position_without_a_note_of_its_log_is_used(
+    client: Client, stream: str, group_id: str
+) -> None:
+    """Earlier versions and Go members note nothing."""
+    await publish(client, stream, 0, 4)
+    await client.set_cursor(f"__group:{group_id}", stream, 0, 1)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 1)) == [(0, 2)]
+    await create_anew(client, stream, messages=6)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        with pytest.raises(StreamReset, match="offset 2"):
+            await take(group, 1)
+
+
+async def test_a_recreated_stream_of_which_nothing_was_read_is_begun(
+    client: Client, stream: str, group_id: str
+) -> None:
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        await holds(group, 3)
+    await create_anew(client, stream, messages=2)
+    async with client.group(group_id, [stream], start=EARLIEST) as group:
+        assert places(await take(group, 2)) == [(0, 0), (0, 1)]
 
 
 async def test_a_deleted_stream_ends_no_member_that_reads_another(
@@ -475,6 +548,19 @@ async def test_a_handler_that_raises_ends_the_group_with_its_error(
 
     async with client.group(group_id, [stream], on_assigned=on_assigned) as group:
         with pytest.raises(ZeroDivisionError):
+            await anext(group)
+    assert group.state is GroupState.LEFT
+
+
+@ON_EMBEDDED
+async def test_a_callback_that_others_cancel_ends_the_group_with_an_error(
+    client: Client, stream: str, group_id: str
+) -> None:
+    async def on_assigned(_: object) -> None:
+        await await_what_others_cancel()
+
+    async with client.group(group_id, [stream], on_assigned=on_assigned) as group:
+        with pytest.raises(CallbackCancelled, match="on_assigned"):
             await anext(group)
     assert group.state is GroupState.LEFT
 

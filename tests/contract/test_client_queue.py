@@ -13,6 +13,7 @@ import pytest
 
 from liftbridge_aio import (
     AlreadyMember,
+    CallbackCancelled,
     Client,
     ClientOptions,
     Interceptor,
@@ -51,6 +52,7 @@ from liftbridge_aio.queue.core.ack_window import Snapshot
 from liftbridge_aio.queue.retry_tiers import tier_stream
 from liftbridge_aio.serializers import JSON
 from liftbridge_aio.transactions import Phase, ProducerFenced, TransactionAborted
+from support.faults import await_what_others_cancel
 from support.groups.group_watcher import EARLIEST, GroupWatcher, it_is, publish
 from support.marks import ON_ONE_PATH
 from support.raw import BOUND, eventually
@@ -445,6 +447,43 @@ async def test_giving_up_without_dead_letters_calls_back(client: Client, stream:
                 await delivery.ack()
         await eventually(it_is(lambda: given_up == [(0, 2)]))
         await eventually(it_is(lambda: queue.statistics().partitions[0].base == 6))
+
+
+async def test_a_block_that_others_cancel_has_failed(client: Client, stream: str) -> None:
+    async with queue_of(client, stream) as queue:
+        [delivery] = await take(queue, 1)
+        async with delivery:
+            await await_what_others_cancel()
+        assert queue.statistics().nacked == 1
+        again = next(each for each in await take(queue, 6) if each.redelivered)
+        assert isinstance(again.error, CallbackCancelled)
+
+
+async def test_callbacks_that_others_cancel_have_failed(client: Client, stream: str) -> None:
+    handled: list[int] = []
+
+    async def handle(delivery: Delivery) -> None:
+        handled.append(delivery.offset)
+        if delivery.offset == 0:
+            await await_what_others_cancel()
+
+    async def on_giving_up(_: Delivery) -> None:
+        await await_what_others_cancel()
+
+    dead = f"{stream}.dead"
+    await client.create_stream(dead)
+    settings: dict[str, Any] = {"max_attempts": 2, "on_giving_up": on_giving_up}
+    async with queue_of(client, stream, dead_letter=DeadLetter(dead), **settings) as queue:
+        run = asyncio.create_task(queue.run(handle))
+        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        await eventually(it_is(lambda: queue.statistics().partitions[0].base == 6))
+        assert not run.done()
+        await queue.aclose()
+        await run
+    assert sorted(handled) == [0, 0, 1, 2, 3, 4, 5]
+    [letter] = await client.last(dead, 5)
+    assert b"CallbackCancelled: the handler was cancelled" in letter.headers["queue-error"]
+    await client.delete_stream(dead)
 
 
 async def test_a_queue_stops_at_its_limit_of_dead_letters(client: Client, stream: str) -> None:
@@ -917,6 +956,38 @@ async def test_a_stream_that_was_created_again_with_more_partitions(
     await queue.unsubscribe()
     async with queue_of(client, stream) as queue:
         assert [(each.partition, each.value) for each in await one_by_one(queue, 1)] == [(1, b"0")]
+
+
+async def test_a_longer_log_of_a_recreated_stream_is_told(client: Client, stream: str) -> None:
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 3) == [0, 1, 2]
+    await client.delete_stream(stream)
+    await client.create_stream(stream)
+    await publish(client, stream, 0, 9)
+    async with queue_of(client, stream) as queue:
+        with pytest.raises(StreamReset, match="created anew") as caught:
+            await take(queue, 1)
+        assert (caught.value.stream, caught.value.partition) == (stream, 0)
+    await queue.unsubscribe()
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 2) == [0, 1]
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 1) == [2]
+
+
+async def test_a_queue_begins_a_recreated_stream_at_its_start(
+    client: Client, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 3) == [0, 1, 2]
+    await client.delete_stream(stream)
+    await client.create_stream(stream)
+    await publish(client, stream, 0, 9)
+    async with queue_of(client, stream, on_reset="start") as queue:
+        assert await take_and_ack(queue, 2) == [0, 1]
+    assert "created anew" in caplog.text
+    async with queue_of(client, stream) as queue:
+        assert await take_and_ack(queue, 2) == [2, 3]
 
 
 async def test_an_ephemeral_group_is_over_with_its_last_member(client: Client, stream: str) -> None:

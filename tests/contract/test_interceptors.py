@@ -10,6 +10,7 @@ import pytest
 
 from liftbridge_aio import (
     Ack,
+    CallbackCancelled,
     Client,
     ClientOptions,
     IncorrectOffset,
@@ -25,6 +26,7 @@ from liftbridge_aio import (
     WrongType,
 )
 from support.clients import read_out
+from support.faults import await_what_others_cancel
 from support.servers.node import Server
 
 AckFuture: TypeAlias = asyncio.Future[Ack | None]
@@ -59,8 +61,34 @@ class Gate(Interceptor):
         return await send(message)
 
 
+class Shared(Interceptor):
+    """Awaits, or returns, a future that somebody else has cancelled."""
+
+    async def publish(self, message: OutgoingMessage, send: Send) -> AckFuture:
+        if message.value == b"awaits":
+            await await_what_others_cancel()
+        if message.value == b"returns":
+            (await send(message)).cancel()
+            cancelled: AckFuture = asyncio.get_running_loop().create_future()
+            cancelled.cancel()
+            return cancelled
+        return await send(message)
+
+
 def connected(server: Server, *interceptors: Interceptor, **options: Any) -> Client:
     return Client(server.address, options=ClientOptions(interceptors=interceptors, **options))
+
+
+async def test_an_interceptor_that_others_cancel_has_failed(
+    server: Server, stream_name: str
+) -> None:
+    async with connected(server, Shared()) as client:
+        await client.create_stream(stream_name)
+        with pytest.raises(CallbackCancelled, match="an interceptor was cancelled"):
+            await client.publish(stream_name, b"awaits")
+        with pytest.raises(PublishOutcomeUnknown, match="cancelled by something else"):
+            await client.publish(stream_name, b"returns")
+        await client.publish(stream_name, b"goes on")
 
 
 async def test_interceptors_run_once_for_each_message(server: Server, stream_name: str) -> None:

@@ -70,7 +70,7 @@ async def test_a_message_that_is_no_frame(client: Client, stream_name: str) -> N
         await anext(ReadCommittedIter(source, new_message, Sequencer()))
 
 
-@pytest.mark.parametrize("name", ["", "/1", "orders/x"])
+@pytest.mark.parametrize("name", ["", "/1", "orders/x", "a/" + "9" * 5000])
 async def test_a_journal_that_names_no_partition(client: Client, name: str) -> None:
     with pytest.raises(InvalidRequest, match="a journal is a stream, or a stream/partition"):
         PartitionJournals(client).source(Journal(name, JSON_LINES))

@@ -14,7 +14,7 @@ from support.servers.durable_streams import DurableStreamsServer
 from support.servers.gateway import GatewayProcess
 
 StartDurableStreams = Callable[[], DurableStreamsServer]
-RunGateway = Callable[[str], Awaitable[GatewayProcess]]
+RunGateway = Callable[..., Awaitable[GatewayProcess]]
 _streams = itertools.count(1)
 
 
@@ -63,8 +63,8 @@ async def run_gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
     """Starts gateways of Liftbridge's at an address, each in a process of its own."""
     started: list[GatewayProcess] = []
 
-    async def run(servers: str) -> GatewayProcess:
-        gateway = GatewayProcess(servers, tmp_path_factory.mktemp("gateway"))
+    async def run(servers: str, *flags: str) -> GatewayProcess:
+        gateway = GatewayProcess(servers, tmp_path_factory.mktemp("gateway"), flags=flags)
         started.append(gateway)
         await asyncio.to_thread(gateway.start)
         return gateway

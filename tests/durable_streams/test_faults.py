@@ -14,6 +14,8 @@ import pytest
 
 from durable_streams.conftest import StartDurableStreams
 from liftbridge_aio.durable_streams import (
+    NOW,
+    START,
     DurableStream,
     HandshakeFailed,
     IdempotentProducer,
@@ -373,19 +375,59 @@ async def test_data_without_its_offset_is_read_again() -> None:
         assert [pair async for pair in stream.read(live="sse")] == [(1, "8")]
 
 
-async def test_polls_that_end_at_once_are_slowed_down() -> None:
-    nothing = response("204 No Content", OFFSET, "Stream-Up-To-Date: true")
-    count = 1_000
+CONTROL: Final = b'event: control\ndata: {"streamNextOffset":"7","upToDate":true}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("live", "nothing"),
+    [
+        ("long-poll", response("204 No Content", OFFSET, "Stream-Up-To-Date: true")),
+        ("long-poll", UP_TO_DATE),
+        ("sse", response("200 OK", EVENTS, body=CONTROL)),
+    ],
+)
+async def test_responses_that_end_at_once_are_slowed_down(live: Any, nothing: bytes) -> None:
     async with (
-        answering(UP_TO_DATE, *[nothing] * count) as url,
+        answering(UP_TO_DATE, *[nothing] * 1_000) as url,
         DurableStream(url, options=IMPATIENT) as stream,
     ):
-        reader = stream.read(live="long-poll")
+        reader = stream.read(live=live)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await anext(reader)
         assert reader.up_to_date
-        assert reader._idle < 50
+        assert 1 < reader._idle < 50
+
+
+@pytest.mark.parametrize(
+    ("live", "cached"),
+    [
+        (False, response("200 OK", OFFSET, IS_JSON, body=b"[1]")),
+        ("long-poll", response("200 OK", OFFSET, IS_JSON, body=b"[1]")),
+        (
+            "long-poll",
+            response("200 OK", OFFSET, "Stream-Up-To-Date: true", IS_JSON, body=b"[1]"),
+        ),
+        ("sse", response("200 OK", EVENTS, body=b"event: data\ndata: [1]\n\n" + CONTROL)),
+    ],
+)
+@pytest.mark.parametrize("start", [START, NOW, "6"])
+async def test_a_cache_that_repeats_an_answer_is_told(live: Any, cached: bytes, start: str) -> None:
+    first = [UP_TO_DATE] if live == "sse" else []
+    found = []
+    async with (
+        answering(*first, *[cached] * 20) as url,
+        DurableStream(url, options=IMPATIENT) as stream,
+    ):
+
+        async def follow() -> None:
+            async for item, _ in stream.read(offset=start, live=live):
+                found.append(item)
+
+        async with asyncio.timeout(10):
+            with pytest.raises(ProtocolError, match="with that offset"):
+                await follow()
+    assert len(found) <= 1
 
 
 async def test_a_body_that_is_too_large_is_told() -> None:

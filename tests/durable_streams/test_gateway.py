@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -16,10 +18,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
-from liftbridge_aio import AckPolicy, Client, ClientOptions, StreamOptions
+from liftbridge_aio import AckPolicy, CallbackCancelled, Client, ClientOptions, StreamOptions
 from liftbridge_aio.durable_streams.core import sse
 from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions, gateway_app
-from liftbridge_aio.errors import UsageError
+from liftbridge_aio.errors import LiftbridgeError, UsageError
+from support.faults import await_what_others_cancel
 from support.servers.node import EmbeddedServer, Server
 
 TEXT: Final = {"Content-Type": "text/plain"}
@@ -35,7 +38,7 @@ async def gateway(
     quick = ClientOptions(not_found_timeout=1.0)
     async with Client(address, options=quick) as client, Gateway(client, settings) as app:
         transport = httpx2.ASGITransport(app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             yield http, client
 
 
@@ -175,7 +178,7 @@ async def test_events_end_in_time_and_readers_that_take_none_are_cut_off(
     options = GatewayOptions(registry=stream_name, write_timeout=0.2, sse_duration=0.5)
     async with Client(embedded_server.address) as client, Gateway(client, options) as app:
         async with httpx2.AsyncClient(
-            transport=httpx2.ASGITransport(app), base_url="http://gateway"
+            transport=httpx2.ASGITransport(app), base_url="http://localhost"
         ) as http:
             await put(http, "a")
         scope = {
@@ -234,12 +237,14 @@ async def test_preconditions_are_checked_or_refused(
 async def test_a_stream_is_the_same_wherever_the_gateway_is_mounted(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:
-    settings = GatewayOptions(registry=stream_name)
+    settings = GatewayOptions(registry=stream_name, allow_hosts=["outside", "in"])
     async with Client(embedded_server.address) as client, Gateway(client, settings) as app:
         mounted = httpx2.ASGITransport(Starlette(routes=[Mount("/gw", app)]))
         async with (
             httpx2.AsyncClient(transport=mounted, base_url="http://outside/gw") as outside,
-            httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://in") as inside,
+            httpx2.AsyncClient(
+                transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1"
+            ) as inside,
         ):
             created = await outside.put(PATH, content="a", headers=TEXT)
             assert created.headers["Location"] == f"http://outside/gw{PATH}"
@@ -269,11 +274,54 @@ async def test_any_utf_8_is_a_path_and_nothing_else(
 ) -> None:
     async with gateway(embedded_server.address, stream_name) as (http, _):
         created = await http.put("/v1/stream/caf%C3%A9/%F0%9F%98%80", headers=TEXT)
-        assert created.headers["Location"] == "http://gateway/v1/stream/caf%C3%A9/%F0%9F%98%80"
+        assert created.headers["Location"] == "http://localhost/v1/stream/caf%C3%A9/%F0%9F%98%80"
         assert (await http.get(created.headers["Location"])).status_code == 200
         for path in ("%FF", "%FE"):
             assert (await http.put(f"/v1/stream/{path}", headers=TEXT)).status_code == 400
         assert (await http.put("/v1/stream/%EF%BF%BD", headers=TEXT)).status_code == 201
+
+
+NAMES: Final = ["a b", "a%20b", "a%2520b", "caf\u00e9", "100%", "a?b#c", "%zz", "a+b"]
+
+
+async def test_each_path_is_decoded_once_wherever_it_is_named(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        for name in NAMES:
+            url = f"/v1/stream/{quote(name)}"
+            assert (await http.put(url, content=name, headers=TEXT)).status_code == 201
+        for number, name in enumerate(NAMES):
+            given = {"Stream-Forked-From": f"/v1/stream/{quote(name)}"}
+            assert (await http.put(f"/v1/stream/{number}", headers=given)).status_code == 201
+            assert (await http.get(f"/v1/stream/{number}")).text == name
+        raw = {"Stream-Forked-From": "/v1/stream/caf\u00e9".encode()}
+        assert (await http.put("/v1/stream/raw", headers=raw)).status_code == 201
+        invalid = {"Stream-Forked-From": "/v1/stream/%FF"}
+        assert (await http.put("/v1/stream/invalid", headers=invalid)).status_code == 400
+        listed = (await http.get("/v1/streams")).json()["streams"]
+        assert {f"/v1/stream/{name}" for name in NAMES} <= {each["path"] for each in listed}
+
+
+async def test_subscriptions_name_decoded_paths(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    subscription = "/v1/stream/__ds/subscriptions/shop"
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        await http.put("/v1/stream/wakes", headers={"Content-Type": "application/json"})
+        for name in NAMES:
+            await http.put(f"/v1/stream/{quote(name)}", headers=TEXT)
+        wanted = {"type": "pull-wake", "streams": NAMES, "wake_stream": "wakes"}
+        assert (await http.put(subscription, json=wanted)).status_code == 201
+        for name in NAMES:
+            await http.post(f"/v1/stream/{quote(name)}", content="x", headers=TEXT)
+        claimed = (await http.post(f"{subscription}/claim", json={"worker": "ann"})).json()
+        assert {each["path"] for each in claimed["streams"]} == set(NAMES)
+        removed = await http.delete(f"{subscription}/streams/{quote(NAMES[1])}")
+        assert removed.status_code == 204
+        left = {each["path"] for each in (await http.get(subscription)).json()["streams"]}
+        assert left == set(NAMES) - {NAMES[1]}
+        assert (await http.delete("/v1/stream/__ds/subscriptions/%FF")).status_code == 400
 
 
 async def test_bodies_that_are_compressed_are_refused(
@@ -401,6 +449,20 @@ async def test_an_append_prolongs_a_life_though_its_gateway_is_killed(
                 await asyncio.sleep(0.05)
         assert appended + 1.9 < loop.time()
         assert (await http.get("/v1/stream/fork")).text == "a,paid"
+
+
+async def test_foreign_messages_of_the_registry_are_skipped(
+    server: Server, stream_name: str
+) -> None:
+    async with gateway(server.address, stream_name) as (http, client):
+        await put(http, "a")
+        keys = (PATH.encode(), b"subscription:x", b"\xff", b"")
+        for key, value in itertools.product(keys, (b"x", b"[]", b"{}", b"\xff", b"7")):
+            await client.publish(stream_name, value, key)
+        assert (await http.get(PATH)).text == "a"
+    async with gateway(server.address, stream_name) as (http, _):
+        assert (await http.get(PATH)).text == "a"
+        assert (await http.put(f"{PATH}-2", headers=TEXT)).status_code == 201
 
 
 async def test_without_its_registry_a_gateway_begins_anew(
@@ -630,7 +692,7 @@ async def test_requests_are_authorized_first(
     async def authorize(request: Request) -> Response | None:
         return None if request.headers.get("authorization") == "me" else Response("no", 401)
 
-    options: dict[str, Any] = {"authorize": authorize, "cors_origin": None}
+    options: dict[str, Any] = {"authorize": authorize, "allow_origins": ["self"]}
     async with gateway(embedded_server.address, stream_name, **options) as (http, _):
         refused = await http.put(PATH, headers=TEXT)
         assert refused.status_code == 401
@@ -640,6 +702,18 @@ async def test_requests_are_authorized_first(
         found = await http.get(PATH, headers={"Authorization": "me"})
         assert found.headers["Cache-Control"].startswith("private")
         assert "Access-Control-Allow-Origin" not in found.headers
+
+
+async def test_authorize_that_others_cancel_has_failed(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async def authorize(_: Request) -> Response | None:
+        await await_what_others_cancel()
+        return None
+
+    async with gateway(embedded_server.address, stream_name, authorize=authorize) as (http, _):
+        with pytest.raises(CallbackCancelled, match="authorize was cancelled"):
+            await http.get(PATH)
 
 
 async def test_large_bodies_are_refused(embedded_server: EmbeddedServer, stream_name: str) -> None:
@@ -738,14 +812,14 @@ async def test_the_application_connects_a_client_of_its_own(
     app = gateway_app(embedded_server.address, options=GatewayOptions(registry=stream_name))
     async with app.router.lifespan_context(app):
         transport = httpx2.ASGITransport(app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             await put(http, "a")
             assert (await http.get(PATH)).text == "a"
 
 
 async def test_an_application_without_its_lifespan_says_so() -> None:
     transport = httpx2.ASGITransport(gateway_app("127.0.0.1:1"))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
         with pytest.raises(UsageError, match="lifespan"):
             await http.get(PATH)
 
@@ -756,3 +830,97 @@ def test_options_are_checked() -> None:
     for registry in ("*", "a.*", "a.>"):
         with pytest.raises(ValueError, match="registry"):
             replace(GatewayOptions(), registry=registry)
+
+
+FOREIGN: Final = {"Origin": "https://evil.example"}
+SCRIPT: Final = "<script>fetch('/v1/streams')</script>"
+
+
+@pytest.mark.parametrize("content_type", ["text/html", "image/svg+xml", "text/xml", "text/plain"])
+async def test_browsers_run_nothing_that_a_stream_holds(
+    embedded_server: EmbeddedServer, stream_name: str, content_type: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        kind = {"Content-Type": content_type}
+        assert (await http.put(PATH, content=SCRIPT, headers=kind)).status_code == 201
+        for query in ("", "?offset=now", "?offset=-1&live=long-poll"):
+            found = await http.get(PATH + query)
+            assert found.headers["X-Content-Type-Options"] == "nosniff"
+            assert "sandbox" in found.headers["Content-Security-Policy"].split("; ")
+            disposition = found.headers.get("Content-Disposition")
+            assert disposition == (None if content_type == "text/plain" else "attachment")
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/streams", "/v1/liftbridge/STREAM/0"])
+async def test_other_origins_use_streams_only(
+    embedded_server: EmbeddedServer, stream_name: str, path: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, client):
+        await client.create_stream(f"{stream_name}-native")
+        await put(http, "a")
+        path = path.replace("STREAM", f"{stream_name}-native")
+        origins: list[tuple[dict[str, str], int]] = [
+            ({}, 200),
+            ({"Origin": "http://localhost"}, 200),
+            (FOREIGN, 403),
+            ({"Origin": "null"}, 403),
+            ({"Origin": "http://localhost:8000"}, 403),
+        ]
+        for given, status in origins:
+            found = await http.get(path, headers=given)
+            assert found.status_code == status
+            assert "Access-Control-Allow-Origin" not in found.headers
+            assert found.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        open_to_all = await http.get(PATH, headers=FOREIGN)
+        assert open_to_all.headers["Access-Control-Allow-Origin"] == "*"
+
+
+async def test_allowed_origins_use_everything_and_others_nothing(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    shop = "https://shop.example"
+    async with gateway(embedded_server.address, stream_name, allow_origins=[shop]) as (http, _):
+        await put(http, "a", Origin=shop)
+        for path in (PATH, "/v1/streams"):
+            found = await http.get(path, headers={"Origin": shop})
+            assert found.headers["Access-Control-Allow-Origin"] == shop
+            assert found.headers["Vary"] == "Origin"
+            refused = await http.get(path, headers=FOREIGN)
+            assert refused.status_code == 403
+            assert "Access-Control-Allow-Origin" not in refused.headers
+        assert (await post(http, "b", **FOREIGN)).status_code == 403
+        asked = await http.options(PATH, headers=FOREIGN)
+        assert "Access-Control-Allow-Origin" not in asked.headers
+        assert (await http.get(PATH)).text == "a"
+
+
+async def test_unknown_hosts_are_refused(embedded_server: EmbeddedServer, stream_name: str) -> None:
+    async with gateway(embedded_server.address, stream_name, allow_hosts=["own.example"]) as (
+        http,
+        _,
+    ):
+        await put(http, "a")
+        for host, status in (
+            ("own.example:4437", 200),
+            ("OWN.example.", 200),
+            ("[::1]:4437", 200),
+            ("evil.example", 421),
+            ("localhost.evil.example:4437", 421),
+            ("own.example:99999", 400),
+        ):
+            for path in (PATH, "/", "/v1/streams"):
+                assert (await http.get(path, headers={"Host": host})).status_code == status
+
+
+@pytest.mark.parametrize(
+    "invalid",
+    [
+        {"allow_origins": ["shop.example"]},
+        {"allow_origins": "*"},
+        {"allow_hosts": ["own.example:80"]},
+        {"allow_hosts": ["http://own.example"]},
+    ],
+)
+def test_invalid_origins_and_hosts_are_refused(invalid: dict[str, Any]) -> None:
+    with pytest.raises(LiftbridgeError, match=r"allow_"):
+        GatewayOptions(**invalid)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from durable_streams.conftest import RunGateway
-from support.servers.node import Server
+from support.servers.node import EmbeddedServer, Server
 from support.servers.npm_packages import find_node
 
 TESTS: Final = 338
@@ -23,7 +23,23 @@ async def test_the_gateway_behaves_as_published(
     server: Server, run_gateway: RunGateway, durable_streams_packages: Path, tmp_path: Path
 ) -> None:
     gateway = await run_gateway(server.address)
-    found = await run_suite(durable_streams_packages, gateway.url, tmp_path / "found.json")
+    await check_suite(durable_streams_packages, gateway.url, tmp_path / "found.json")
+
+
+@pytest.mark.timeout(BOUND + 30)
+async def test_it_does_so_when_no_other_origin_is_allowed(
+    embedded_server: EmbeddedServer,
+    run_gateway: RunGateway,
+    durable_streams_packages: Path,
+    tmp_path: Path,
+) -> None:
+    gateway = await run_gateway(embedded_server.address, "--allow-origin", "self")
+    await check_suite(durable_streams_packages, gateway.url, tmp_path / "found.json")
+
+
+async def check_suite(packages: Path, url: str, report: Path) -> None:
+    """Check that all tests pass."""
+    found = await run_suite(packages, url, report)
     failed = [
         (each["fullName"], each["failureMessages"])
         for file in found["testResults"]

@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from liftbridge_aio import CallbackCancelled
 from liftbridge_aio.durable_streams import (
     BadRequest,
     Closed,
@@ -19,6 +20,7 @@ from liftbridge_aio.durable_streams import (
     SequenceConflict,
     StreamClosed,
 )
+from support.faults import await_what_others_cancel
 
 
 async def items(stream: DurableStream) -> list[Any]:
@@ -173,6 +175,25 @@ async def test_a_deleted_stream_is_not_there(url: str) -> None:
         for live in ways:
             with pytest.raises(NoStream):
                 await anext(stream.read(live=live))
+
+
+async def test_functions_that_others_cancel_have_failed(url: str) -> None:
+    async def token() -> str:
+        await await_what_others_cancel()
+        return ""
+
+    async def sign(_: httpx2.Request) -> None:
+        await await_what_others_cancel()
+
+    async with DurableStream(url, headers={"Authorization": token}) as stream:
+        with pytest.raises(CallbackCancelled, match="the function for Authorization"):
+            await stream.create()
+    async with (
+        httpx2.AsyncClient(event_hooks={"request": [sign]}) as http,
+        DurableStream(url, http=http) as stream,
+    ):
+        with pytest.raises(CallbackCancelled, match="the HTTP client"):
+            await stream.create()
 
 
 async def test_headers_and_parameters_may_be_functions(url: str) -> None:

@@ -170,12 +170,19 @@ async def test_the_next_member_makes_visible_what_was_committed(
         return request.stream == "results" and not request.value.startswith(b"result")
 
     refusal = broker.faults.fail("PublishAsync", code="PERMISSION_DENIED", when=is_ack, times=None)
-    async with member(client) as queue, asyncio.timeout(BOUND):
-        delivery = await anext(queue)
-        transaction = delivery.transaction()
-        await transaction.publish("results", b"result")
-        with pytest.raises(CommitInDoubt):
-            await transaction.commit()
+    async with Client(
+        broker.address, options=ClientOptions(backoff=QUICK, close_timeout=3.0)
+    ) as first:
+        queue = first.queue("s", group="g", start=EARLIEST)
+        async with asyncio.timeout(BOUND):
+            await queue.__aenter__()
+            delivery = await anext(queue)
+            transaction = delivery.transaction()
+            await transaction.publish("results", b"result")
+            with pytest.raises(CommitInDoubt):
+                await transaction.commit()
+            with pytest.raises(CommitInDoubt, match="1 transactions"):
+                await queue.aclose()
     assert await committed(client, "results") == []
     refusal.cancel()
 
@@ -190,6 +197,79 @@ async def test_the_next_member_makes_visible_what_was_committed(
         await client.publish("s", b"")
         async with asyncio.timeout(BOUND):
             await anext(queue)
+
+
+def is_ack_of_results(request: Any) -> bool:
+    return request.stream == "results" and "txn-ack" in request.headers
+
+
+async def test_the_owner_finishes_a_commit_in_doubt(broker: EmbeddedBroker, client: Client) -> None:
+    await client.create_stream("results")
+    for number in range(3):
+        await client.publish("s", b"%d" % number, key=b"k", partition=0)
+
+    async def shows(values: list[bytes]) -> bool:
+        return await committed(client, "results") == values
+
+    async with member(client, order=Order.KEY) as queue, asyncio.timeout(BOUND):
+        refusal = broker.faults.fail(
+            "PublishAsync", code="PERMISSION_DENIED", when=is_ack_of_results, times=None
+        )
+        async for delivery in queue:
+            async with delivery, delivery.transaction() as transaction:
+                await transaction.publish("results", delivery.value)
+            break
+        assert delivery.settled
+        assert any("is in doubt" in text for text in queue.explain())
+        with pytest.raises(TimeoutError):  # the key waits
+            async with asyncio.timeout(0.3):
+                await anext(queue)
+        refusal.cancel()
+        second = await anext(queue)
+        assert await shows([b"0"])
+        assert not any("is in doubt" in text for text in queue.explain())
+        refusal = broker.faults.fail(
+            "PublishAsync", code="PERMISSION_DENIED", when=is_ack_of_results, times=None
+        )
+        async with second, second.transaction() as transaction:
+            await transaction.publish("results", second.value)
+        waiting = asyncio.create_task(transaction.resume())
+        closing = asyncio.create_task(queue.aclose())
+        await asyncio.wait([closing], timeout=0.3)
+        assert not closing.done()
+        refusal.cancel()
+        await closing
+        await waiting
+        assert await shows([b"0", b"1"])
+
+
+@pytest.mark.parametrize("ephemeral", [False, True])
+async def test_unsubscribing_keeps_what_a_doubt_needs(
+    broker: EmbeddedBroker, ephemeral: bool
+) -> None:
+    options = ClientOptions(backoff=QUICK, close_timeout=3.0)
+    async with Client(broker.address, options=options) as client:
+        for name in ("s", "results"):
+            await client.create_stream(name)
+        await client.publish("s", b"1")
+        refusal = broker.faults.fail(
+            "PublishAsync", code="PERMISSION_DENIED", when=is_ack_of_results, times=None
+        )
+        queue = client.queue("s", group="g", start=EARLIEST, ephemeral=ephemeral)
+        async with asyncio.timeout(BOUND):
+            await queue.__aenter__()
+            delivery = await anext(queue)
+            async with delivery, delivery.transaction() as transaction:
+                await transaction.publish("results", b"result")
+            with pytest.raises(CommitInDoubt, match="1 transactions"):
+                await queue.unsubscribe()
+        assert await committed(client, "results") == []
+        refusal.cancel()
+        async with member(client, ephemeral=ephemeral) as queue:
+            await queue.unsubscribe()
+        assert await committed(client, "results") == [b"result"]
+        names = (await client.fetch_metadata()).streams
+        assert not [name for name in names if name.startswith("__acks.")]
 
 
 async def test_a_commit_that_cannot_be_stored_is_in_doubt_after_the_timeout(

@@ -6,11 +6,12 @@ import asyncio
 import os
 import signal
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from liftbridge_aio import nsq
-from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.errors import CallbackCancelled, InvalidRequest
 from liftbridge_aio.nsq.errors import (
     AlreadyAnswered,
     Closed,
@@ -19,7 +20,7 @@ from liftbridge_aio.nsq.errors import (
 )
 from liftbridge_aio.testing import Direction, FaultProxy
 from nsq_client.conftest import StartDaemon
-from support.faults import eventually
+from support.faults import await_what_others_cancel, eventually
 from support.servers.nsq_daemons import NsqDaemon
 
 QUICK = nsq.ConsumerOptions(
@@ -269,6 +270,20 @@ async def test_drain_waits_for_what_was_handed_out(nsqd: NsqDaemon, topic: str) 
         await message.finish()
 
 
+async def test_drain_waits_no_longer_than_nsqd(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"one", b"two")
+    async with consumer(nsqd, topic) as orders:
+        await anext(orders)
+        touched = await anext(orders)
+        draining = asyncio.create_task(orders.drain())
+        await asyncio.sleep(1)  # half of nsqd's timeout
+        await touched.touch()
+        before = asyncio.get_running_loop().time()
+        async with asyncio.timeout(5):
+            await draining
+        assert asyncio.get_running_loop().time() - before > 1.5
+
+
 async def test_run_handles_concurrently_and_ends_on_sigterm(nsqd: NsqDaemon, topic: str) -> None:
     await publish(nsqd, topic, *[b"%d" % number for number in range(40)])
     running = most = 0
@@ -356,6 +371,27 @@ async def test_a_probe_follows_a_connection_lost_while_probing(
                 await message.finish()
                 seen.add(message.body)
         assert orders.statistics().backoff_level == 0
+
+
+async def test_a_probe_follows_a_pause_while_probing(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"poison")
+    options = replace(QUICK, max_backoff=2, backoff_unit=0.05)
+    async with consumer(nsqd, topic, options=options) as orders:
+        await (await anext(orders)).requeue(5)
+        await eventually(lambda: [each.rdy for each in orders.statistics().connections] == [1])
+        orders.pause()
+        assert [each.rdy for each in orders.statistics().connections] == [0]
+        orders.resume()
+        await publish(nsqd, topic, b"one", b"two")
+        async with asyncio.timeout(4):
+            bodies = {(await finished(orders)).body for _ in range(2)}
+        assert bodies == {b"one", b"two"}
+
+
+async def finished(orders: nsq.Consumer) -> nsq.Message:
+    message = await anext(orders)
+    await message.finish()
+    return message
 
 
 async def test_nothing_is_lost_over_cuts(start: StartDaemon, topic: str) -> None:
@@ -462,6 +498,114 @@ async def test_run_raises_what_the_callback_for_giving_up_raises(
         message = await anext(orders)
         assert message.body == b"poison"
         await message.finish()
+
+
+async def fail(_: nsq.Message) -> None:
+    raise OSError
+
+
+async def be_cancelled(_: nsq.Message) -> None:
+    await await_what_others_cancel()
+
+
+@pytest.mark.parametrize(
+    ("on_giving_up", "error"), [(fail, OSError), (be_cancelled, CallbackCancelled)]
+)
+async def test_draining_ends_after_giving_up_has_failed(
+    nsqd: NsqDaemon, topic: str, on_giving_up: Any, error: type[Exception]
+) -> None:
+    await publish(nsqd, topic, b"poison")
+    options = nsq.ConsumerOptions(max_attempts=1, requeue_delay=0, max_backoff=0)
+    async with consumer(nsqd, topic, options=options, on_giving_up=on_giving_up) as orders:
+        await (await anext(orders)).requeue()
+        with pytest.raises(error):
+            await anext(orders)
+        assert orders.statistics().requeued == 2
+        async with asyncio.timeout(5):
+            await orders.drain()
+
+
+async def test_a_list_is_not_lost_when_giving_up_fails(nsqd: NsqDaemon, topic: str) -> None:
+    await publish(nsqd, topic, b"poison")
+    options = nsq.ConsumerOptions(max_attempts=1, requeue_delay=60, max_backoff=0)
+    async with consumer(nsqd, topic, options=options, on_giving_up=fail) as orders:
+        await (await anext(orders)).requeue(0)
+        await publish(nsqd, topic, b"one", b"two")
+        await eventually(lambda: orders.statistics().received == 4)
+        seen: set[bytes] = set()
+        failures = 0
+        while len(seen) < 2:
+            try:
+                async for batch in orders.batches(10):
+                    for message in batch:
+                        seen.add(message.body)
+                        await message.finish()
+                    break
+            except OSError:
+                failures += 1
+        assert failures == 1
+        assert seen == {b"one", b"two"}
+
+
+async def test_draining_ends_after_giving_up_was_cancelled(nsqd: NsqDaemon, topic: str) -> None:
+    began = asyncio.Event()
+
+    async def wait(_: nsq.Message) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    await publish(nsqd, topic, b"poison")
+    options = nsq.ConsumerOptions(max_attempts=1, requeue_delay=0, max_backoff=0)
+    async with consumer(nsqd, topic, options=options, on_giving_up=wait) as orders:
+        run = asyncio.create_task(orders.run(fail))
+        await began.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        async with asyncio.timeout(5):
+            await orders.drain()
+        assert orders.statistics().in_flight == 0
+
+
+async def test_handlers_that_others_cancel_have_failed(nsqd: NsqDaemon, topic: str) -> None:
+    handled: list[bytes] = []
+
+    async def handle(message: nsq.Message) -> None:
+        if message.attempts == 1:
+            await await_what_others_cancel()
+        handled.append(message.body)
+
+    expected = {b"%d" % number for number in range(5)}
+    await publish(nsqd, topic, *expected)
+    async with consumer(nsqd, topic) as orders:
+        run = asyncio.create_task(orders.run(handle, concurrency=3))
+        await eventually(lambda: orders.statistics().finished == 5)
+        assert not run.done()
+        assert orders.statistics().requeued == 5
+        await orders.drain()
+        await run
+    assert set(handled) == expected
+
+
+async def test_draining_ends_after_run_was_cancelled(nsqd: NsqDaemon, topic: str) -> None:
+    handled: list[bytes] = []
+
+    async def handle(message: nsq.Message) -> None:
+        handled.append(message.body)
+        await asyncio.Event().wait()
+
+    await publish(nsqd, topic, b"one", b"two", b"three")
+    async with consumer(nsqd, topic) as orders:
+        run = asyncio.create_task(orders.run(handle, concurrency=3))
+        await eventually(lambda: len(handled) == 3)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        message = await anext(orders)
+        assert message.attempts == 1
+        await message.finish()
+        async with asyncio.timeout(5):
+            await orders.drain()
 
 
 async def test_closing_ends_iteration_in_other_tasks(nsqd: NsqDaemon, topic: str) -> None:

@@ -20,6 +20,7 @@ from liftbridge_aio.nsq.errors import (
 )
 from liftbridge_aio.testing import FaultProxy
 from nsq_client.conftest import StartDaemon
+from support.faults import eventually
 from support.servers.nsq_daemons import NsqDaemon
 
 
@@ -179,6 +180,29 @@ async def test_closing_fails_what_has_no_response(nsqd: NsqDaemon, topic: str) -
         with pytest.raises(Closed):
             await producer.publish(topic, b"three")
         await producer.aclose()
+
+
+async def test_closing_while_a_publish_reconnects_leaves_no_connection(
+    nsqd: NsqDaemon, topic: str
+) -> None:
+    async with FaultProxy(nsqd.address) as proxy:
+        async with nsq.Producer(proxy.address) as producer:
+            await producer.ping()
+            lost = producer._connection
+            await proxy.cut()
+            await eventually(lambda: lost is not None and lost.error is not None)
+            proxy.freeze()
+            publishes = [
+                asyncio.create_task(producer.publish(topic, b"%d" % number)) for number in range(3)
+            ]
+            await eventually(lambda: producer._opening is not None)
+        async with asyncio.timeout(3):
+            failures = await asyncio.gather(*publishes, return_exceptions=True)
+        assert [type(each) for each in failures] == [Closed] * 3
+        proxy.thaw()
+        assert producer._connection is None
+        with pytest.raises(Closed):
+            await producer.publish(topic, b"late")
 
 
 async def test_a_cancelled_publish_leaves_the_others_alone(nsqd: NsqDaemon, topic: str) -> None:

@@ -108,6 +108,24 @@ def test_a_batch_write_that_is_named_is_recognised(query: PlayedQuery, stream_na
     assert query.committed() == ["0a", "0b", "0c", "0c", "1a", "1b", "1c", "1c"]
 
 
+def test_a_name_that_was_used_for_other_rows_is_told(
+    query: PlayedQuery, stream_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write(*values: str) -> str:
+        caplog.clear()
+        options = query.options(writeId=f"{stream_name} of Monday")
+        sink = BatchSink(options, SCHEMA, overwrite=False)
+        sink.commit([query.task(0, task, values, 0, sink._job) for task in (0, 1)])
+        return caplog.text
+
+    assert "writeId" not in write("a", "b")
+    assert "the 4 rows of this run are not, as many; if they are other rows" in write("a", "b")
+    told = write("a", "b", "c")
+    assert "whose 4 rows are committed; the 6 rows of this run are not" in told
+    assert "[LIFTBRIDGE_WRITE_ID_USED]" in told
+    assert query.committed() == ["0a", "0b", "1a", "1b"]
+
+
 def test_a_batch_without_tasks_or_rows_is_committed(query: PlayedQuery) -> None:
     query.sink().commit([], 1)
     query.sink().commit(query.run(2), 2)

@@ -34,6 +34,9 @@ NOT_RUN: Final = {
     ),
     "liftbridge-aio pipeline replay --from table --format parquet --to orders-again"
     " --checkpoint position": "needs another table, as test_replay has, and one more Spark",
+    "liftbridge-aio pipeline replay --from orders.csv --format csv --read-option header=true"
+    ' --schema "value string, partition int, offset bigint" --to orders-again'
+    " --checkpoint position": "needs another file, as test_replay has, and one more Spark",
 }
 """Commands that are only parsed, by tests/docs, and why."""
 

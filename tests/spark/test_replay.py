@@ -240,6 +240,34 @@ def test_what_a_replay_cannot_do_is_said_before_spark_starts(tmp_path: Path) -> 
         pass
 
 
+def test_a_csv_file_with_a_header_is_published(
+    spark: SparkSession, log: LogClient, spark_broker: str, stream_name: str, tmp_path: Path
+) -> None:
+    table = tmp_path / "orders.csv"
+    table.write_text("offset;partition;value\n1;0;two\n0;0;one\n")
+    columns = "offset bigint, partition int, value string"
+    plan = ReplayPlan(
+        servers=spark_broker,
+        table=table,
+        to=log.create(stream_name),
+        format="csv",
+        checkpoint=tmp_path / "position",
+        read_options={"header": "true", "sep": ";"},
+        schema=columns,
+    )
+    with pytest.raises(InvalidColumns, match="read it with the option header=true"):
+        Replay(spark, replace(plan, read_options={}, schema=None))
+    with pytest.raises(InvalidColumns, match=r"partition of .* is string, and no whole number"):
+        Replay(spark, replace(plan, schema=None))
+    replay = Replay(spark, plan)
+    for part in replay.parts:
+        replay.write(part)
+    assert [each.value for each in log.committed(stream_name)] == [b"one", b"two"]
+    (tmp_path / CHECKPOINT).mkdir()
+    with pytest.raises(ReplayRefused, match="is an archive, which has its own"):
+        replace(plan, table=tmp_path)
+
+
 def test_an_archive_of_a_newer_version_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ArchiveBroken, match="is not the folder of an archive"):
         read_archive(spark, tmp_path / "nothing")

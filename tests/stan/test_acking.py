@@ -244,6 +244,53 @@ async def fail_at_the_next(subscription: stan.Subscription) -> None:
         raise ZeroDivisionError
 
 
+async def first_list(messages: stan.Subscription, size: int) -> list[int]:
+    """Take one list, and leave its loop."""
+    async with asyncio.timeout(10):
+        await until(lambda: messages.statistics().pending >= size)
+        async for batch in messages.batches(size):
+            return sequences(batch)
+    return []
+
+
+async def test_leaving_the_block_acks_the_last_list(make: MakeClient, channel: str) -> None:
+    async with make() as client:
+        await publish_many(client, channel, 6)
+        async with client.subscribe(channel, start=FIRST, durable="dur") as messages:
+            assert await first_list(messages, 4) == [1, 2, 3, 4]
+        async with client.subscribe(channel, durable="dur") as messages:
+            assert sequences(await take(messages, 2)) == [5, 6]
+
+
+async def test_reading_on_acks_no_list_whose_loop_was_left(make: MakeClient, channel: str) -> None:
+    async with make() as client:
+        await publish_many(client, channel, 6)
+        async with client.subscribe(channel, start=FIRST, durable="dur", ack_wait=1) as messages:
+            assert await first_list(messages, 3) == [1, 2, 3]  # its processing failed
+            assert sequences(await take(messages, 3)) == [4, 5, 6]
+            again = await take(messages, 3)
+            assert sequences(again) == [1, 2, 3]
+            assert all(message.redelivered for message in again)
+        async with client.subscribe(channel, durable="dur") as messages:
+            await client.publish(channel, b"")
+            assert sequences(await take(messages, 1)) == [7]
+
+
+async def test_asking_for_the_next_list_acks_the_one_before(make: MakeClient, channel: str) -> None:
+    async with make() as client:
+        await publish_many(client, channel, 6)
+        lists = []
+        async with client.subscribe(channel, start=FIRST, durable="dur") as messages:
+            await until(lambda: messages.statistics().pending == 6)
+            async with asyncio.timeout(10):
+                async for batch in messages.batches(3):
+                    lists.append(sequences(batch))
+                    if len(lists) == 2:
+                        assert messages.statistics().unacked == 3
+                        break
+        assert lists == [[1, 2, 3], [4, 5, 6]]
+
+
 async def test_wrong_arguments_of_run(make: MakeClient, channel: str) -> None:
     async with make() as client, client.subscribe(channel) as messages:
         with pytest.raises(InvalidRequest, match="on_error"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, Final
 
 import pytest
@@ -95,6 +96,32 @@ async def test_lost_heartbeats(start_server: StartServer, client_id: str, channe
         # The server hears heartbeats again.
         await asyncio.sleep(1)  # three of its intervals, in which it would remove the client
         assert events.kinds() == [stan.Lost, stan.Recovered]
+
+
+@pytest.mark.parametrize("minutes", [-1, 1])
+async def test_no_clock_decides_where_another_session_starts(
+    start_server: StartServer,
+    client_id: str,
+    channel: str,
+    minutes: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = start_server("FILE", "-hbi", "300ms", "-hbt", "100ms", "-hbf", "1")
+    events = Events()
+    time_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: time_ns() + minutes * 60 * 10**9)
+    async with (
+        client_of(server.url, client_id, on_event=events.append, **QUICK) as client,
+        client.subscribe(channel, manual_ack=True, max_in_flight=4) as messages,
+    ):
+        await publish_many(client, channel, 6)
+        one, two, *_ = await take(messages, 4)
+        await one.ack()
+        await take(messages, 1)
+        await ignore_heartbeats(client)
+        await events.recovered()
+        await two.ack()
+        assert sequences(await take(messages, 3)) == [3, 4, 5]
 
 
 async def test_subscriptions_are_created_again_durables_first(
@@ -261,9 +288,13 @@ async def test_acks_in_another_session(nats_url: str, client_id: str, channel: s
         await one.ack()
         await scripted.has("ack")
         await lose(scripted)
+        look = (await scripted.has("sub", 2))[1]
+        assert (look.start_sequence, look.max_in_flight) == (2, 1)
+        await scripted.send(look.inbox, message(2))
         await events.recovered()
+        assert scripted.of("sub")[2].start_sequence == 2
         await two.ack()
-        inbox = scripted.of("sub")[1].inbox
+        inbox = scripted.of("sub")[2].inbox
         # The first one was acked before the second session, the second one in it.
         for sequence in (1, 2, 3, 4, 5):
             await scripted.send(inbox, message(sequence))
@@ -304,8 +335,9 @@ async def test_what_was_acked_while_it_waited_again_stays_acked(
         assert messages.statistics().pending == 0
         await scripted.has("ack")
         await lose(scripted)
+        await scripted.send((await scripted.has("sub", 2))[1].inbox, message(2))
         await events.recovered()
-        inbox = scripted.of("sub")[1].inbox
+        inbox = scripted.of("sub")[2].inbox
         for sequence in (1, 2, 3):
             await scripted.send(inbox, message(sequence))
         assert sequences(await take(messages, 2)) == [2, 3]

@@ -38,6 +38,13 @@ QUICK: Final = Backoff(initial=0.005, maximum=0.05)
 """Waits between tries that suit servers on the same machine."""
 
 
+async def await_what_others_cancel() -> None:
+    """Await a future that somebody else has cancelled, as a callback may."""
+    shared = asyncio.get_running_loop().create_future()
+    shared.cancel()
+    await shared
+
+
 Options = Callable[..., ClientOptions]
 
 

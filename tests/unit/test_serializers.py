@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -159,6 +160,77 @@ def test_structs_of_msgspec_come_back(encoding: Any, cents: int, payer: str) -> 
 def test_what_is_no_struct_is_refused(encoding: Any, data: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         MsgspecSerializer(Payment, encoding).deserialize(data)
+
+
+class Reading(pydantic.BaseModel):
+    celsius: float = 0.0
+    """A number of the model itself."""
+    more: Any = None
+    prices: dict[str, Decimal] = {}
+    by_level: dict[float, int] = {}
+
+
+class Constants(Reading, ser_json_inf_nan="constants"):
+    pass
+
+
+class Strings(Reading, ser_json_inf_nan="strings"):
+    pass
+
+
+class Measured(msgspec.Struct):
+    celsius: float = 0.0
+    more: Any = None
+    by_level: dict[float, int] = {}
+
+
+NOT_FINITE = (math.nan, math.inf, -math.inf)
+
+
+@pytest.mark.parametrize("number", NOT_FINITE)
+@pytest.mark.parametrize("model", [Reading, Constants, Strings])
+def test_pydantic_refuses_numbers_that_json_lacks(model: Any, number: float) -> None:
+    for fields in (
+        {"celsius": number},
+        {"more": [{"deep": (1, number)}]},
+        {"more": Reading.model_construct(celsius=number)},
+        {"prices": {"tea": Decimal(number)}},
+        {"by_level": {number: 1}},
+    ):
+        with pytest.raises(ValueError, match="JSON has no"):
+            PydanticSerializer(model).serialize(model.model_construct(**fields))
+    with pytest.raises(ValueError, match="JSON has no"):
+        PydanticSerializer(list[float]).serialize([1.0, number])
+
+
+@pytest.mark.parametrize("number", NOT_FINITE)
+@pytest.mark.parametrize("encoding", ["json", "msgpack"])
+def test_msgspec_refuses_numbers_that_json_lacks(encoding: Any, number: float) -> None:
+    for value in (
+        Measured(number),
+        Measured(more=[{"deep": Measured(number)}]),
+        Measured(by_level={number: 1}),
+    ):
+        with pytest.raises(ValueError, match="JSON has no"):
+            MsgspecSerializer(Measured, encoding).serialize(value)
+
+
+@pytest.mark.parametrize("data", [b"[NaN]", b'["-Infinity"]', b"[1e999]", b"[1%s]" % (b"0" * 400)])
+def test_pydantic_reads_no_number_that_json_lacks(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        PydanticSerializer(list[float]).deserialize(data)
+    with pytest.raises(ValueError):
+        PydanticSerializer(list[Reading]).deserialize(b'[{"celsius":%s}]' % data[1:-1])
+
+
+def test_null_and_words_for_numbers_stay_values() -> None:
+    reading = Reading(more=[None, "NaN", "Infinity", {"inf": None}])
+    readings = PydanticSerializer(Reading)
+    assert readings.deserialize(readings.serialize(reading)) == reading
+    measured = Measured(more=[None, "NaN", {"nan": None}, b"\xcb\x7f\xff".hex()])
+    for encoding in ("json", "msgpack"):
+        structs = MsgspecSerializer(Measured, encoding)
+        assert structs.deserialize(structs.serialize(measured)) == measured
 
 
 def test_msgspec_has_no_other_encoding() -> None:

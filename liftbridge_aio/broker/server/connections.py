@@ -12,10 +12,10 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from grpclib.config import Configuration
 from grpclib.protocol import H2Protocol
@@ -23,6 +23,7 @@ from grpclib.server import Handler, Server
 from h2.events import RequestReceived, StreamReset
 from h2.settings import SettingCodes
 
+from liftbridge_aio._core.event_loop import begun_later
 from liftbridge_aio.broker.faults.fault_injection import FaultInjector
 from liftbridge_aio.wire.call_buffer import CallBuffer
 
@@ -81,6 +82,7 @@ class ServerConnection(H2Protocol):
         # Calls after a GOAWAY are ignored, as by a Go server.
         if self._last_call is None or event.stream_id <= self._last_call:
             self.processor.process_request_received(event)
+            # The task of the call has not begun, with an eager task factory neither; see `_Loop`.
             call = self.processor.streams[event.stream_id]
             give_credit = partial(self.connection.ack, event.stream_id)
             call.buffer = CallBuffer(give_credit)  # type: ignore[assignment]
@@ -237,6 +239,14 @@ class ServerConnection(H2Protocol):
         self.transport.write(_GO_AWAY_HEADER + struct.pack(">II", last, error_code))
 
 
+class _Loop:
+    """The event loop for the handlers of grpclib, which only create tasks in it."""
+
+    def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Create the task of a call, which begins once grpclib has noted it."""
+        return asyncio.get_running_loop().create_task(begun_later(work))
+
+
 class Listener(Server):
     """A listening port and its connections."""
 
@@ -318,6 +328,7 @@ class Listener(Server):
 
     def _connection(self) -> ServerConnection:
         plain = super()._protocol_factory()
+        cast("Handler", plain.handler).loop = cast("asyncio.AbstractEventLoop", _Loop())
         connection = ServerConnection(plain.handler, plain.config, plain.h2_config)
         connection.listener = self
         return connection

@@ -4,6 +4,8 @@ Section numbers are those of the protocol's specification, version 1.0.
 
 - `caching`: Cursors and entity tags, which keep caches correct. Pure; for servers.
 - `native`: Partitions of Liftbridge's own streams, and what readers see of their messages. Pure.
+- `origins`: Hosts and origins in requests of browsers: which of them may use a gateway. Pure.
+- `parsing`: Values from outside, each kind parsed by one bounded function. Pure.
 - `producer_table`: What a server does with an append of an idempotent producer, as a table. Pure.
 - `producer_window`: The batches of an idempotent producer: which to send, and what answers mean for
   them. Pure.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from .parsing import parse_integer
+
 CURSOR_INTERVAL: Final = 20
 """Seconds that share a cursor (section 10.1)."""
 _CURSOR_EPOCH: Final = datetime(2024, 10, 9, tzinfo=UTC).timestamp()
@@ -23,10 +25,11 @@ def next_cursor(now: float, given: str | None, fraction: float) -> str:
         fraction: a random number in [0, 1).
     """
     present = int((now - _CURSOR_EPOCH) // CURSOR_INTERVAL)
-    if given is None or not (given.isascii() and given.isdigit()) or int(given) < present:
+    known = parse_integer(given)
+    if known is None or known < present:
         return str(present)
     jitter = 1 + fraction * (_JITTER_MAX - 1)
-    return str(int(given) + max(1, int(jitter // CURSOR_INTERVAL)))
+    return str(known + max(1, int(jitter // CURSOR_INTERVAL)))
 
 
 def entity_tag(stream_id: str, start: str, end: str, *, closed: bool) -> str:

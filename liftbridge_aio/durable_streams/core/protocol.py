@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
 from liftbridge_aio._core.arguments import check_text
 from liftbridge_aio.errors import InvalidRequest, MalformedData, WrongType
+
+from .parsing import OFFSET_MAX_CHARS, is_cursor, is_offset
 
 START: Final = "-1"
 """The offset before the first item of a stream."""
@@ -33,16 +34,8 @@ PRODUCER_SEQ: Final = "Producer-Seq"
 PRODUCER_EXPECTED_SEQ: Final = "Producer-Expected-Seq"
 PRODUCER_RECEIVED_SEQ: Final = "Producer-Received-Seq"
 
-OFFSET_MAX_CHARS: Final = 256
-"""Section 8: offsets are shorter, as each request's URL has one."""
-INTEGER_MAX: Final = 2**53 - 1
-"""Section 5.2.1: the largest epoch and sequence number, as JavaScript cannot count further."""
-
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 JSON_CONTENT_TYPE: Final = "application/json"
-
-_DIGITS: Final = re.compile(r"0|[1-9][0-9]*")
-_NOT_IN_OFFSETS: Final = frozenset(",&=?/")
 
 
 def check_offset(offset: str) -> None:
@@ -53,12 +46,7 @@ def check_offset(offset: str) -> None:
         InvalidRequest: it is empty, too long, or has characters that section 8 forbids.
     """
     check_text(offset, "an offset")
-    if (
-        not offset
-        or len(offset) > OFFSET_MAX_CHARS
-        or not offset.isprintable()
-        or not _NOT_IN_OFFSETS.isdisjoint(offset)
-    ):
+    if not is_offset(offset):
         text = f"{offset[:OFFSET_MAX_CHARS]!r} is no offset; pass one that a read returned"
         raise InvalidRequest(text)
 
@@ -68,11 +56,33 @@ def is_true(value: str | None) -> bool:
     return value is not None and value.strip().lower() == "true"
 
 
-def parse_integer(value: str | None) -> int | None:
-    """Return the number in a header; None if it is missing or not in decimal notation."""
-    if value is None or not _DIGITS.fullmatch(value):
-        return None
-    return int(value)
+def response_offset(value: str | None, source: str) -> str:
+    """Return the offset that a response names.
+
+    Args:
+        value: its `Stream-Next-Offset`; None if it has none.
+        source: the request, for the error.
+
+    Raises:
+        MalformedData: it is missing, or cannot be one.
+    """
+    if value is None or not is_offset(value):
+        what = f"no {STREAM_NEXT_OFFSET}" if value is None else f"{value[:64]!r} as an offset"
+        text = f"{source} brought {what}"
+        raise MalformedData(text)
+    return value
+
+
+def response_cursor(value: str | None) -> str | None:
+    """Return the cursor that a response names, to be sent back.
+
+    Raises:
+        MalformedData: it cannot be sent.
+    """
+    if value is not None and not is_cursor(value):
+        text = f"the server sent {value[:64]!r} as a cursor"
+        raise MalformedData(text)
+    return value
 
 
 def media_type(content_type: str | None) -> str:
@@ -157,7 +167,7 @@ def parse_items(body: bytes) -> list[Any]:
     if not body:
         return []
     try:
-        items = json.loads(body)
+        items = json.loads(body.decode())
     except (ValueError, RecursionError) as error:
         text = f"the server sent what is no JSON: {body[:64]!r}"
         raise MalformedData(text) from error

@@ -107,15 +107,19 @@ class Registry:
         """The paths of the forks of a stream, by its incarnation."""
 
     def apply(self, offset: int, path: str, value: bytes) -> None:
-        """Take the next message."""
+        """Take the next message.
+
+        Raises:
+            Exception: no gateway wrote it; nothing but `next_offset` has changed.
+        """
         self.next_offset = offset + 1
+        entry = _entry(offset, value) if value else None
         known = self.entries.pop(path, None)
         if known is not None and known.fork is not None:
             self._forks[known.fork.incarnation].discard(path)
-        if not value:
+        if entry is None:
             self._forget(known)
             return
-        entry = _entry(offset, value)
         self.entries[path] = entry
         if entry.fork is not None:
             self._forks.setdefault(entry.fork.incarnation, set()).add(path)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Final, NamedTuple
 
 from liftbridge_aio.errors import InvalidRequest
 
+from .parsing import INTEGER_MAX, decode_path, parse_integer, parse_json, parse_time
 from .protocol import (
     DEFAULT_CONTENT_TYPE,
-    INTEGER_MAX,
     NOW,
     PRODUCER_EPOCH,
     PRODUCER_ID,
@@ -29,12 +28,10 @@ from .protocol import (
     check_offset,
     is_json,
     is_true,
-    parse_integer,
 )
 from .stream_log import Append, ProducerTuple
 
 _MEDIA_TYPE: Final = re.compile(r"[!#$%&'*+.^_`|~\w-]+/[!#$%&'*+.^_`|~\w-]+\s*(;.*)?")
-_RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _WHITESPACE: Final = b" \t\r\n"
 
 
@@ -75,6 +72,7 @@ class ForkOf(NamedTuple):
     """The source of a fork."""
 
     path: str
+    """Decoded."""
     offset: str | None
     sub_offset: int
 
@@ -135,7 +133,7 @@ def parse_creation(headers: Mapping[str, str], root: str = "") -> Creation:
 
     Args:
         headers: of the request.
-        root: what stands before all paths of streams, where the gateway is mounted.
+        root: what stands before all paths of streams, where the gateway is mounted; decoded.
 
     Raises:
         RequestRefused: a header is invalid, or headers contradict each other.
@@ -147,7 +145,7 @@ def parse_creation(headers: Mapping[str, str], root: str = "") -> Creation:
     if ttl_text is not None and expires_at is not None:
         raise RequestRefused(400, "a stream has Stream-TTL or Stream-Expires-At, not both")
     ttl = parse_integer(ttl_text)
-    if ttl_text is not None and (ttl is None or ttl > INTEGER_MAX):
+    if ttl_text is not None and ttl is None:
         text = f"Stream-TTL is a whole number of seconds, at most {INTEGER_MAX}"
         raise RequestRefused(400, text)
     return Creation(
@@ -161,20 +159,17 @@ def parse_creation(headers: Mapping[str, str], root: str = "") -> Creation:
 
 
 def _parse_time(text: str) -> float:
-    try:
-        if not _RFC_3339.fullmatch(text):
-            raise ValueError
-        moment = datetime.fromisoformat(text.upper())
-        return moment.astimezone(UTC).timestamp()
-    except (ValueError, OverflowError):
-        raise RequestRefused(400, "Stream-Expires-At is a time of RFC 3339") from None
+    moment = parse_time(text)
+    if moment is None:
+        raise RequestRefused(400, "Stream-Expires-At is a time of RFC 3339")
+    return moment.timestamp()
 
 
 def _parse_fork(headers: Mapping[str, str], root: str) -> ForkOf | None:
     path = headers.get(STREAM_FORKED_FROM)
     offset, sub_text = headers.get(STREAM_FORK_OFFSET), headers.get(STREAM_FORK_SUB_OFFSET)
     sub_offset = parse_integer(sub_text)
-    if sub_text is not None and (sub_offset is None or sub_offset > INTEGER_MAX):
+    if sub_text is not None and sub_offset is None:
         raise RequestRefused(400, "Stream-Fork-Sub-Offset is a whole number")
     if path is None:
         if offset is not None or sub_text is not None:
@@ -184,7 +179,11 @@ def _parse_fork(headers: Mapping[str, str], root: str) -> ForkOf | None:
         raise RequestRefused(400, "Stream-Fork-Sub-Offset needs Stream-Fork-Offset")
     if offset is not None and offset not in {START, NOW}:
         checked_offset(offset)
-    return ForkOf(path.removeprefix(root), offset, sub_offset or 0)
+    # Header values are bytes, which Latin-1 keeps as they came.
+    source = decode_path(path.encode("latin-1", "replace"))
+    if source is None:
+        raise RequestRefused(400, f"{STREAM_FORKED_FROM} is not UTF-8")
+    return ForkOf(source.removeprefix(root), offset, sub_offset or 0)
 
 
 def parse_append(headers: Mapping[str, str]) -> Append:
@@ -204,7 +203,7 @@ def _parse_producer(headers: Mapping[str, str]) -> ProducerTuple | None:
     if producer is None and epoch_text is None and seq_text is None:
         return None
     epoch, seq = parse_integer(epoch_text), parse_integer(seq_text)
-    if not producer or epoch is None or seq is None or max(epoch, seq) > INTEGER_MAX:
+    if not producer or epoch is None or seq is None:
         text = "a producer sends Producer-Id, and whole numbers Producer-Epoch and Producer-Seq"
         raise RequestRefused(400, text)
     return ProducerTuple(producer, epoch, seq)
@@ -219,19 +218,14 @@ def content_of(body: bytes, content_type: str, *, may_be_empty: bool = False) ->
     if not is_json(content_type) or not body:
         return body
     try:
-        value = json.loads(body.decode(), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        value = parse_json(body)
+    except ValueError:
         raise RequestRefused(400, "the body is no JSON") from None
     if not isinstance(value, list):
         return body.strip(_WHITESPACE)
     if not value and not may_be_empty:
         raise RequestRefused(400, "an empty array appends nothing")
     return body.strip(_WHITESPACE)[1:-1].strip(_WHITESPACE)
-
-
-def _refuse_constant(name: str) -> None:
-    """Refuse NaN and its like, which Python takes for JSON."""
-    raise ValueError(name)
 
 
 def prefix_of(value: bytes, count: int, content_type: str) -> bytes:

@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 
 from liftbridge_aio.errors import MalformedData
 
+from .parsing import parse_json
+from .protocol import response_cursor, response_offset
+
 DATA: Final = "data"
 CONTROL: Final = "control"
 
@@ -140,14 +143,14 @@ def parse_control(data: bytes) -> Control:
         MalformedData: it is no JSON object with an offset.
     """
     try:
-        fields = json.loads(data)
+        fields = parse_json(data)
         offset, cursor = fields["streamNextOffset"], fields.get("streamCursor")
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        if not isinstance(offset, str) or not (cursor is None or isinstance(cursor, str)):
+            raise TypeError
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         text = f"the server sent a control event without an offset: {data[:64]!r}"
         raise MalformedData(text) from error
-    if not isinstance(offset, str) or not (cursor is None or isinstance(cursor, str)):
-        text = f"the server sent a control event whose offset is no text: {data[:64]!r}"
-        raise MalformedData(text)
+    offset, cursor = response_offset(offset, "a control event"), response_cursor(cursor)
     closed = fields.get("streamClosed") is True
     return Control(offset, cursor, closed or fields.get("upToDate") is True, closed)
 

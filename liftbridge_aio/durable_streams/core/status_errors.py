@@ -22,6 +22,7 @@ from liftbridge_aio.durable_streams.errors import (
 )
 
 from . import protocol
+from .parsing import parse_integer
 
 RETRIED: Final = frozenset({429, 500, 503})
 """Statuses after which a request may be sent again."""
@@ -64,7 +65,7 @@ def _error(
         return _conflict(sent, got, text)
     if status == 403 and protocol.PRODUCER_EPOCH in got:
         stale = StaleEpoch(text)
-        stale.current_epoch = protocol.parse_integer(got[protocol.PRODUCER_EPOCH])
+        stale.current_epoch = parse_integer(got[protocol.PRODUCER_EPOCH])
         return stale
     if status == 400 and method == "GET":
         return InvalidOffset(text)
@@ -79,7 +80,7 @@ def _conflict(sent: Mapping[str, str], got: Mapping[str, str], text: str) -> Con
         return closed
     if protocol.PRODUCER_EXPECTED_SEQ in got:
         gap = SequenceGap(text)
-        gap.expected = protocol.parse_integer(got[protocol.PRODUCER_EXPECTED_SEQ])
-        gap.received = protocol.parse_integer(got.get(protocol.PRODUCER_RECEIVED_SEQ))
+        gap.expected = parse_integer(got[protocol.PRODUCER_EXPECTED_SEQ])
+        gap.received = parse_integer(got.get(protocol.PRODUCER_RECEIVED_SEQ))
         return gap
     return SequenceConflict(text) if protocol.STREAM_SEQ in sent else Conflict(text)

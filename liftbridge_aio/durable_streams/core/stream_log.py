@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from .parsing import parse_integer
 from .producer_table import Decision, ProducerState, Verdict, judge
 from .protocol import (
     PRODUCER_EPOCH,
@@ -135,13 +136,11 @@ class StreamLog:
         if headers.keys().isdisjoint(_WRITERS):
             return
         self.writes += 1
-        by = None
-        if (producer := headers.get(_PRODUCER)) is not None:
-            by = ProducerTuple(producer.decode(), int(headers[_EPOCH]), int(headers[_SEQ]))
+        if (by := _producer_of(headers)) is not None:
             self._producers.pop(by.producer, None)
             self._producers[by.producer] = ProducerState(by.epoch, by.seq)
         if (stream_seq := headers.get(_STREAM_SEQ)) is not None:
-            self._stream_seq = stream_seq.decode()
+            self._stream_seq = stream_seq.decode(errors="replace")
         if _CLOSES in headers:
             self.closed = True
             self._closed_by = by
@@ -183,6 +182,17 @@ class StreamLog:
 
     def _follows(self, stream_seq: str) -> bool:
         return self._stream_seq is None or stream_seq.encode() > self._stream_seq.encode()
+
+
+def _producer_of(headers: Mapping[str, bytes]) -> ProducerTuple | None:
+    """Return the producer of a message; None without one, and for what no gateway writes."""
+    producer = headers.get(_PRODUCER)
+    epoch, seq = (
+        parse_integer(headers.get(name, b"").decode("latin-1")) for name in (_EPOCH, _SEQ)
+    )
+    if producer is None or epoch is None or seq is None:
+        return None
+    return ProducerTuple(producer.decode(errors="replace"), epoch, seq)
 
 
 def _echo(by: ProducerTuple) -> dict[str, str]:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from .parsing import is_offset, parse_json
 from .protocol import START
 
 WEBHOOK: Final = "webhook"
@@ -277,9 +278,9 @@ def parse_subscription(name: str, body: bytes) -> Subscription:
         SubscriptionRefused: the request is invalid.
     """
     fields = parse_object(body)
-    kind, lease = fields.get("type"), fields.get("lease_ttl_ms", LEASE_DEFAULT)
+    kind, lease = _text(fields, "type"), fields.get("lease_ttl_ms", LEASE_DEFAULT)
     pattern, wake_stream = _text(fields, "pattern"), _text(fields, "wake_stream")
-    if kind not in {WEBHOOK, PULL_WAKE}:
+    if kind is None or kind not in {WEBHOOK, PULL_WAKE}:
         raise _invalid("type is webhook or pull-wake")
     if isinstance(lease, bool) or not isinstance(lease, int) or not LEASE_MIN <= lease <= LEASE_MAX:
         text = f"lease_ttl_ms is from {LEASE_MIN} to {LEASE_MAX}"
@@ -298,7 +299,7 @@ def parse_subscription(name: str, body: bytes) -> Subscription:
         raise _invalid("a pull-wake subscription has a wake_stream")
     return Subscription(
         id=name,
-        kind=str(kind),
+        kind=kind,
         pattern=pattern,
         named=named,
         webhook=webhook,
@@ -315,8 +316,8 @@ def parse_object(body: bytes) -> dict[str, Any]:
         SubscriptionRefused: it is none.
     """
     try:
-        fields = json.loads(body or b"{}")
-    except (ValueError, RecursionError):
+        fields = parse_json(body or b"{}", encodable=True)
+    except ValueError:
         fields = None
     if not isinstance(fields, dict):
         raise _invalid("the body is no JSON object")
@@ -352,14 +353,14 @@ def parse_answer(body: bytes) -> Answer:
     fields = parse_object(body)
     wake_id, generation = fields.get("wake_id"), fields.get("generation")
     acks = fields.get("acks", [])
-    if not isinstance(wake_id, str) or not isinstance(generation, int):
+    if not isinstance(wake_id, str) or type(generation) is not int:
         raise _invalid("an answer has the wake_id and the generation of the wake")
     if not isinstance(acks, list) or not all(isinstance(each, dict) for each in acks):
         raise _invalid("acks is a list of objects")
     found = []
     for each in acks:
         path, offset = each.get("stream", each.get("path")), each.get("offset")
-        if not isinstance(path, str) or not isinstance(offset, str):
+        if not isinstance(path, str) or not isinstance(offset, str) or not is_offset(offset):
             raise _invalid("an ack has a stream and an offset")
         found.append((path.strip("/"), offset))
     return Answer(wake_id, generation, tuple(found), fields.get("done") is True)

@@ -4,6 +4,8 @@
 
 Needs the extra `durable-streams`. The guide is `docs/gateway.md`.
 
+- `access`: Access by pages in browsers: which hosts and origins are answered, and what responses
+  allow.
 - `app`: The gateway as an ASGI application on Starlette.
 - `bodies`: Bodies of requests: whole, in time, and not too large.
 - `creation`: Creation of streams and forks: first the log, then the registration, which one gateway

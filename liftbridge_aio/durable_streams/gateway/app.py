@@ -9,20 +9,24 @@ from typing import Self
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
+from liftbridge_aio.durable_streams.core.parsing import decode_path
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.errors import UsageError
 from liftbridge_aio.groups.stop_signal import on_stop_signals
 from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
 
+from .access import Access, preflight_headers
 from .bodies import Bodies, RepeatedBody
 from .native_endpoint import NativeEndpoint
 from .options import GatewayOptions
 from .page import Page
-from .responses import CommonHeaders, preflight, refusal
+from .responses import CommonHeaders, Reply, refusal
 from .stream_endpoint import StreamEndpoint
 from .streams import PREFIX, Streams
 from .subscription_endpoint import RESERVED, SubscriptionEndpoint
@@ -47,14 +51,15 @@ class Gateway:
             webhooks = Webhooks(self._streams, self.options.public_url)
         self._subscriptions = Subscriptions(self._streams, webhooks)
         self._bodies = Bodies(timer_seconds(self.options.body_timeout))
-        self._app = CommonHeaders(Starlette(routes=list(self._routes())), self.options)
-        self._endpoint = StreamEndpoint(self._streams, self.options, self._bodies)
+        self._access = Access(self.options)
+        self._app = CommonHeaders(Starlette(routes=list(self._routes())), self._access)
+        self._endpoint = StreamEndpoint(self._streams, self._access, self.options, self._bodies)
 
     def _routes(self) -> Iterator[Route]:
         yield from SubscriptionEndpoint(self._subscriptions, self._bodies).routes()
         if self.options.native:
-            native = NativeEndpoint(self._streams, self.options, self._bodies)
-            yield Route("/v1/liftbridge/{name}/{partition:int}", native)
+            native = NativeEndpoint(self._streams, self._access, self.options, self._bodies)
+            yield Route("/v1/liftbridge/{name}/{partition}", native)
         if self.options.page:
             page = Page(self._streams, self.options)
             yield Route("/v1/streams", page.names)
@@ -106,23 +111,33 @@ class Gateway:
                 await self._app(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = None
+        response: Response | None = None
         if scope["method"] == "OPTIONS":
-            response = preflight(self.options)
+            response = Reply(204, preflight_headers())
+        elif (refused := _path_refusal(scope) or self._access.refusal(scope)) is not None:
+            response = refusal(refused)
         elif self.options.authorize is not None:
             request = Request(scope, receive)
             body = RepeatedBody(self._bodies, request, self.options.max_body_bytes)
             receive = body.receive_again
             try:
-                response = await self.options.authorize(Request(scope, body.receive))
+                with foreign_cancellation_fails("authorize"):
+                    response = await self.options.authorize(Request(scope, body.receive))
             except RequestRefused as refused:
                 response = refusal(refused)
         app: ASGIApp = self._app
         if response is not None:
-            app = CommonHeaders(response, self.options)
+            app = CommonHeaders(response, self._access)
         elif _is_of_stream(scope):
             app = self._endpoint  # routing, and adding headers, would cost more than it does
         await app(scope, receive, send)
+
+
+def _path_refusal(scope: Scope) -> RequestRefused | None:
+    """Refuse a path that is not UTF-8: servers decode all such paths to the same ones."""
+    if "\ufffd" in scope["path"] and decode_path(scope.get("raw_path") or b"") is None:
+        return RequestRefused(400, "the path is not UTF-8")
+    return None
 
 
 def _is_of_stream(scope: Scope) -> bool:

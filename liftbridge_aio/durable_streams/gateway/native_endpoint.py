@@ -6,12 +6,15 @@ from typing import Final
 
 from starlette.requests import Request
 
+from liftbridge_aio._core.arguments import INT32_MAX
 from liftbridge_aio.durable_streams.core.native import NativeLog
+from liftbridge_aio.durable_streams.core.parsing import parse_integer
 from liftbridge_aio.durable_streams.core.protocol import JSON_CONTENT_TYPE
 from liftbridge_aio.durable_streams.core.registry import Entry
 from liftbridge_aio.durable_streams.core.requests import Read, RequestRefused
 from liftbridge_aio.model import RESERVED_STREAMS
 
+from .access import Access
 from .bodies import Bodies
 from .options import GatewayOptions
 from .stream_endpoint import StreamEndpoint
@@ -28,26 +31,30 @@ class NativeEndpoint(StreamEndpoint):
 
     Args:
         streams: the streams.
+        access: which pages may read responses.
         options: settings of the gateway.
         bodies: what reads bodies; these requests have none.
     """
 
-    def __init__(self, streams: Streams, options: GatewayOptions, bodies: Bodies) -> None:
-        super().__init__(streams, options, bodies)
+    def __init__(
+        self, streams: Streams, access: Access, options: GatewayOptions, bodies: Bodies
+    ) -> None:
+        super().__init__(streams, access, options, bodies)
         self._handlers = {"GET": self._get, "HEAD": self._head}
 
     async def _find(self, request: Request, *, touch: bool) -> Entry:
         """Return a partition as if it were registered. Cancelling abandons the call."""
         del touch  # their lives are Liftbridge's matter
-        name, partition = request.path_params["name"], request.path_params["partition"]
+        name, number = request.path_params["name"], request.path_params["partition"]
+        partition = parse_integer(number, INT32_MAX)
         committed = _ISOLATIONS.get(request.query_params.get("isolation", "uncommitted"))
         if committed is None:
             raise RequestRefused(400, f"isolation is {' or '.join(_ISOLATIONS)}")
         stream = None
         if _is_shown(name, self._streams):
             stream = (await self._streams.client.fetch_metadata([name])).streams.get(name)
-        if stream is None or partition not in stream.partitions:
-            raise RequestRefused(404, f"Liftbridge has no partition {partition} of {name}")
+        if stream is None or partition is None or partition not in stream.partitions:
+            raise RequestRefused(404, f"Liftbridge has no partition {number[:64]} of {name}")
         log = NativeLog(name, partition, stream.creation_timestamp, committed)
         return Entry(log=log.name, content_type=JSON_CONTENT_TYPE, incarnation=log.incarnation)
 
@@ -55,8 +62,8 @@ class NativeEndpoint(StreamEndpoint):
         """Do nothing: following a stream that is deleted fails."""
 
     async def _position(self, read: Read, entry: Entry) -> int:
-        if read.offset.isascii() and read.offset.isdigit():
-            return await self._streams.logs.reached(entry, int(read.offset))
+        if (offset := parse_integer(read.offset)) is not None:
+            return await self._streams.logs.reached(entry, offset)
         return await super()._position(read, entry)
 
 

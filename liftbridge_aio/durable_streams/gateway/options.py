@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,14 +16,20 @@ from liftbridge_aio._core.arguments import (
     check_text,
     check_type,
     check_whole_number,
+    several,
 )
 from liftbridge_aio._core.names import stream_name_problem
+from liftbridge_aio.durable_streams.core.origins import ANY, SELF, parse_host, parse_origin
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.options import OWN_STREAM, Duration, StreamOptions, timer_seconds
 
 Authorize = Callable[[Request], Awaitable[Response | None]]
 """Returns None to let a request pass, or the response that refuses it."""
 
+_EXAMPLES: Final = {
+    "allow_origins": "an origin like https://shop.example, * or self",
+    "allow_hosts": "a name like streams.example without a port, or *",
+}
 _MAX_BODY: Final = 900_000
 
 
@@ -65,8 +71,14 @@ class GatewayOptions:
     over https, and those of this machine over http."""
     public_url: str | None = None
     """URL at which receivers of webhooks reach the gateway; None: that of who subscribed."""
-    cors_origin: str | None = "*"
-    """The origin whose pages may use the gateway; `*`: any; None: none."""
+    allow_origins: Collection[str] | None = None
+    """Origins whose pages may use all of the gateway, while those of others may use nothing; `*`:
+    any. Its own page always may, so `["self"]` allows no other. None: pages of any origin may use
+    streams, and only its own page may read Liftbridge's streams and the list."""
+    allow_hosts: Collection[str] | None = None
+    """Names of the gateway's host; `*`: any. Requests for other hosts are refused, but for
+    addresses, `localhost` and that of `public_url`. None: no more names, or any with `authorize`,
+    as credentials are not sent to a name that another site has led here."""
     authorize: Authorize | None = None
     """Called with every request first; with it responses are not for shared caches. It may read the
     body, whole and of `max_body_bytes` at most, and the gateway still gets it."""
@@ -101,7 +113,26 @@ class GatewayOptions:
         check_flags(native=self.native, page=self.page, webhooks=self.webhooks)
         if self.public_url is not None:
             check_text(self.public_url, "public_url")
-        if self.cors_origin is not None:
-            check_text(self.cors_origin, "cors_origin")
+        self._check_access()
         if self.authorize is not None:
             check_callable(self.authorize, "authorize")
+
+    def _check_access(self) -> None:
+        for name, is_valid in (("allow_origins", _is_origin), ("allow_hosts", _is_host)):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            for each in several(given, f"{name} are given as a list"):
+                check_text(each, f"each of {name}")
+                if not is_valid(each):
+                    text = f"{name} has {each!r}; write {_EXAMPLES[name]}"
+                    raise InvalidRequest(text)
+
+
+def _is_origin(text: str) -> bool:
+    return text in {ANY, SELF} or parse_origin(text) is not None
+
+
+def _is_host(text: str) -> bool:
+    host = parse_host(text)
+    return text == ANY or (host is not None and host.port is None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,6 +16,8 @@ from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.options import timer_seconds
 
 from .followed_log import FollowedLog
+
+logger = logging.getLogger("liftbridge_aio.durable_streams")
 
 
 class RegistryLog:
@@ -94,6 +97,17 @@ class RegistryLog:
     def _apply(
         self, offset: int, key: bytes, value: bytes, _: Mapping[str, bytes], __: int
     ) -> None:
+        try:
+            self._take(offset, key, value)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            # Whoever may publish to Liftbridge may publish this, and gateways must still start.
+            logger.warning(
+                "the message at offset %d of the registry %s is skipped, as no gateway wrote it",
+                offset,
+                self.name,
+            )
+
+    def _take(self, offset: int, key: bytes, value: bytes) -> None:
         name = key.decode()
         if name.startswith("/"):
             self.registry.apply(offset, name, value)

@@ -18,48 +18,13 @@ from liftbridge_aio.durable_streams.core.caching import next_cursor
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.errors import LiftbridgeError, NotFound, PublishOutcomeUnknown
 
-from .options import GatewayOptions
+from .access import Access
 
 logger = logging.getLogger("liftbridge_aio.durable_streams")
 
 NO_STORE: Final = {"Cache-Control": "no-store"}
 
-_EXPOSED: Final = (
-    protocol.STREAM_NEXT_OFFSET,
-    protocol.STREAM_UP_TO_DATE,
-    protocol.STREAM_CLOSED,
-    protocol.STREAM_CURSOR,
-    protocol.STREAM_TTL,
-    protocol.STREAM_EXPIRES_AT,
-    protocol.SSE_DATA_ENCODING,
-    protocol.PRODUCER_EPOCH,
-    protocol.PRODUCER_SEQ,
-    protocol.PRODUCER_EXPECTED_SEQ,
-    protocol.PRODUCER_RECEIVED_SEQ,
-    "ETag",
-    "Location",
-    "Retry-After",
-)
-"""Headers of responses that pages of other origins may read."""
-_ALLOWED: Final = (
-    "Authorization",
-    "Content-Type",
-    "If-Match",
-    "If-None-Match",
-    protocol.STREAM_SEQ,
-    protocol.STREAM_TTL,
-    protocol.STREAM_EXPIRES_AT,
-    protocol.STREAM_CLOSED,
-    protocol.STREAM_FORKED_FROM,
-    protocol.STREAM_FORK_OFFSET,
-    protocol.STREAM_FORK_SUB_OFFSET,
-    protocol.PRODUCER_ID,
-    protocol.PRODUCER_EPOCH,
-    protocol.PRODUCER_SEQ,
-)
-"""Headers of requests that pages of other origins may send."""
 _WITHOUT_LENGTH: Final = (204, 304)
-METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
 
 
 class RequestHeaders(dict[str, str]):
@@ -151,39 +116,17 @@ def unavailable(error: LiftbridgeError) -> Response:
     return refusal(RequestRefused(503, text, {"Retry-After": "1"}))
 
 
-def preflight(options: GatewayOptions) -> Response:
-    """Return the response to OPTIONS, which browsers send before requests to other origins."""
-    headers = {"Allow": METHODS}
-    if options.cors_origin is not None:
-        headers |= {
-            "Access-Control-Allow-Methods": METHODS,
-            "Access-Control-Allow-Headers": ", ".join(_ALLOWED),
-            "Access-Control-Max-Age": "86400",
-        }
-    return Reply(204, headers)
-
-
-def common_headers(options: GatewayOptions) -> list[tuple[bytes, bytes]]:
-    """Return what all responses have."""
-    common = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
-    if options.cors_origin is not None:
-        common["Cross-Origin-Resource-Policy"] = "cross-origin"
-        common["Access-Control-Allow-Origin"] = options.cors_origin
-        common["Access-Control-Expose-Headers"] = ", ".join(_EXPOSED)
-    return Reply(204, common).raw_headers
-
-
 class CommonHeaders:
     """Adds what all responses have to those of an application, unless they have it.
 
     Args:
         app: the application behind it.
-        options: settings of the gateway.
+        access: which pages may read responses.
     """
 
-    def __init__(self, app: ASGIApp, options: GatewayOptions) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
-        self._common = common_headers(options)
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -192,8 +135,8 @@ class CommonHeaders:
             if message["type"] == "http.response.start":
                 headers = list(message["headers"])
                 given = {name for name, _ in headers}
-                headers += [each for each in self._common if each[0] not in given]
-                message["headers"] = headers
+                common = self._access.headers(scope)
+                message["headers"] = headers + [each for each in common if each[0] not in given]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

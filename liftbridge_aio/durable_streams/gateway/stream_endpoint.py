@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from liftbridge_aio.durable_streams.core.caching import entity_tag, matches
+from liftbridge_aio.durable_streams.core.origins import INERT
 from liftbridge_aio.durable_streams.core.protocol import (
     NOW,
     START,
@@ -37,6 +38,7 @@ from liftbridge_aio.durable_streams.core.segments import UnknownOffset
 from liftbridge_aio.errors import LiftbridgeError, MessageTooLarge
 from liftbridge_aio.transactions.errors import TransactionError
 
+from .access import Access
 from .bodies import Bodies, Body
 from .events_response import EventsResponse
 from .hosted_stream import Found
@@ -45,7 +47,6 @@ from .responses import (
     NO_STORE,
     Reply,
     RequestHeaders,
-    common_headers,
     cursor_after,
     joined,
     refusal,
@@ -62,15 +63,18 @@ class StreamEndpoint:
 
     Args:
         streams: the streams.
+        access: which pages may read responses.
         options: settings of the gateway.
         bodies: what reads bodies.
     """
 
-    def __init__(self, streams: Streams, options: GatewayOptions, bodies: Bodies) -> None:
+    def __init__(
+        self, streams: Streams, access: Access, options: GatewayOptions, bodies: Bodies
+    ) -> None:
         self._streams = streams
         self._options = options
         self._bodies = bodies
-        self._common = common_headers(options)
+        self._access = access
         self._handlers: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "GET": self._get,
             "HEAD": self._head,
@@ -90,8 +94,6 @@ class StreamEndpoint:
                 raise RequestRefused(
                     405, "the method is not allowed", {"Allow": ", ".join(self._handlers)}
                 )
-            if "\ufffd" in _path(request):
-                _check_path(scope)
             response = await handle(request)
         except RequestRefused as refused:
             response = refusal(refused)
@@ -101,7 +103,7 @@ class StreamEndpoint:
             response = refusal(RequestRefused(422, str(error)))
         except LiftbridgeError as error:
             response = unavailable(error)
-        response.raw_headers.extend(self._common)
+        response.raw_headers.extend(self._access.headers(scope))
         await response(scope, receive, send)
 
     async def _put(self, request: Request) -> Response:
@@ -230,6 +232,8 @@ class StreamEndpoint:
                 headers[STREAM_CURSOR] = cursor_after(read.cursor)
             if not found.values:
                 return Reply(204, {**headers, **NO_STORE})
+        if media_type(entry.content_type) not in INERT:
+            headers["Content-Disposition"] = "attachment"
         if read.offset == NOW:
             headers |= NO_STORE
         else:
@@ -255,18 +259,6 @@ def _path(request: Request) -> str:
     """Return the path below where the gateway is mounted, without making a URL of it first."""
     path: str = request.scope["path"]
     return path.removeprefix(request.scope.get("root_path", ""))
-
-
-def _check_path(scope: Scope) -> None:
-    """Refuse a path that is not UTF-8: servers decode all such paths to the same ones.
-
-    Raises:
-        RequestRefused: it is not.
-    """
-    try:
-        unquote_to_bytes(scope.get("raw_path") or b"").decode()
-    except UnicodeDecodeError:
-        raise RequestRefused(400, "the path is not UTF-8") from None
 
 
 def _asks_for_a_new_one(given: RequestHeaders) -> bool:

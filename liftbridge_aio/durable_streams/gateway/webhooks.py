@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from liftbridge_aio.durable_streams.core.parsing import parse_json
 from liftbridge_aio.durable_streams.core.subscriptions import is_public
 
 from .streams import PREFIX, Streams
@@ -119,7 +120,7 @@ class Webhooks:
             logger.warning("the webhook of %s was not delivered: %s", name, error)
             return False
         try:
-            found = json.loads(said)
+            found = parse_json(said)
         except ValueError:
             return None
         return True if isinstance(found, dict) and found.get("done") is True else None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from liftbridge_aio._subscribe.core.visibility import MakeVisibility
+from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.interceptors import Interceptor
 from liftbridge_aio.model import StartAt, StreamPartition
 
@@ -15,6 +16,21 @@ Assignment: TypeAlias = frozenset[StreamPartition]
 
 RebalanceCallback: TypeAlias = Callable[[Assignment], Awaitable[object] | object]
 """A callback for partitions: a coroutine function, which is awaited, or a plain function."""
+
+OnReset: TypeAlias = Literal["error", "start"]
+"""What a member does with a position in a former log of a stream: raise `StreamReset`, or begin at
+its start."""
+
+
+def check_on_reset(on_reset: str) -> None:
+    """Refuse what is no `OnReset`.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if on_reset not in {"error", "start"}:
+        text = f"on_reset is 'error' or 'start', not {on_reset!r}"
+        raise InvalidRequest(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +49,7 @@ class GroupPlan:
     timeout: float
     """Seconds to join; also the timeout of other calls."""
     close_timeout: float
+    on_reset: OnReset = "error"
     make_visibility: MakeVisibility | None = None
     """Makes what decides about the messages of each partition; None shows all of them."""
     resumed: frozenset[str] = frozenset()

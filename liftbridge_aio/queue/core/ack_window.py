@@ -279,8 +279,12 @@ class AckWindow(Generic[AttemptT]):
 
     # Answers
 
-    def ack(self, attempt: AttemptT) -> None:
+    def ack(self, attempt: AttemptT, *, holds_key: bool = False) -> None:
         """Settle a message.
+
+        Args:
+            attempt: the attempt.
+            holds_key: later messages of its key, or of the partition, wait until `release_key`.
 
         Raises:
             AlreadySettled: the attempt was answered before.
@@ -293,6 +297,11 @@ class AckWindow(Generic[AttemptT]):
         del self._in_flight[offset]
         del self._unsettled[offset]
         self.changes += 1
+        if self._keyed and not holds_key:
+            self._unblock(attempt)
+
+    def release_key(self, attempt: AttemptT) -> None:
+        """Let later messages follow one that was acked and held its key."""
         if self._keyed:
             self._unblock(attempt)
 

@@ -25,6 +25,8 @@ class AcksRecord:
         last: the member wrote it when it released the partition, so nothing was in flight.
         snapshot: what is settled.
         acks: acks of transactions that the next owner of the partition writes.
+        created: when the stream of the messages was created, as the offsets mean nothing in a
+            later one of its name; 0 if an earlier version wrote the record.
     """
 
     group: str
@@ -33,6 +35,7 @@ class AcksRecord:
     last: bool
     snapshot: Snapshot
     acks: tuple[AckIntent, ...] = ()
+    created: int = 0
 
     def encode(self) -> bytes:
         """Return its text."""
@@ -48,6 +51,7 @@ class AcksRecord:
             "positions": list(snapshot.positions.items()),
             "settled": sorted(snapshot.settled),
             "leased": dict(snapshot.leased),
+            "created": self.created,
             "acks": [
                 [stream, partition, entry.producer.hex(), *entry[1:]]
                 for stream, partition, entry in self.acks
@@ -84,6 +88,7 @@ class AcksRecord:
                     AckIntent(stream, partition, AckEntry(bytes.fromhex(producer), *rest))
                     for stream, partition, producer, *rest in content["acks"]
                 ),
+                int(content.get("created", 0)),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, MalformedData):

@@ -93,9 +93,9 @@ class CommittedWindow(AckWindow[AttemptT]):
         is_settled = position < self._known_below or offset in self._settled
         return None if is_settled else 0
 
-    def ack(self, attempt: AttemptT) -> None:
+    def ack(self, attempt: AttemptT, *, holds_key: bool = False) -> None:
         """See `AckWindow`."""
-        super().ack(attempt)
+        super().ack(attempt, holds_key=holds_key)
         self._positions.pop(attempt.offset, None)
 
     def give_up(self, attempt: AttemptT) -> None:

@@ -14,7 +14,7 @@ from liftbridge_aio.options import ClientOptions
 from liftbridge_aio.spark.errors import InvalidOption
 from liftbridge_aio.tls import TLS
 
-from .option_table import CLIENT_PREFIX, CONNECTION_NAMES, chosen, folded
+from .option_table import CLIENT_PREFIX, CONNECTION_NAMES, chosen, folded, in_seconds
 
 _NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -77,6 +77,9 @@ _CLIENT_FIELDS: Final = {
     name.replace("_", ""): name
     for name in (*(field.name for field in fields(ClientOptions)), *_TLS_FIELDS)
 }
+_DURATION_FIELDS: Final = frozenset(
+    field.name for field in fields(ClientOptions) if "Duration" in str(field.type)
+)
 _OBJECT_FIELDS: Final = frozenset({"address_map", "backoff", "hook", "interceptors", "partitioner"})
 
 
@@ -116,6 +119,8 @@ def _client_settings(options: Mapping[str, str]) -> dict[str, str]:
             raise InvalidOption(problem)
         if field is None:
             raise _no_such_setting(name)
+        if field in _DURATION_FIELDS:
+            text = in_seconds(text)  # noqa: PLW2901
         settings[field] = _checked_setting(_spelled(field), field, text)
     return settings
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.spark.errors import (
+    NEW_QUERY_HINT,
     CheckpointMismatch,
     DataLoss,
     SparkSourceError,
@@ -54,7 +55,6 @@ class Loss(enum.Enum):
     NOT_SELECTED = "the options no longer name the stream"
 
 
-_NEW_CHECKPOINT: Final = "give the query a new checkpointLocation and startingOffsets"
 _ERRORS: Final[Mapping[Loss, type[SparkSourceError]]] = {
     Loss.AGED_OUT: DataLoss,
     Loss.SHORTER: DataLoss,
@@ -65,10 +65,10 @@ _ERRORS: Final[Mapping[Loss, type[SparkSourceError]]] = {
 }
 _STREAMING_HINTS: Final[Mapping[Loss, str]] = {
     Loss.AGED_OUT: "keep messages longer (retention), or read more often",
-    Loss.SHORTER: _NEW_CHECKPOINT,
-    Loss.RECREATED: _NEW_CHECKPOINT,
-    Loss.PARTITIONS_CHANGED: _NEW_CHECKPOINT,
-    Loss.STREAM_GONE: f"create the stream again and {_NEW_CHECKPOINT}",
+    Loss.SHORTER: NEW_QUERY_HINT,
+    Loss.RECREATED: NEW_QUERY_HINT,
+    Loss.PARTITIONS_CHANGED: NEW_QUERY_HINT,
+    Loss.STREAM_GONE: f"create the stream again and {NEW_QUERY_HINT}",
     Loss.NOT_SELECTED: (
         "set checkpointLocation to a directory of this query's own, or let stream, subscribe, "
         "subscribePattern or assign name it again"

@@ -52,6 +52,11 @@ class Decision:
     def __str__(self) -> str:
         return f"batch {self.batch} of query {self.query}"
 
+    @property
+    def row_count(self) -> int:
+        """The number of rows that it commits."""
+        return sum(rows.row_count for rows in self.rows)
+
     def intents(self) -> Iterator[AckIntent]:
         """Return the acks that commit the batch."""
         for rows in self.rows:

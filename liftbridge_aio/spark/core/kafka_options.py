@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-_TIMEOUT: Final = "readTimeout, in seconds"
+_TIMEOUT: Final = "readTimeout, such as 60s"
 _CERTIFICATE: Final = "liftbridge.tlsCert and liftbridge.tlsKey, PEM files"
 _AUTHORITY: Final = "liftbridge.tlsCa, a PEM file"
 _PASSWORD: Final = "the variable LIFTBRIDGE_TLS_KEY_PASSWORD where tasks run"  # noqa: S105
 
 _OF_THE_CLIENT: Final = {
     "bootstrap.servers": "servers",
+    "group.id": "positionsGroup, for a position that others see; the query itself has a checkpoint",
     "isolation.level": "isolationLevel, which is read_committed unless you set it",
     "acks": "ackPolicy",
-    "request.timeout.ms": "liftbridge.callTimeout, in seconds",
-    "default.api.timeout.ms": "liftbridge.callTimeout, in seconds",
-    "delivery.timeout.ms": "publishTimeout, in seconds",
-    "socket.connection.setup.timeout.ms": "liftbridge.connectTimeout, in seconds",
+    "request.timeout.ms": "liftbridge.callTimeout, such as 30s",
+    "default.api.timeout.ms": "liftbridge.callTimeout, such as 30s",
+    "delivery.timeout.ms": "publishTimeout, such as 30s",
+    "socket.connection.setup.timeout.ms": "liftbridge.connectTimeout, such as 30s",
     "max.in.flight.requests.per.connection": "maxInFlight, in rows",
     "max.request.size": "liftbridge.maxMessageBytes",
     "security.protocol": "liftbridge.tls",

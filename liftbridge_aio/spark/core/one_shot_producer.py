@@ -30,6 +30,11 @@ class UncommittedRows(NamedTuple):
     begins: tuple[tuple[str, int, int], ...]
     """Stream, partition, and the offset of the producer's first row there."""
 
+    @property
+    def row_count(self) -> int:
+        """The number of rows."""
+        return (self.clock - self.previous) // _STEP
+
     def intents(self) -> Iterator[AckIntent]:
         """Return the acks that show the rows and end the producer."""
         for stream, partition, begin in self.begins:

@@ -32,6 +32,7 @@ STREAM_ONLY_NAMES: Final = (
     "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
+    "positionsGroup",
 )
 READ_NAMES: Final = (
     *CONNECTION_NAMES,
@@ -200,24 +201,34 @@ def whole_number(
 
 
 def seconds_above_zero(options: Mapping[str, str], name: str, *, default: float) -> float:
-    """Parse a number of seconds.
+    """Parse a duration such as `90s` or `2m`; a number alone is seconds.
 
     Raises:
-        InvalidOption: it is no number above 0.
+        InvalidOption: it is no duration above 0.
     """
     text = options.get(name.lower())
     if text is None:
         return default
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0
-    if not 0 < value < float("inf"):
-        raise _refusal(name, text, "a number of seconds above 0")
+    value = _duration(text, "s")
+    if value is None or not 0 < value < float("inf"):
+        raise _refusal(name, text, "a number of seconds above 0, or a duration such as 90s or 2m")
     return value
 
 
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_DURATION: Final = re.compile(rf"([0-9]{{1,15}}(?:\.[0-9]{{1,9}})?)({'|'.join(_UNITS)})?")
+
+
+def _duration(text: str, unit: str) -> float | None:
+    """Return the seconds of a duration, with a unit for a number alone; None if it is none."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    return None if found is None else float(found[1]) * _UNITS[found[2] or unit]
+
+
+def in_seconds(text: str) -> str:
+    """Return a duration with a unit as a number of seconds, and any other text as it is."""
+    seconds = _duration(text, "s")
+    return text if seconds is None or text.strip()[-1:].isdecimal() else repr(seconds)
 
 
 def time_span(options: Mapping[str, str], name: str, *, default: float) -> float:
@@ -232,10 +243,10 @@ def time_span(options: Mapping[str, str], name: str, *, default: float) -> float
     text = options.get(name.lower())
     if text is None:
         return default
-    match = re.fullmatch(rf"([0-9]{{1,15}})({'|'.join(_UNITS)})?", text.strip().lower())
-    if match is None:
+    value = _duration(text, "ms")
+    if value is None:
         raise _refusal(name, text, "a duration such as 30s or 15m")
-    return int(match[1]) * _UNITS[match[2] or "ms"]
+    return value
 
 
 _Choice = TypeVar("_Choice", bound=enum.Enum)

@@ -116,6 +116,8 @@ class ReadOptions:
     isolation: Isolation = Isolation.READ_COMMITTED
     read_timeout: float = _READ_TIMEOUT
     """Seconds without a message after which reading a range fails."""
+    positions_group: str | None = None
+    """Streaming queries only: the consumer group whose positions show that of the query."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> Self:
@@ -155,6 +157,7 @@ class ReadOptions:
                 options, "isolationLevel", _ISOLATIONS, default=Isolation.READ_COMMITTED
             ),
             read_timeout=seconds_above_zero(options, "readTimeout", default=_READ_TIMEOUT),
+            positions_group=_group(options),
         )
         if streaming:
             _check_triggers(read, delayed="maxtriggerdelay" in options)
@@ -313,6 +316,13 @@ def _decision_stream(options: Mapping[str, str]) -> str | None:
         name = name.strip()
         check_stream_name("decisionStream", name)
     return name
+
+
+def _group(options: Mapping[str, str]) -> str | None:
+    group = options.get("positionsgroup")
+    if group is not None and not group.strip():
+        raise InvalidOption("positionsGroup is empty; name the group, or leave it out")
+    return group
 
 
 def _target(options: Mapping[str, str]) -> str | None:

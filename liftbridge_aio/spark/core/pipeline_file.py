@@ -7,29 +7,44 @@ import re
 import tomllib
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from os.path import normpath
+from pathlib import PurePath
 from typing import Any, Final
 
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.spark.errors import InvalidOption
 
-from .option_table import COLUMN_NAMES, UnknownOption
+from .option_table import COLUMN_NAMES, STARTING_NAMES, STRATEGY_NAME, UnknownOption, folded
 from .options import ReadOptions, WriteOptions
+from .positions import read_position
 from .toml_lines import KeyPath, key_lines, nearest_line
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
-_INTERVAL: Final = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?|days?)")
+_INTERVAL: Final = re.compile(r"(\d{1,9}) ?([a-z]+)")
+_UNITS: Final = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), "milliseconds"),
+    **dict.fromkeys(("s", "second", "seconds"), "seconds"),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), "minutes"),
+    **dict.fromkeys(("h", "hour", "hours"), "hours"),
+    **dict.fromkeys(("d", "day", "days"), "days"),
+}
 AVAILABLE_NOW: Final = "available now"
 _DELIVERIES: Final = ("exactly_once", "at_least_once")
 _MODES: Final = ("append", "complete")
 _STARTS: Final = ("earliest", "latest")
+FAIL, SKIP, DEAD_LETTER = ON_BAD_RECORD = ("fail", "skip", "dead letter")
 
 TOP_KEYS: Final = (
     *("servers", "checkpoint", "trigger", "delivery"),
     *("spark", "sources", "steps", "sinks"),
 )
-SOURCE_KEYS: Final = ("streams", "pattern", "start", "value", "watermark", "options")
+SOURCE_KEYS: Final = (
+    *("streams", "pattern", "start", "value", "watermark"),
+    *("on_bad_record", "dead_letters", "options"),
+)
 WATERMARK_KEYS: Final = ("column", "delay")
 STEP_KEYS: Final = ("sql", "python")
 SINK_KEYS: Final = (
@@ -68,6 +83,10 @@ class Source:
     value: str | None
     """The fields of the value in JSON, as Spark's DDL; None: bytes."""
     watermark: Watermark | None
+    on_bad_record: str = FAIL
+    """What to do about a value that is not JSON of the fields: `fail`, `skip` or `dead letter`."""
+    dead_letters: str | None = None
+    """The stream for these values, with `dead letter`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +114,8 @@ class Sink:
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of Spark's sink."""
+    dead_letters: bool = False
+    """True to write the bad records of the source, in place of the good ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +133,16 @@ class PipelineFile:
     settings: Mapping[str, str]
     """Settings of the Spark session."""
     lines: Mapping[KeyPath, int]
+    unused: tuple[KeyPath, ...] = ()
+    """The sources and steps that no sink needs."""
+
+    @property
+    def mistakes(self) -> tuple[str, ...]:
+        """What is probably a mistake, each with its line."""
+        return tuple(
+            self.error((kind, name), f"no sink needs the {kind.removesuffix('s')} {name}").message
+            for kind, name in self.unused
+        )
 
     def error(self, path: KeyPath, problem: str, offset: int = 0) -> PipelineFileError:
         """Return an error at the line of a key, or some lines after it."""
@@ -154,8 +185,9 @@ class _Parser:
         self._servers = self._text(content, (), "servers") or self._servers
         self._delivery = self._one_of(content, (), "delivery", _DELIVERIES)
         trigger = self._text(content, (), "trigger") or AVAILABLE_NOW
-        if trigger != AVAILABLE_NOW and not _INTERVAL.fullmatch(trigger):
-            problem = f'trigger is "{AVAILABLE_NOW}" or an interval such as "10 seconds"'
+        interval = None if trigger == AVAILABLE_NOW else _interval(trigger)
+        if trigger != AVAILABLE_NOW and interval is None:
+            problem = f'trigger is "{AVAILABLE_NOW}" or an interval such as "10 seconds" or "10s"'
             raise self._wrong(("trigger",), problem)
         checkpoint = self._text(content, (), "checkpoint")
         if checkpoint is None:
@@ -163,23 +195,43 @@ class _Parser:
         sources = tuple(self._source(*each) for each in self._tables(content, "sources"))
         steps = tuple(self._step(name, table) for name, table in self._tables(content, "steps"))
         names = [source.name for source in sources] + [step.name for step in steps]
-        for step in steps:
-            if names.count(step.name) > 1:
-                raise self._wrong(("steps", step.name), f"{step.name} is a source, too")
+        self._check_names(sources, steps)
         sinks = tuple(
             self._sink(name, table, names) for name, table in self._tables(content, "sinks")
+        )
+        sinks += tuple(
+            self._dead_letters(source, sinks)
+            for source in sources
+            if source.dead_letters is not None
         )
         for what, found in (("sources", sources), ("sinks", sinks)):
             if not found:
                 raise self._wrong((), f"there are no {what}; add a table [{what}.NAME]")
-        interval = None if trigger == AVAILABLE_NOW else trigger
+        self._check_folders(checkpoint, sinks)
         settings = self._options(content, (), "spark")
         for setting in settings:
             if not setting.startswith("spark."):
                 raise self._wrong(("spark", setting), f"{setting} is no setting spark.…")
         return PipelineFile(
-            self._name, checkpoint, interval, sources, steps, sinks, settings, self._lines
+            self._name,
+            checkpoint,
+            interval,
+            sources,
+            steps,
+            sinks,
+            settings,
+            self._lines,
+            _unused(sources, steps, sinks),
         )
+
+    def _check_names(self, sources: tuple[Source, ...], steps: tuple[Step, ...]) -> None:
+        """Refuse a name that is there twice: SQL ignores case, and would take the later one."""
+        seen: dict[str, str] = {}
+        tables = [("sources", each.name) for each in sources]
+        for kind, name in (*tables, *(("steps", each.name) for each in steps)):
+            other = seen.setdefault(name.lower(), f"the {kind.removesuffix('s')} {name}")
+            if other != f"the {kind.removesuffix('s')} {name}":
+                raise self._wrong((kind, name), f"{name} has the name of {other}")
 
     def _source(self, name: str, table: dict[str, Any]) -> Source:
         path = ("sources", name)
@@ -192,7 +244,7 @@ class _Parser:
         )
         options = {
             **self._connection,
-            "startingOffsets": self._one_of(table, path, "start", _STARTS),
+            **self._start(table, path),
             **dict.fromkeys(COLUMN_NAMES[:1], "true"),
             **self._options(table, path),
             "servers": self._servers,
@@ -200,7 +252,44 @@ class _Parser:
         }
         with self._checked((*path, "options")):
             ReadOptions.parse(options, streaming=True)
-        return Source(name, options, self._text(table, path, "value"), self._watermark(table, path))
+        value = self._text(table, path, "value")
+        bad = self._one_of(table, path, "on_bad_record", ON_BAD_RECORD)
+        if "on_bad_record" in table and value is None:
+            problem = "on_bad_record is for sources with value, which others do not parse"
+            raise self._wrong((*path, "on_bad_record"), problem)
+        dead_letters = self._text(table, path, "dead_letters")
+        if (dead_letters is not None) != (bad == DEAD_LETTER):
+            problem = f'dead_letters is the stream for on_bad_record = "{DEAD_LETTER}"; set both'
+            raise self._wrong((*path, "on_bad_record"), problem)
+        return Source(name, options, value, self._watermark(table, path), bad, dead_letters)
+
+    def _start(self, table: dict[str, Any], path: KeyPath) -> dict[str, str]:
+        """Return the options of Spark's source for where the first run begins."""
+        start = table.get("start")
+        if start is None:
+            options = folded(self._options(table, path))
+            chosen = any(name.lower() in options for name in STARTING_NAMES)
+            return {} if chosen else {"startingOffsets": _STARTS[0]}
+        if start in _STARTS:
+            return {"startingOffsets": start}
+        text = start.isoformat() if isinstance(start, datetime) else start
+        with suppress(InvalidOption):
+            if isinstance(text, str):
+                read_position("startingTimestamp", text)
+                # A partition where nothing is as new begins at its end.
+                return {"startingTimestamp": text, STRATEGY_NAME: "latest"}
+        problem = f"start is earliest, latest or a time such as 2026-01-31T12:00:00Z, not {start!r}"
+        raise self._wrong((*path, "start"), problem)
+
+    def _dead_letters(self, source: Source, sinks: tuple[Sink, ...]) -> Sink:
+        """Return the sink for the bad records of a source."""
+        path: KeyPath = ("sources", source.name, "dead_letters")
+        name = f"{source.name}_dead_letters"
+        if any(sink.name == name for sink in sinks):
+            problem = f"the sink {name} has the name of that for dead letters; rename it"
+            raise self._wrong(path, problem)
+        options = self._sink_options({}, path, source.dead_letters or "", self._delivery)
+        return Sink(name, source.name, "stream", _MODES[0], options=options, dead_letters=True)
 
     def _watermark(self, table: dict[str, Any], path: KeyPath) -> Watermark | None:
         given = table.get("watermark")
@@ -213,9 +302,10 @@ class _Parser:
         column, delay = self._text(given, path, "column"), self._text(given, path, "delay")
         if column is None or delay is None:
             raise self._wrong(path, "a watermark has a column and a delay")
-        if not _INTERVAL.fullmatch(delay):
-            raise self._wrong(path, f'{delay!r} is no interval such as "10 seconds"')
-        return Watermark(column, delay)
+        interval = _interval(delay)
+        if interval is None:
+            raise self._wrong(path, f'{delay!r} is no interval such as "10 seconds" or "10s"')
+        return Watermark(column, interval)
 
     def _step(self, name: str, table: dict[str, Any]) -> Step:
         path = ("steps", name)
@@ -260,18 +350,38 @@ class _Parser:
         options: dict[str, str] = {}
         if kind == "stream":
             delivery = self._one_of(table, path, "delivery", _DELIVERIES, self._delivery)
-            options = {
-                **self._connection,
-                "delivery": delivery,
-                **self._options(table, path),
-                "servers": self._servers,
-                "stream": table["stream"],
-            }
-            with self._checked((*path, "options")):
-                WriteOptions.parse(options, streaming=True)
+            options = self._sink_options(table, path, table["stream"], delivery)
         columns = self._texts(table, path, "partition_by")
         target = table["parquet"] if kind == "parquet" else ""
         return Sink(name, source, kind, mode, target, columns, options)
+
+    def _sink_options(
+        self, table: dict[str, Any], path: KeyPath, stream: str, delivery: str
+    ) -> dict[str, str]:
+        """Return the options of Spark's sink."""
+        options = {
+            **self._connection,
+            "delivery": delivery,
+            **self._options(table, path),
+            "servers": self._servers,
+            "stream": stream,
+        }
+        with self._checked((*path, "options")):
+            WriteOptions.parse(options, streaming=True)
+        return options
+
+    def _check_folders(self, checkpoint: str, sinks: tuple[Sink, ...]) -> None:
+        """Refuse folders within each other: each sink would skip the batches of the other."""
+        used = {PurePath(normpath(checkpoint)): "checkpoint"}
+        for sink in sinks:
+            if sink.kind != "parquet":
+                continue
+            folder = PurePath(normpath(sink.target))
+            for other, user in used.items():
+                if folder.is_relative_to(other) or other.is_relative_to(folder):
+                    problem = f"{sink.target} is a folder of {user}, too; give each its own"
+                    raise self._wrong(("sinks", sink.name, "parquet"), problem)
+            used[folder] = f"the sink {sink.name}"
 
     def _tables(self, content: dict[str, Any], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         tables = content.get(name, {})
@@ -343,6 +453,33 @@ class _Parser:
 
     def _wrong(self, path: KeyPath, problem: str) -> PipelineFileError:
         return PipelineFileError(self._name, nearest_line(self._lines, path), problem)
+
+
+def _interval(text: str) -> str | None:
+    """Return an interval as Spark writes it; None if it is none."""
+    found = _INTERVAL.fullmatch(text.strip().lower())
+    unit = None if found is None else _UNITS.get(found[2])
+    return None if found is None or unit is None else f"{found[1]} {unit}"
+
+
+def _unused(
+    sources: tuple[Source, ...], steps: tuple[Step, ...], sinks: tuple[Sink, ...]
+) -> tuple[KeyPath, ...]:
+    """Return the sources and steps that no sink needs, as far as the text of statements tells."""
+    names = [source.name for source in sources] + [step.name for step in steps]
+    needed = {sink.source for sink in sinks}
+    for step in reversed(steps):
+        if step.name not in needed:
+            continue
+        before = names[: names.index(step.name)]
+        sql = step.sql
+        needed.update(
+            name for name in before if sql is None or re.search(rf"(?i)\b{name}\b", sql) is not None
+        )
+    return (
+        *(("sources", each.name) for each in sources if each.name not in needed),
+        *(("steps", each.name) for each in steps if each.name not in needed),
+    )
 
 
 def _unknown(given: str, known: Collection[str], what: str) -> str:

@@ -19,6 +19,7 @@ from liftbridge_aio.errors import (
 )
 from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.spark.errors import (
+    NEW_QUERY_HINT,
     TLS_HINT,
     DataLoss,
     ReadFailed,
@@ -30,12 +31,12 @@ from liftbridge_aio.spark.errors import (
 from liftbridge_aio.transactions.errors import TransactionTruncated
 
 _MISSING_HINT: Final = (
-    "create it, or change the option that names it; a stream that was deleted and created again "
-    "needs a new checkpointLocation"
+    "create it, or change the option that names it; if it was deleted and created again, "
+    f"{NEW_QUERY_HINT}"
 )
 _RESET_HINT: Final = (
-    "set startingOffsets and a new checkpointLocation to read it from where you choose, or "
-    "failOnDataLoss=false to continue with what is stored"
+    f"to read it from where you choose, {NEW_QUERY_HINT}; or set failOnDataLoss=false to continue "
+    "with what is stored"
 )
 
 

@@ -4,8 +4,11 @@
 - `compaction`: Compact the closed dates of an archive, and read an archive while that happens.
 - `file_pipeline`: Run the pipeline that a file describes: views for sources and steps, a query for
   each sink.
+- `json_columns`: How pipelines write columns as JSON: nothing is cut off, and nothing is left out.
 - `json_file`: Files of JSON that are replaced atomically: a crash leaves the old content or the new
   one.
+- `pipeline_folders`: The folders of a pipeline: its checkpoint and its Parquet files, which must
+  fit each other.
 - `replay`: Publish an archive, or another table with its columns, into streams; resume where it
   stopped.
 - `totals_pipeline`: A pipeline from stream to stream: sales in, totals for each shop and time

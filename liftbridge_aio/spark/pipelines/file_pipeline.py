@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio.spark.core.pipeline_file import (
+    FAIL,
     PipelineFile,
     PipelineFileError,
     Sink,
@@ -19,16 +21,26 @@ from liftbridge_aio.spark.core.pipeline_file import (
 )
 from liftbridge_aio.spark.core.row_columns import row_columns
 from liftbridge_aio.spark.core.toml_lines import FIRST_LINE, KeyPath
-from liftbridge_aio.spark.errors import InvalidColumns
+from liftbridge_aio.spark.errors import BadRecord, InvalidColumns
+from liftbridge_aio.spark.session.query_progress import BAD_RECORDS
+
+from .json_columns import JSON_OPTIONS
+from .pipeline_folders import check_folders
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _MESSAGE: Final = ("key", "topic", "partition", "offset", "timestamp", "headers")
 """The parts of the column `message`, which views of JSON values have beside their fields."""
 _PARTS: Final = frozenset({"key", "headers", "partition", "stream", "topic"})
 """Columns of a result that are no fields of a value."""
+_BAD: Final = "__bad_record"
+"""The field in which Spark keeps a value that is not JSON of the other fields."""
+_ORIGIN: Final = (("stream", "topic"), ("partition", "partition"), ("offset", "offset"))
+"""Headers of a dead letter, below `dead-letter-`, and the columns that they are from."""
+_NEAR: Final = 0.9
+"""Similarity, by difflib, from which a setting that Spark does not know is misspelt."""
 _SQL_LINE: Final = re.compile(r"\(?line (\d+),? (?:position|pos) ")
 
 
@@ -43,13 +55,15 @@ def analyse(
         folder: where the file is; paths in it begin there.
 
     Raises:
-        PipelineFileError: a type, a statement, a function or a result is wrong; the text names the
-            line of the file.
+        PipelineFileError: a type, a statement, a function, a result or a folder is wrong; the text
+            names the line of the file.
     """
+    check_folders(pipeline, folder)
     frames: dict[str, DataFrame] = {}
+    bad: dict[str, DataFrame] = {}
     for source in pipeline.sources:
         with _located(pipeline, ("sources", source.name, "value")):
-            frames[source.name] = _view(spark, source)
+            frames[source.name], bad[source.name] = _views(spark, source)
         if source.watermark is not None:
             with _located(pipeline, ("sources", source.name, "watermark")):
                 mark, rows = source.watermark, frames[source.name]
@@ -60,7 +74,32 @@ def analyse(
         with _located(pipeline, ("steps", step.name, *place)):
             frames[step.name] = _result(spark, step, frames, folder)
         frames[step.name].createOrReplaceTempView(step.name)
-    return [(sink, _rows(spark, pipeline, sink, frames[sink.source])) for sink in pipeline.sinks]
+    return [
+        (sink, _rows(spark, pipeline, sink, (bad if sink.dead_letters else frames)[sink.source]))
+        for sink in pipeline.sinks
+    ]
+
+
+def unknown_settings(spark: SparkSession, pipeline: PipelineFile) -> list[str]:
+    """Return what is probably wrong with the settings of Spark, each with its line.
+
+    Libraries have settings of their own, so only those count that are similar to one of Spark's,
+    or that begin as those of its SQL do.
+    """
+    java: Any = spark._jvm  # noqa: SLF001 - there is no public list of all settings
+    entries = java.org.apache.spark.internal.config.ConfigEntry
+    unknown = [name for name in pipeline.settings if entries.findEntry(name) is None]
+    if not unknown:
+        return []
+    known = [entry.key() for entry in entries.listAllEntries().toArray()]
+    mistakes = []
+    for name in unknown:
+        near = difflib.get_close_matches(name, known, 1, _NEAR)
+        if near or (name.startswith("spark.sql.") and not name.startswith("spark.sql.catalog.")):
+            hint = f"; did you mean {near[0]}?" if near else ""
+            problem = f"Spark knows no setting {name}{hint}"
+            mistakes.append(pipeline.error(("spark", name), problem).message)
+    return mistakes
 
 
 def start_pipeline(
@@ -104,14 +143,58 @@ def start_pipeline(
     return queries
 
 
-def _view(spark: SparkSession, source: Source) -> DataFrame:
+def _views(spark: SparkSession, source: Source) -> tuple[DataFrame, DataFrame]:
+    """Return the rows of a source, and its bad records as dead letters."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - optional
+    from pyspark.sql.types import StructType  # noqa: PLC0415 - optional
 
     rows = spark.readStream.format("liftbridge").options(**source.options).load()
     if source.value is None:
-        return rows
-    fields = f.from_json(f.col("value").cast("string"), source.value).alias("value")
-    return rows.select(fields, f.struct(*_MESSAGE).alias("message")).select("value.*", "message")
+        return rows, rows
+    fields: Any = StructType.fromDDL(source.value)
+    fields = fields.add(_BAD, "string")
+    json = f.from_json(
+        f.col("value").cast("string"), fields, {"columnNameOfCorruptRecord": _BAD}
+    ).alias("fields")
+    parsed = rows.select(json, f.struct(*_MESSAGE).alias("message"), "value")
+    # An empty value makes no row, and no text of a bad one either.
+    is_bad = f.col("fields").isNull() | f.col(f"fields.{_BAD}").isNotNull()
+    good = ~is_bad
+    if source.on_bad_record == FAIL:
+        good = f.when(is_bad, f.raise_error(_complaint(source))).otherwise(good)
+    counted = parsed.observe(f"{BAD_RECORDS}{source.name}", f.count_if(is_bad).alias("bad"))
+    return (
+        counted.where(good).select("fields.*", "message").drop(_BAD),
+        parsed.where(is_bad).select("message.key", "value", _dead_letter_headers()),
+    )
+
+
+def _complaint(source: Source) -> Column:
+    """Return the text of the error about a bad record."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - optional
+
+    return f.format_string(
+        f"[{BadRecord.code}] the value of %s/%s at offset %s is not JSON with the fields of the"
+        f" source {source.name}; to go on without it, set on_bad_record to skip or dead letter",
+        *(f.col(f"message.{column}") for _, column in _ORIGIN),
+    )
+
+
+def _dead_letter_headers() -> Column:
+    """Return the headers of a bad record, and where it was."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - optional
+
+    origin = f.array(
+        *(
+            f.struct(
+                f.lit(f"dead-letter-{name}").alias("key"),
+                f.col(f"message.{column}").cast("string").cast("binary").alias("value"),
+            )
+            for name, column in _ORIGIN
+        )
+    )
+    own = f.coalesce("message.headers", f.array().cast("array<struct<key:string,value:binary>>"))
+    return f.concat(own, origin).alias("headers")
 
 
 def _result(
@@ -151,7 +234,7 @@ def _rows(spark: SparkSession, pipeline: PipelineFile, sink: Sink, rows: DataFra
         if "value" not in rows.columns:
             fields = [name for name in rows.columns if name.lower() not in _PARTS]
             kept = [name for name in rows.columns if name.lower() in _PARTS]
-            rows = rows.select(*kept, f.to_json(f.struct(*fields)).alias("value"))
+            rows = rows.select(*kept, f.to_json(f.struct(*fields), JSON_OPTIONS).alias("value"))
         try:
             row_columns(rows.schema.fields, stream=sink.options["stream"])
         except InvalidColumns as error:
@@ -184,7 +267,7 @@ def _to(sink: Sink, rows: DataFrame, folder: Path, write_line: Callable[[str], N
     from pyspark.sql import functions as f  # noqa: PLC0415 - optional
 
     def show(batch: DataFrame, number: int) -> None:  # noqa: ARG001 - Spark's signature
-        for row in batch.select(f.to_json(f.struct("*"))).toLocalIterator():
+        for row in batch.select(f.to_json(f.struct("*"), JSON_OPTIONS)).toLocalIterator():
             write_line(row[0])
 
     return rows.writeStream.foreachBatch(show)

@@ -38,6 +38,7 @@ _REPLAYS: Final = "_replays"
 _VERSION: Final = 1
 _OWN_NAMES: Final = (*CONNECTION_NAMES, *EXACTLY_ONCE_NAMES, "stream", "topic", "delivery")
 _NEEDED: Final = ("value", "partition", "offset")
+_WHOLE_NUMBERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 _WRITTEN: Final = ("stream", "partition", "key", "value", "headers")
 _STEPS_PER_SECOND: Final = 10
 """Steps in which a task with a rate hands its rows on."""
@@ -62,6 +63,9 @@ class ReplayPlan:
         max_messages: the offsets of a part of a table that is no archive.
         exactly_once: True to commit each row once; False: rows of an interrupted part may repeat.
         options: further options of the sink, such as `publishTimeout`.
+        read_options: options with which Spark reads a table that is no archive, such as `header`.
+        schema: the columns of such a table, as `value string, partition int, offset bigint`; None:
+            those that it has.
     """
 
     servers: str
@@ -74,6 +78,8 @@ class ReplayPlan:
     max_messages: int = 500_000
     exactly_once: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
+    read_options: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
 
     def __post_init__(self) -> None:
         """Check what is possible before Spark starts and servers are called.
@@ -93,6 +99,9 @@ class ReplayPlan:
         if self.checkpoint is None and not self.is_archive:
             text = f"{self.table} is no archive: name a folder for the position of its replay"
             raise ReplayRefused(text)
+        if self.is_archive and (self.read_options or self.schema):
+            text = f"{self.table} is an archive, which has its own format and columns"
+            raise _refused(text, "leave out the schema and the options for reading")
         if self.to is not None and len(self.streams) > 1:
             text = f"{len(self.streams)} streams cannot keep their order in one, {self.to}"
             raise ReplayRefused(text)
@@ -206,11 +215,23 @@ class Replay:
         plan = self._plan
         if plan.is_archive:
             return read_archive(spark, plan.table), "batch"
-        rows = spark.read.format(plan.format).load(str(plan.table))
+        reader = spark.read.format(plan.format).options(**plan.read_options)
+        if plan.schema is not None:
+            reader = reader.schema(plan.schema)
+        rows = reader.load(str(plan.table))
         missing = [name for name in _NEEDED if name not in rows.columns]
         if missing:
             text = f"{plan.table} lacks {', '.join(missing)}; it has {', '.join(rows.columns)}"
-            raise InvalidColumns(text)
+            error = InvalidColumns(text)
+            error.hint = "for CSV with a first line of names, read it with the option header=true"
+            raise error
+        types = {each.name: each.dataType.simpleString() for each in rows.schema}
+        for name in ("partition", "offset"):
+            if types[name] not in _WHOLE_NUMBERS:
+                text = f"the column {name} of {plan.table} is {types[name]}, and no whole number"
+                error = InvalidColumns(text)
+                error.hint = "give a schema, such as 'value string, partition int, offset bigint'"
+                raise error
         if "stream" not in rows.columns and "topic" in rows.columns:
             rows = rows.withColumnRenamed("topic", "stream")
         if "stream" not in rows.columns and (plan.to is None or plan.streams):

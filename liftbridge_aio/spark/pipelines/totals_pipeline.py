@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from .json_columns import JSON_OPTIONS
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -56,7 +58,7 @@ def windowed_totals(events: DataFrame, plan: TotalsPlan) -> DataFrame:
     start = f.col("window.start").alias("start")
     return totals.select(
         f.col("shop").alias("key"),
-        f.to_json(f.struct(start, "shop", "sales", "cents")).alias("value"),
+        f.to_json(f.struct(start, "shop", "sales", "cents"), JSON_OPTIONS).alias("value"),
     )
 
 

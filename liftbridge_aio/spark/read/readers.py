@@ -32,6 +32,7 @@ from liftbridge_aio.spark.core.options import ReadOptions
 
 from .batch_planning import plan_batch
 from .driver import run_with_retry
+from .group_positions import show_positions
 from .range_reader import ReadTask, read_range
 from .stream_planning import (
     Limits,
@@ -80,6 +81,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._batch: MicroBatch | None = None
         """The micro-batch that was planned last."""
+        self._shown = Offsets({})
+        """The position that the group has."""
         self._delay = TriggerDelay(options.min_offsets_per_trigger, options.max_trigger_delay)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -148,7 +151,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(partition, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the position of the query is in Spark's checkpoint."""
+        """Show the position of the query, which is in Spark's checkpoint, as that of a group."""
+        if self._options.positions_group is not None:
+            self._shown = show_positions(
+                self._options,
+                self._options.positions_group,
+                Offsets.from_checkpoint(end),
+                self._shown,
+            )
 
     def stop(self) -> None:
         """Do nothing: the connection is closed when the process ends."""

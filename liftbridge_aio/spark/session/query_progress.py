@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+BAD_RECORDS: Final = "bad_records_"
+"""The beginning of the names of metrics that count records which a source could not parse."""
 _OUR_ERROR: Final = re.compile(r"\[LIFTBRIDGE_[A-Z_]+\] .*")
+_STATE: Final = re.compile(r"(?: SQLSTATE: \w+)+$")
+"""What Spark adds to texts that SQL raises."""
 _END_OF_TRACE: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
 
 
@@ -26,7 +30,7 @@ def query_failed(error: Exception) -> QueryFailed:
     text = str(error).strip()
     raised = _END_OF_TRACE.findall(text) or [text.partition("\n")[0] or type(error).__name__]
     ours = [found[0] for line in raised if (found := _OUR_ERROR.search(line))]
-    failed = QueryFailed([*raised, *ours][-1])
+    failed = QueryFailed(_STATE.sub("", [*raised, *ours][-1]))
     failed.__cause__ = error
     return failed
 
@@ -42,6 +46,8 @@ class Progress:
     """Rows that were dropped, as they arrived after the end of their window."""
     lag: int = 0
     """Offsets that were available and not read yet when the last batch was planned."""
+    bad_records: int = 0
+    """Records that were not JSON of the fields that the source has."""
 
 
 class ProgressCounter:
@@ -59,7 +65,7 @@ class ProgressCounter:
         """
         for report in query.recentProgress:
             self._add(report)
-            self.total = replace(self.total, lag=_lag(report))
+            self.total = replace(self.total, lag=query_lag(report))
         failure = query.exception()
         if failure is not None:
             raise query_failed(failure)
@@ -70,17 +76,30 @@ class ProgressCounter:
         if report["batchId"] <= self._last or not report["numInputRows"]:
             return
         self._last = report["batchId"]
+        bad = sum(
+            found[0]
+            for name, found in (report["observedMetrics"] or {}).items()
+            if name.startswith(BAD_RECORDS)
+        )
         late = sum(part["numRowsDroppedByWatermark"] for part in report["stateOperators"])
         self.total = replace(
             before,
             batches=before.batches + 1,
             rows_read=before.rows_read + report["numInputRows"],
             rows_late=before.rows_late + late,
+            bad_records=before.bad_records + bad,
         )
 
 
-def _lag(report: Any) -> int:
-    """Return how many offsets the sources of a report have beyond its end."""
+def query_lag(report: Any) -> int:
+    """Return how many offsets the sources of a query had beyond the end of a micro-batch.
+
+    Args:
+        report: a progress of Spark: `query.lastProgress`, which is None before the first batch,
+            that of a listener, or either as JSON.
+    """
+    if report is None:
+        return 0
     lag = 0
     for source in report["sources"]:
         ends = (_offsets(source["latestOffset"]), _offsets(source["endOffset"]))
@@ -91,7 +110,7 @@ def _lag(report: Any) -> int:
 def _offsets(text: Any) -> dict[tuple[str, str], int]:
     """Return the offset of each stream and partition; nothing for sources of other kinds."""
     try:
-        streams = json.loads(text) if text else {}
+        streams = json.loads(text) if isinstance(text, str) else text
     except ValueError:
         return {}
     return {

@@ -22,7 +22,7 @@ from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.spark.connection import connection_to
 from liftbridge_aio.spark.core.decision import Decision
 from liftbridge_aio.spark.core.options import WriteOptions
-from liftbridge_aio.spark.errors import CommitFailed, SparkSourceError
+from liftbridge_aio.spark.errors import NEW_QUERY_HINT, CommitFailed, SparkSourceError
 from liftbridge_aio.spark.read.log_ends import log_states
 from liftbridge_aio.transactions.errors import CommitInDoubt, ProducerFenced
 
@@ -48,7 +48,7 @@ _open: WeakKeyDictionary[Client, dict[tuple[str, UUID], Decisions]] = WeakKeyDic
 
 def commit_batch(
     options: WriteOptions, wanted: Decision, decision_stream: str | None, again: str
-) -> bool:
+) -> Decision:
     """Make the rows of a batch visible, those of the same attempts however often it is called.
 
     Blocks the calling thread. While servers are unreachable it retries for publishTimeout seconds.
@@ -61,7 +61,7 @@ def commit_batch(
         again: what to do after a failure.
 
     Returns:
-        False if an earlier run of the batch had decided.
+        What is committed: another decision if an earlier run of the batch had decided.
 
     Raises:
         BatchSuperseded: a later batch is decided, and this one never was.
@@ -70,7 +70,7 @@ def commit_batch(
     limit = options.publish_timeout
     deadline = time.monotonic() + limit
 
-    async def commit(client: Client) -> bool:
+    async def commit(client: Client) -> Decision:
         return await _commit(client, wanted, decision_stream)
 
     while True:
@@ -89,7 +89,7 @@ def commit_batch(
         time.sleep(_RETRY_INTERVAL)
 
 
-async def _commit(client: Client, wanted: Decision, decision_stream: str | None) -> bool:
+async def _commit(client: Client, wanted: Decision, decision_stream: str | None) -> Decision:
     decided = wanted
     if decision_stream is not None:
         decided = await _decide(client, wanted, decision_stream)
@@ -97,7 +97,7 @@ async def _commit(client: Client, wanted: Decision, decision_stream: str | None)
         await _check_streams(client, decided)
     async with client.producer() as producer:
         await producer.append_intents(decided.intents())
-    return decided == wanted
+    return decided
 
 
 async def _decide(client: Client, wanted: Decision, stream: str) -> Decision:
@@ -124,5 +124,5 @@ async def _check_streams(client: Client, decided: Decision) -> None:
         if begin >= states[StreamPartition(stream, partition)].reach:
             text = f"{decided} has a row that its stream no longer has; was it created again?"
             failed = CommitFailed(text, stream=stream, partition=partition, offset=begin)
-            failed.hint = "give the query a new checkpointLocation"
+            failed.hint = NEW_QUERY_HINT
             raise failed

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.spark.core.decision import Decision
-from liftbridge_aio.spark.errors import BatchSuperseded
+from liftbridge_aio.spark.errors import NEW_QUERY_HINT, BatchSuperseded
 from liftbridge_aio.transactions.claimed_log import ClaimedLog
 
 _FEW: Final = 16
@@ -87,6 +87,6 @@ def _superseded(wanted: Decision, newest: Decision | None) -> BatchSuperseded:
     error = BatchSuperseded(text)
     error.hint = (
         "another driver runs the query from a newer checkpoint, or this checkpoint was restored"
-        " from an older copy; end one of them, or give the query a new checkpointLocation"
+        f" from an older copy; end one of them, or {NEW_QUERY_HINT}"
     )
     return error

@@ -242,15 +242,31 @@ def _commit(
 
         rows = tuple(rows for task in tasks for rows in task.uncommitted)
         decision = Decision(tasks[0].attempt.query, tasks[0].attempt.batch, rows)
-        if not commit_batch(options, decision, decision_stream, again):
-            logger.warning(
-                "%s was decided by an earlier run of it, whose rows are committed; %d rows of this"
-                " run are not, as they repeat those",
-                what,
-                sum(task.rows for task in tasks),
-            )
+        decided = commit_batch(options, decision, decision_stream, again)
+        if decided != decision:
+            _report_decided(decided.row_count, decision.row_count, options.write_id, what)
             return
     _report(tasks, what)
+
+
+def _report_decided(before: int, now: int, write_id: str | None, what: str) -> None:
+    """Warn that an earlier run decided, and of rows that are others than its rows."""
+    about = "as they repeat those"
+    if write_id is not None and before == now:
+        about = f"as many; if they are other rows, use another writeId than {write_id!r}"
+    elif write_id is not None:
+        about = (
+            f"and cannot be the same: [LIFTBRIDGE_WRITE_ID_USED] writeId {write_id!r} was decided"
+            " for other rows; give each write a writeId of its own"
+        )
+    logger.warning(
+        "%s was decided by an earlier run of it, whose %d rows are committed; the %d rows of this"
+        " run are not, %s",
+        what,
+        before,
+        now,
+        about,
+    )
 
 
 def _from_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit]:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Final
+from typing import NamedTuple
 
 from .start import StartAt
 
-_MARGIN: Final = 5 * 10**9
-"""Nanoseconds by which the clocks of client and server may differ: a start is an age on the wire,
-and so much more is asked for."""
+
+class Place(NamedTuple):
+    """A message of a channel: servers keep its timestamp, so the two together name its log."""
+
+    sequence: int
+    timestamp: int
 
 
 class Progress:
     """Messages that were received and are not acked, and where a new session starts.
 
-    A session that is lost takes all subscriptions but durables with it, and a server that was
-    started without what it had in memory has lost its channels too: sequences begin anew. So the
-    start is the time of the oldest message that is not acked, which is right in every case. What
-    the server then sends once more, though it was acked, is recognised and acked again.
+    A session that is lost takes all subscriptions but durables with it. The new one starts at the
+    sequence of the oldest message that is not acked, or behind the newest one: no clock is asked. A
+    server that was started without what it had in memory has lost its channels too, and sequences
+    begin anew. So a message of the session before, `known`, is looked for first: where another one
+    has its sequence, or none comes, the channel is read from its beginning. What the server then
+    sends once more, though it was acked, is recognised and acked again.
 
     Args:
         start: where the subscription started.
@@ -32,8 +37,10 @@ class Progress:
         self._shared = shared
         self._last_timestamp = self._last_sequence = 0
         """Of the newest message of this session; 0 before there is one."""
-        self._acked_before: tuple[int, int] | None = None
-        """Everything before this message was acked in sessions before."""
+        self._acked_before: Place | None = None
+        """Everything before this sequence was acked in sessions before."""
+        self._known: Place | None = None
+        """A message that was received in a session before: the one there, or the one before it."""
         self._carried: dict[tuple[int, int], bool] = {}
         """Messages that users got in a session before: True once they are acked."""
 
@@ -62,33 +69,50 @@ class Progress:
         del self.unacked[sequence]
         return True
 
-    def next_start(self, waiting: Container[int], now: int, elapsed: int) -> StartAt:
-        """Return where to start in a new session, and forget what the old one has not acked.
+    def end_session(self, waiting: Container[int]) -> Place | None:
+        """Forget what the session has not acked, and return the message that the log is known by.
+
+        None if nothing was ever received.
 
         Args:
             waiting: sequences that were received and that users have not got.
-            now: Unix nanoseconds.
-            elapsed: nanoseconds since the subscription was opened.
         """
         unacked, self.unacked = self.unacked, {}
-        last = self._last_sequence, self._last_timestamp
+        newest = Place(self._last_sequence, self._last_timestamp)
         self._last_timestamp = self._last_sequence = 0
         for place in unacked.items():
             if place[0] not in waiting:
                 self._carried.setdefault(place, False)
-        reached = [] if self._acked_before is None else [self._acked_before]
-        if last[0]:
-            reached.append((last[0] + 1, last[1]))
         if unacked:
-            before = min(unacked.items(), key=_by_time)
-        elif reached:
-            before = max(reached, key=_by_time)
-        else:
+            self._known = self._acked_before = Place(*min(unacked.items(), key=_by_time))
+        elif newest.sequence:
+            behind = Place(newest.sequence + 1, newest.timestamp)
+            if self._acked_before is None or _by_time(behind) > _by_time(self._acked_before):
+                self._known, self._acked_before = newest, behind
+        before = self._acked_before
+        if before is not None and not self._shared:
+            self._carried = {k: v for k, v in self._carried.items() if k[1] >= before.timestamp}
+        return self._known
+
+    def next_start(self, found: Place | None, elapsed: int) -> StartAt:
+        """Return where to start in a new session.
+
+        Args:
+            found: the first message of the log from the sequence of the known one on; None: none
+                has come.
+            elapsed: nanoseconds since the subscription was opened.
+        """
+        known, before = self._known, self._acked_before
+        if known is None or before is None:
             return self._start.after(elapsed)
-        self._acked_before = before
-        if not self._shared:
-            self._carried = {k: v for k, v in self._carried.items() if k[1] >= before[1]}
-        return StartAt.age(now - before[1] + _MARGIN)
+        if found is None:  # the log is another and shorter one, or empty, or the server is slow
+            return StartAt.earliest()
+        if found == known or found.sequence > known.sequence:  # or the known one has expired
+            return StartAt.sequence(before.sequence)
+        self._known = self._acked_before = None
+        self._carried.clear()
+        self._start = StartAt.earliest()
+        return self._start
 
 
 def _by_time(place: tuple[int, int]) -> tuple[int, int]:

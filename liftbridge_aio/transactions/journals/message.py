@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from liftbridge_aio._core.foreign_text import json_bytes
+from liftbridge_aio.serializers import JSON
 from liftbridge_aio.transactions.core.mapping import Journal
 from liftbridge_aio.transactions.core.uuid import NIL_UUID
 
@@ -81,8 +82,14 @@ class JsonMessage:
         return type(self)()
 
     def marshal_json(self) -> bytes:
-        """Return the fields as JSON."""
-        return json_bytes(json.dumps(self.fields, separators=(",", ":"), ensure_ascii=False))
+        """Return the fields as JSON.
+
+        Raises:
+            TypeError: JSON has no such value.
+            ValueError: the same, for a number that is not finite.
+        """
+        text = json.dumps(self.fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return json_bytes(text)
 
     def unmarshal_json(self, data: bytes) -> None:
         """Take the fields from JSON.
@@ -90,7 +97,7 @@ class JsonMessage:
         Raises:
             ValueError: it is no object, or its UUID is none.
         """
-        fields = json.loads(data)
+        fields = JSON.deserialize(data)
         if not isinstance(fields, dict):
             text = f"expected an object, not {type(fields).__name__}"
             raise ValueError(text)  # noqa: TRY004 - as for other bytes that are malformed

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Final, Protocol
 
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import Ack, Message, StartAt, StopAt
 from liftbridge_aio.transactions.core.framing import Decoder
 from liftbridge_aio.transactions.core.mapping import Journal
 from liftbridge_aio.transactions.errors import FramingError
+
+_PARTITION: Final = re.compile(r"[0-9]{1,10}")
 
 
 class PartitionClient(Protocol):
@@ -108,7 +111,7 @@ class PartitionSource:
 
 def _place(journal: str) -> tuple[str, int]:
     stream, _, partition = journal.partition("/")
-    if not stream or (partition and not partition.isdecimal()):
+    if not stream or (partition and _PARTITION.fullmatch(partition) is None):
         text = f"a journal is a stream, or a stream/partition, not {journal!r}"
         raise InvalidRequest(text)
     return stream, int(partition or 0)

@@ -12,7 +12,13 @@ from liftbridge_aio.cli.output import failure_line
 from liftbridge_aio.errors import ClientClosed, ConcurrentRead, LiftbridgeError, SubscriptionLost
 
 OF_PROGRAMS = {
-    *("ClientClosed", "ConcurrentRead", "DuplicateCorrelationId", "NoCommittedPosition"),
+    *(
+        "CallbackCancelled",
+        "ClientClosed",
+        "ConcurrentRead",
+        "DuplicateCorrelationId",
+        "NoCommittedPosition",
+    ),
     *("PublishManyFailed", "UndecodableMessage"),
 }
 """Errors that no command ends with: what they say is for those who write Python."""

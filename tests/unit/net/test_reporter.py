@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -71,9 +72,9 @@ def watching(name: str) -> type[Watcher]:
     return type("Watching", (Watcher,), {name: method})
 
 
-def failing(name: str) -> type[Hook]:
+def failing(name: str, error: type[BaseException] = LookupError) -> type[Hook]:
     def method(self: Hook, event: Any) -> None:
-        raise LookupError(self, event)
+        raise error(self, event)
 
     return type("Failing", (Hook,), {name: method})
 
@@ -98,11 +99,12 @@ def test_nothing_is_called_per_message_unless_the_hook_asks_for_it(name: str) ->
     assert getattr(reporter, other) is None
 
 
+@pytest.mark.parametrize("error", [LookupError, asyncio.CancelledError])
 @pytest.mark.parametrize("name", EVENTS)
 def test_a_hook_that_raises_is_logged_once_and_does_no_harm(
-    name: str, caplog: pytest.LogCaptureFixture
+    name: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    reporter = Reporter(failing(name)())
+    reporter = Reporter(failing(name, error)())
     for _ in range(3):
         getattr(reporter, name)(EVENTS[name])
     (record,) = caplog.records
@@ -110,7 +112,7 @@ def test_a_hook_that_raises_is_logged_once_and_does_no_harm(
     assert record.levelno == logging.ERROR
     assert name in record.getMessage()
     assert record.exc_info is not None
-    assert record.exc_info[0] is LookupError
+    assert record.exc_info[0] is error
 
 
 def test_each_method_that_raises_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

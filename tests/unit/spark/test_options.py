@@ -253,6 +253,9 @@ def test_a_start_is_an_edge_offsets_or_a_time(options: dict[str, str], position:
         ({"failOnDataLoss": "no"}, ["failOnDataLoss must be true or false, not 'no'"]),
         ({"readTimeout": "0"}, ["readTimeout", "above 0"]),
         ({"readTimeout": "nan"}, ["readTimeout", "above 0"]),
+        ({"readTimeout": "9" * 400}, ["readTimeout", "above 0"]),
+        ({"readTimeout": "5 weeks"}, ["readTimeout", "such as 90s or 2m"]),
+        ({"positionsGroup": " "}, ["positionsGroup is empty"]),
         ({"servers": ""}, ["servers is missing"]),
         ({"servers": "http://x"}, ["servers:", "liftbridge+tls://"]),
         ({"liftbridge.bootstrap.servers": "x"}, ["exclude each other"]),
@@ -345,7 +348,7 @@ def test_a_delay_is_written_as_for_kafkas_connector(text: str, seconds: float) -
     assert read.max_trigger_delay == seconds
 
 
-@pytest.mark.parametrize("text", ["", "m", "-5s", "1.5s", "5 m", "5w", "soon", "9" * 400 + "d"])
+@pytest.mark.parametrize("text", ["", "m", "-5s", "1.5.0s", "5 m", "5w", "soon", "9" * 400 + "d"])
 def test_another_delay_is_refused(text: str) -> None:
     with pytest.raises(
         InvalidOption, match="maxTriggerDelay must be a duration such as 30s or 15m"
@@ -435,10 +438,10 @@ def test_what_does_nothing_is_told(name: str, told: str) -> None:
         ("kafka.sasl.mechanism", "leave it out: clients authenticate by certificates"),
         ("kafka.acks", "here it is ackPolicy"),
         ("kafka.linger.ms", "leave it out: the source liftbridge has nothing like it"),
-        ("kafka.group.id", "leave it out: the position of a query is in its checkpoint"),
+        ("kafka.group.id", "here it is positionsGroup, for a position that others see"),
         ("groupIdPrefix", "leave it out: the position of a query is in its checkpoint"),
-        ("kafkaConsumer.pollTimeoutMs", "here it is readTimeout, in seconds"),
-        ("fetchOffset.numRetries", "here it is readTimeout, in seconds"),
+        ("kafkaConsumer.pollTimeoutMs", "here it is readTimeout, such as 60s"),
+        ("fetchOffset.numRetries", "here it is readTimeout, such as 60s"),
     ],
 )
 def test_what_is_meant_for_kafka_is_refused_with_its_name_here(name: str, advice: str) -> None:
@@ -446,6 +449,16 @@ def test_what_is_meant_for_kafka_is_refused_with_its_name_here(name: str, advice
         with pytest.raises(InvalidOption) as refusal:
             parse(**{name.lower(): "x"})
         assert f"] {name} is an option for Kafka; {advice}" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("250ms", 0.25), (" 2H ", 7200)]
+)
+def test_durations_may_have_units(text: str, seconds: float) -> None:
+    read = stream_read(readTimeout=text, **{"liftbridge.callTimeout": text})
+    assert read.read_timeout == seconds
+    assert read.connection.client_options().call_timeout == seconds
+    assert write(publishTimeout=text).publish_timeout == seconds
 
 
 def test_what_is_here_for_an_option_of_kafka_is_an_option() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liftbridge_aio.durable_streams import errors
-from liftbridge_aio.durable_streams.core import caching, protocol
+from liftbridge_aio.durable_streams.core import caching, parsing, protocol
 from liftbridge_aio.durable_streams.core.status_errors import refusal
 from liftbridge_aio.errors import InvalidRequest, MalformedData, WrongType
 
@@ -111,10 +113,38 @@ def test_a_body_that_is_no_array_of_json_is_refused(body: bytes) -> None:
         ("", None),
         (None, None),
         ("\u0661", None),
+        (str(2**53 - 1), 2**53 - 1),
+        (str(2**53), None),
+        ("9" * 5_000, None),
     ],
 )
 def test_numbers_in_headers_are_decimal(value: str | None, number: int | None) -> None:
-    assert protocol.parse_integer(value) == number
+    assert parsing.parse_integer(value) == number
+
+
+@pytest.mark.parametrize(
+    ("value", "wait"),
+    [
+        ("7", 7.0),
+        ("007", 7.0),
+        ("9" * 5_000, inf),
+        ("Thu, 01 Jan 2026 00:00:09 GMT", 9.0),
+        ("Wed, 31 Dec 2025 23:00:00 GMT", 0.0),
+        ("Mon, 01 Jan 0000 00:00:00 +9999", 0.0),
+        ("Fri, 31 Dec 99999999999 23:59:59 GMT", 0.0),
+        ("soon", 0.0),
+        (None, 0.0),
+    ],
+)
+def test_a_retry_after_is_a_bounded_wait(value: str | None, wait: float) -> None:
+    assert parsing.parse_retry_after(value, datetime(2026, 1, 1, tzinfo=UTC)) == wait
+
+
+@given(st.text() | st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,12}(Z|[+-][0-9:]{5})"))
+def test_every_parser_takes_any_text(text: str) -> None:
+    for parse in (parsing.parse_integer, parsing.is_offset, parsing.is_cursor, parsing.parse_time):
+        parse(text)
+    parsing.parse_retry_after(text, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(

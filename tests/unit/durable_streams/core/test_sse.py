@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liftbridge_aio.durable_streams.core import sse
+from liftbridge_aio.durable_streams.core.parsing import is_cursor, is_offset
 from liftbridge_aio.durable_streams.core.sse import Control, Event, Parser
 from liftbridge_aio.errors import MalformedData
 
@@ -105,8 +106,8 @@ def test_an_event_without_data_or_end_is_none() -> None:
 @given(
     st.builds(
         Control,
-        next_offset=st.text(min_size=1, max_size=5),
-        cursor=st.none() | st.text(max_size=5),
+        next_offset=st.text(min_size=1, max_size=5).filter(is_offset),
+        cursor=st.none() | st.text(max_size=5).filter(is_cursor),
         up_to_date=st.booleans(),
         closed=st.just(value=False),
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,3 +118,12 @@ def test_a_stale_epoch_is_refused_even_if_the_stream_is_closed() -> None:
 def test_another_content_type_is_refused_before_numbers_are() -> None:
     outcome = StreamLog().judge(Append(b"a", ProducerTuple("p", 0, 5)), type_matches=False)
     assert (outcome.status, outcome.text) == (409, "the content type is not the stream's")
+
+
+@pytest.mark.parametrize("number", [b"", b"x", b"9" * 5_000, b"\xff", b"-1"])
+def test_a_foreign_message_changes_no_producer(number: bytes) -> None:
+    log = StreamLog()
+    headers = {"ds-producer": b"\xff", "ds-epoch": number, "ds-stream-seq": b"\xff"}
+    log.apply(0, b"x", headers)
+    assert log.tail == 1
+    assert log.judge(Append(b"y", ProducerTuple("p", 0, 0))).stored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -143,6 +144,8 @@ async def test_errors_of_mapping_and_framing_leave_nothing_behind() -> None:
 
     with pytest.raises(FramingError):
         await publisher.publish_committed(to_orders, Indented())
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        await publisher.publish_committed(to_orders, JsonMessage(value=[math.nan]))
     assert journals.bytes == {}
     assert publisher.build_ack_intents() == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from liftbridge_aio._core.file_lock import FileLock
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.transactions.core.framing import FIXED_WORD
 from liftbridge_aio.transactions.core.uuid import NIL_UUID, Clock, Flags, build_uuid
 from liftbridge_aio.transactions.errors import (
     FramingError,
+    JournalLocked,
     MustStartReplay,
     ReplayMismatch,
     TruncatedFrame,
@@ -34,6 +37,7 @@ from liftbridge_aio.transactions.journals import (
     ReadUncommittedIter,
     Sequencer,
     StreamSource,
+    files,
 )
 from liftbridge_aio.transactions.journals.readers import ByteSource
 
@@ -272,6 +276,101 @@ async def test_a_failed_append_leaves_nothing_in_the_file(tmp_path: Path) -> Non
         await journals.append("a/b", frame_of_nothing)
     assert await journals.append("a/b", lambda: b"x\n") == (0, 2)
     assert (tmp_path / "a" / "b").read_bytes() == b"x\n"
+
+
+class FixedMessage:
+    """A message of protobuf, as far as framings and publishers know: its UUID and a text."""
+
+    def __init__(self, value: str = "") -> None:
+        self.uuid, self.value = NIL_UUID, value
+
+    def get_uuid(self) -> bytes:
+        return self.uuid
+
+    def set_uuid(self, uuid: bytes, /) -> None:
+        self.uuid = uuid
+
+    def new_acknowledgement(self, _: Journal, /) -> FixedMessage:
+        return FixedMessage()
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's name
+        return self.uuid + self.value.encode()
+
+    def ParseFromString(self, data: bytes, /) -> None:  # noqa: N802 - protobuf's name
+        self.uuid, self.value = data[:16], data[16:].decode()
+
+
+@pytest.mark.parametrize(
+    ("content_type", "make", "value_of"),
+    [
+        (JSON_LINES, lambda text="": JsonMessage(value=text), lambda m: m.fields.get("value")),
+        (CSV, lambda text="": CsvRecord(text), lambda m: m.fields[1]),
+        (FIXED_PROTOBUF, FixedMessage, lambda m: m.value),
+    ],
+)
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_a_torn_frame_is_cut_off_by_the_next_append(
+    tmp_path: Path, content_type: str, make: Any, value_of: Any, restarted: bool
+) -> None:
+    """However little of it is there, also where its text has line feeds."""
+    journal = Journal("orders", content_type)
+    texts = ['one "and\na half', "two"]
+
+    async def check(folder: Path, torn: int) -> int:
+        async def read() -> list[str]:
+            reading = ReadCommittedIter(journals.source(journal), lambda _: make(), Sequencer())
+            return [value_of(each.message) async for each in reading]
+
+        journals = FileJournals(folder)
+        _, end = await Publisher(journals).publish_committed(lambda _: journal, make(texts[0]))
+        with (folder / "orders").open("r+b") as file:
+            frame = file.read()
+            file.write(frame[:torn])
+        assert await read() == texts[:1]
+        if restarted:
+            journals = FileJournals(folder)
+        begin, _ = await Publisher(journals).publish_committed(lambda _: journal, make(texts[1]))
+        assert begin == end
+        assert await read() == texts
+        return end
+
+    size = await check(tmp_path / "0", 0)
+    for torn in range(1, size):
+        await check(tmp_path / str(torn), torn)
+
+
+async def test_processes_append_to_a_journal_in_turn(tmp_path: Path) -> None:
+    """Each has locks of its own here, as each process has."""
+    each = [Publisher(FileJournals(tmp_path)) for _ in range(3)]
+    async with asyncio.TaskGroup() as group:
+        for number in range(30):
+            message = JsonMessage(value=number)
+            group.create_task(each[number % 3].publish_committed(to_orders, message))
+    reading = ReadCommittedIter(FileJournals(tmp_path).source(JOURNAL), new_message, Sequencer())
+    found = [envelope.message.fields["value"] async for envelope in reading]
+    assert sorted(found) == list(range(30))
+
+
+async def test_an_append_does_not_wait_for_ever_for_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_LOCK_TIMEOUT", 0.05)
+    with (
+        FileLock(tmp_path / ".orders.lock"),
+        pytest.raises(JournalLocked, match="nothing was appended"),
+    ):
+        await FileJournals(tmp_path).append("orders", lambda: b"{}\n")
+    assert not (tmp_path / "orders").exists()
+
+
+@pytest.mark.parametrize("name", ["", ".", "../orders", "a/../../orders", "/orders", "a\0b"])
+async def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    journals = FileJournals(tmp_path / "journals")
+    with pytest.raises(InvalidRequest, match="a journal is the path of a file within"):
+        await journals.append(name, lambda: b"{}\n")
+    with pytest.raises(InvalidRequest):
+        journals.source(Journal(name, JSON_LINES))
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 - it does not block for long
 
 
 async def test_a_stream_reader_is_read_once() -> None:
