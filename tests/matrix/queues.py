@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
 
-from liftbridge_aio import ConnectionFailed, Message, NotGroupMember, RequestTimeout
-from liftbridge_aio.queue import Delivery, Queue
+from liftbridge_aio import ConnectionFailed, Message, NotFound, NotGroupMember, RequestTimeout
+from liftbridge_aio.queue import Delivery, Queue, RetryStreams
+from liftbridge_aio.queue.retry_tiers import tier_stream
 from matrix.cells import ALL, GOES_ON, Cell
 from matrix.operations import operation
 from matrix.outside import HandlingMember, Member, last_to_read
 from matrix.reading import EARLIEST
 
 TABLE: Final = "Queues"
+WAIT: Final = 0.2
+"""Seconds that messages wait in a retry stream."""
 
 
 class QueueMember(Member):
@@ -43,10 +48,10 @@ class HandlingQueueMember(HandlingMember):
 
 @asynccontextmanager
 async def entered(
-    cell: Cell, group: str, nats: str | None = None
+    cell: Cell, group: str, nats: str | None = None, **options: Any
 ) -> AsyncIterator[Queue[Delivery]]:
     group = f"{cell.stream}-{group}"
-    queue = cell.user.queue(cell.stream, group=group, start=EARLIEST, nats=nats)
+    queue = cell.user.queue(cell.stream, group=group, start=EARLIEST, nats=nats, **options)
     await queue.__aenter__()
     try:
         yield queue
@@ -61,14 +66,47 @@ async def begin_queue(cell: Cell) -> str:
         return await QueueMember(queue).share(cell, dict.fromkeys(cell.place.logs, 0))
 
 
-@operation(TABLE, "a queue in the middle", midway=True)
-async def go_on_in_queue(cell: Cell) -> str:
-    async with entered(cell, "old") as queue:
+async def go_on_in_queue(cell: Cell, *, resume: bool = False) -> str:
+    async with entered(cell, "old", resume=resume) as queue:
         one = QueueMember(queue)
         cell.begun.set()
         ends = dict(cell.place.ends)
         await one.take_all(last_to_read(cell))
         await cell.until_arisen()
+        return await one.share(cell, ends)
+
+
+operation(TABLE, "a queue in the middle", midway=True)(go_on_in_queue)
+operation(TABLE, "queue in the middle, resume=True", midway=True)(
+    partial(go_on_in_queue, resume=True)
+)
+
+
+class RetryingMember(QueueMember):
+    """A member that takes each message when it comes again from the retry stream."""
+
+    async def next(self) -> Message:
+        """Nack new messages; take the next one that has waited."""
+        while True:
+            delivery = await anext(self.queue)
+            if delivery.attempt > 1:
+                await delivery.ack()
+                stream, partition, offset = delivery.origin
+                return replace(delivery.message, stream=stream, partition=partition, offset=offset)
+            await delivery.nack()
+
+
+@operation(TABLE, "its retry stream is deleted", midway=True, slow=True)
+async def lose_retry_stream(cell: Cell) -> str:
+    tiers: dict[str, Any] = {"retry_streams": RetryStreams((WAIT,)), "retry": WAIT, "resume": True}
+    async with entered(cell, "retrying", **tiers) as queue:
+        one = RetryingMember(queue)
+        cell.begun.set()
+        ends = dict(cell.place.ends)
+        await one.take_all(last_to_read(cell))
+        await cell.until_arisen()
+        with suppress(NotFound):
+            await cell.user.delete_stream(tier_stream(cell.stream, queue.group, WAIT))
         return await one.share(cell, ends)
 
 
