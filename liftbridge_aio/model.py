@@ -317,6 +317,9 @@ class OutgoingMessage:
     timeout: Duration | None = None
     quiet: bool = False
     """True where whoever publishes it handles its failure: the hook and `Client.flush` do not."""
+    own_headers: Mapping[str, bytes] | None = None
+    """Headers that only this package writes, such as those of transactions: leave them as they are.
+    In `headers` they are refused."""
 
 
 class StartPosition(enum.IntEnum):

@@ -120,15 +120,9 @@ class ClientTransactions(ClientPublishing, ClientReading, ClientAdministration):
             LiftbridgeError: it is not rolled back.
         """
         from liftbridge_aio.transactions import OpenSpan  # noqa: PLC0415 - not before use
-        from liftbridge_aio.transactions.explain import rollback_record  # noqa: PLC0415 - not before use
+        from liftbridge_aio.transactions.explain import rollback_message  # noqa: PLC0415 - not before use
 
         check_type(span, OpenSpan, "span is an OpenSpan, from explain()")
-        record = rollback_record(span, force=force)
-        return await self.publish(
-            span.stream,
-            record.value,
-            headers=record.headers,
-            partition=record.partition,
-            ack_policy=AckPolicy.ALL,
-            retry=Retry(),
-        )
+        message = rollback_message(span, force=force)
+        ack = await (await self._living.submit(message))
+        return cast("Ack", ack)

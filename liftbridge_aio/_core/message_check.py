@@ -7,7 +7,13 @@ from contextlib import suppress
 from typing import Final
 
 from liftbridge_aio.errors import InvalidRequest, MessageTooLarge, StreamReserved, WrongType
-from liftbridge_aio.model import RESERVED_HEADERS, RESERVED_STREAMS, AckPolicy, OutgoingMessage
+from liftbridge_aio.model import (
+    RESERVED_HEADERS,
+    RESERVED_STREAMS,
+    TRANSACTION_HEADERS,
+    AckPolicy,
+    OutgoingMessage,
+)
 
 from .arguments import (
     INT32_MAX,
@@ -75,6 +81,9 @@ def check_content(value: bytes, key: bytes | None, headers: Mapping[str, bytes] 
         check_bytes(content, f"the header {name!r}")
         if name in RESERVED_HEADERS:
             text = f"the server overwrites the header {name!r}; use another name"
+            raise InvalidRequest(text)
+        if name in TRANSACTION_HEADERS:
+            text = f"the header {name!r} is that of transactions, which only producers write"
             raise InvalidRequest(text)
 
 

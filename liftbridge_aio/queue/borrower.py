@@ -15,6 +15,7 @@ from liftbridge_aio.model import Message, StreamPartition
 from .core.attempt import AttemptState
 from .core.lease_protocol import Answer, Ask, Granted, Lease, Offer, Verdict
 from .core.lease_state import LeaseEvent, LeaseState
+from .core.moved_message import hide_headers
 from .delivery import Delivery, PartitionShare
 from .errors import FailedElsewhere
 from .held_lease import ANSWER, HeldLease
@@ -211,6 +212,8 @@ class Borrower:
         if message is None or self._stopped:
             held.give_back()
         elif held.state is LeaseState.HELD:
+            if self._dispatcher.partitions.is_tier(message.stream):
+                hide_headers(message)
             self._hand_out(held, message)
 
     def _hand_out(self, held: HeldLease, message: Message) -> None:

@@ -24,7 +24,7 @@ from .acks_store import AcksStore
 from .core.ack_window import AckWindow
 from .core.attempt import AttemptState
 from .core.committed_window import CommittedWindow
-from .core.moved_message import due_at, is_filler
+from .core.moved_message import due_at, hide_headers, is_filler
 from .core.ready_flow import Outcome
 from .delivery import Delivery, PartitionShare
 from .giving_up import GivingUp
@@ -206,6 +206,7 @@ class Dispatcher:
 
     def _is_early(self, share: PartitionShare, message: Message) -> bool:
         """Return True if a message that waits in a retry stream is not due, nor any behind it."""
+        hide_headers(message)
         early = due_at(message) - time.time()
         if early > 0:
             self.partitions.pause_until(share, early)

@@ -106,6 +106,10 @@ class Partitions:
             place: share.window for place, share in self.shares.items() if share.window is not None
         }
 
+    def is_tier(self, stream: str) -> bool:
+        """Return True if a stream is one in which messages wait."""
+        return stream != self._plan.stream
+
     # Claims and releases
 
     def claim(self, place: StreamPartition, first: int) -> None:
@@ -133,7 +137,7 @@ class Partitions:
             return
         make_window = AckWindow if plan.make_visibility is None else CommittedWindow
         settings = plan.window
-        if place.stream != plan.stream:
+        if self.is_tier(place.stream):
             share.is_tier = True
             settings = replace(settings, attempts_of=attempts_of)
         share.window = make_window(

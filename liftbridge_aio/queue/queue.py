@@ -35,6 +35,7 @@ from liftbridge_aio.transactions.sender import Sender
 
 from .acks_store import AcksStore, AcksStream, MemoryAcks, ReadLast
 from .batches import DeliveryBatches, DeliveryT
+from .core.moved_message import HEADERS
 from .delivery import Delivery, ValueDelivery
 from .delivery_runner import DeliveryHandler, DeliveryRunner
 from .dispatcher import Dispatcher
@@ -518,7 +519,9 @@ class Queue(Generic[DeliveryT]):
         if wait > longest:
             text = f"a delay of {wait:g} s is longer than the longest tier, {longest:g} s"
             raise InvalidRequest(text, stream=self.stream)
-        return await tiers.publish(value, key, headers, partition, 0, wait)
+        # Forwarded headers of another queue would tell a wrong origin.
+        own = {name: each for name, each in (headers or {}).items() if name not in HEADERS}
+        return await tiers.publish(value, key, own, partition, 0, wait)
 
     def limit(self, max_in_flight: int) -> None:
         """Change the number of deliveries that may be in flight; 0 pauses the queue.

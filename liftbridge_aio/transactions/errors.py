@@ -71,7 +71,7 @@ class NewerFormat(TransactionError):
 class MalformedAck(TransactionError):
     """A message says that it is an ack, and cannot be read as one."""
 
-    hint = "find out who wrote it; seek behind it to pass it over"
+    hint = "find out who wrote it; ReadCommitted(on_malformed='skip') passes it over"
 
 
 class TransactionTruncated(TransactionError):

@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from liftbridge_aio.model import Message, PartitionInfo, Record
+from liftbridge_aio.model import AckPolicy, Message, OutgoingMessage, PartitionInfo
+from liftbridge_aio.retry import Retry
 
 from .core.open_spans import OpenSpan, OpenSpans
 from .errors import TransactionActive
@@ -109,7 +110,7 @@ def check_idle(span: OpenSpan, *, force: bool) -> None:
         raise TransactionActive(text).at(span.stream, span.partition, span.newest)
 
 
-def rollback_record(span: OpenSpan, *, force: bool) -> Record:
+def rollback_message(span: OpenSpan, *, force: bool) -> OutgoingMessage:
     """Return the ack that rolls an abandoned transaction back for good.
 
     Raises:
@@ -117,4 +118,11 @@ def rollback_record(span: OpenSpan, *, force: bool) -> Record:
     """
     check_idle(span, force=force)
     [value] = ack_values([span.rollback])
-    return Record(value, headers=ACK_HEADERS, partition=span.partition)
+    return OutgoingMessage(
+        span.stream,
+        value,
+        partition=span.partition,
+        ack_policy=AckPolicy.ALL,
+        retry=Retry(),
+        own_headers=ACK_HEADERS,
+    )

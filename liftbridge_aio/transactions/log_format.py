@@ -38,14 +38,17 @@ def event_of(
 
     Raises:
         NewerFormat: it is an ack of a later version.
-        MalformedAck: it is an ack, and its value is malformed.
+        MalformedAck: it says that it is an ack, and its header or value is malformed.
     """
     version = headers.get(ACK_HEADER)
     if version is None:
         return Event(offset, message, headers.get(UUID_HEADER))
-    if len(version) != 1 or version[0] > VERSION:
+    if len(version) != 1:
+        text = f"the ack at offset {offset} is malformed: its header is {version[:32]!r}"
+        raise MalformedAck(text, offset=offset)
+    if version[0] > VERSION:
         text = (
-            f"the ack at offset {offset} has version {version.hex() or 'none'} of the format,"
+            f"the ack at offset {offset} has version {version.hex()} of the format,"
             f" and this package reads version {VERSION}"
         )
         raise NewerFormat(text, offset=offset)

@@ -82,6 +82,13 @@ class SubscriptionPositions:
             if (position := partition.position) is not None
         }
 
+    def has_moved(self, place: Place) -> bool:
+        """Return True if messages of a partition were read that no transaction has committed."""
+        partition = self._partitions[place]
+        if not partition.reader.current.decoder.delivered:
+            return False
+        return partition.position != self.checkpoints.positions.get(place)
+
     def rewind(self, subscription: Readable) -> None:
         """Continue at the positions that were committed last. Waits for nothing."""
         if subscription.state is SubscriptionState.ENDED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -218,11 +219,24 @@ class Producer:
                     f" {other.phase.value}"
                 )
                 raise UsageError(text)
+            self._warn_of_moved(checkpoints, subscriptions)
         transaction = Transaction(self._sender, self._of_transactions, checkpoints, subscriptions)
         self._transactions.add(transaction)
         if checkpoints is not None:
             self._newest = transaction
         return transaction
+
+    def _warn_of_moved(self, checkpoints: Checkpoints, subscriptions: tuple[Readable, ...]) -> None:
+        """Warn where messages were read whose positions no transaction would commit."""
+        given = [each.position_store for each in subscriptions]
+        for place, positions in checkpoints.readers.items():
+            if positions not in given and positions.has_moved(place):
+                text = (
+                    f"messages of {place[0]}/{place[1]} were read with positions= of this producer,"
+                    " and this transaction does not commit how far: give it the subscription"
+                )
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
+                return
 
     def _opened(self) -> Checkpoints:
         if self._checkpoints is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
@@ -18,10 +19,13 @@ from liftbridge_aio.wire.raw_message import RawMessage
 
 from .core.uuid import PRODUCER_BYTES, UUID_BYTES, is_outside, parse_uuid
 from .core.visibility import AckEntry, Follower, Replay, Shown
-from .errors import CompactedStream, TransactionTruncated
+from .errors import CompactedStream, MalformedAck, TransactionTruncated
 from .log_format import event_of
 
+logger = logging.getLogger("liftbridge_aio.transactions")
+
 OnTruncated: TypeAlias = Literal["error", "emit", "skip"]
+OnMalformed: TypeAlias = Literal["error", "skip"]
 
 LOOK_BACK: Final = 1000
 """Offsets in which repeats of single messages are recognised: more than are in flight at a time."""
@@ -38,6 +42,10 @@ class ReadCommitted:
     on_truncated: OnTruncated = "error"
     """The reaction where retention has removed the beginning of a committed transaction: raise
     `TransactionTruncated`, show the rest of it ("emit"), or show nothing of it ("skip")."""
+    on_malformed: OnMalformed = "error"
+    """The reaction to a message that says that it is an ack of transactions, and cannot be read as
+    one: raise `MalformedAck`, which ends the reading there, or log a warning and show nothing
+    ("skip"). An ack of a later version of the format is always an error."""
     acks: bool = False
     """Show acks as well, behind what they commit: messages with empty keys, whose values are
     encoded `AckEntry` each."""
@@ -56,6 +64,9 @@ class ReadCommitted:
     def __post_init__(self) -> None:
         if self.on_truncated not in {"error", "emit", "skip"}:
             text = f"on_truncated is 'error', 'emit' or 'skip', not {self.on_truncated!r}"
+            raise InvalidRequest(text)
+        if self.on_malformed not in {"error", "skip"}:
+            text = f"on_malformed is 'error' or 'skip', not {self.on_malformed!r}"
             raise InvalidRequest(text)
         check_flags(acks=self.acks)
         for name in ("max_messages", "max_bytes", "max_producers"):
@@ -171,7 +182,13 @@ class CommittedVisibility:
     def _ack(self, offset: int, data: bytes) -> Iterator[ShownAtPositions | PartReplay]:
         """Take a message that has the mark of an ack, though it may be none."""
         message = decode_message(data)
-        event = event_of(offset, message.transaction_headers, message.value, data)
+        try:
+            event = event_of(offset, message.transaction_headers, message.value, data)
+        except MalformedAck as error:
+            if self._options.on_malformed == "error":
+                raise
+            logger.warning("skipped a message of %s: %s", message.stream, error)
+            return
         if not event.acks:
             yield [offset], [data]
             return
@@ -228,7 +245,10 @@ class PartReplay:
         self._missing.discard(offset)
         if not headers:
             return
-        event = event_of(offset, headers, decoded.value, message.data)
+        try:
+            event = event_of(offset, headers, decoded.value, message.data)
+        except MalformedAck:
+            return  # it was met, and skipped, before the ack at the end of the span
         if event.acks:
             producers = {ack.producer for ack in event.acks}
         else:

@@ -221,8 +221,9 @@ class Sender:
             again: send it again while its outcome is unknown.
         """
         message = OutgoingMessage(
-            *(stream, value, key, {**(headers or {}), UUID_HEADER: uuid}, partition),
+            *(stream, value, key, headers, partition),
             ack_policy=self._policy,
+            own_headers={UUID_HEADER: uuid},
             retry=self._retry if again else None,
             timeout=timeout,
         )
@@ -242,7 +243,10 @@ class Sender:
         self, stream: str, partition: int, value: bytes, written: WrittenAcks
     ) -> None:
         message = OutgoingMessage(
-            *(stream, value, None, ACK_HEADERS, partition), ack_policy=self._policy, quiet=True
+            *(stream, value, None, None, partition),
+            ack_policy=self._policy,
+            quiet=True,
+            own_headers=ACK_HEADERS,
         )
         try:
             attempt = await self._client.submit(message)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from itertools import takewhile
 from operator import attrgetter, ge, lt, methodcaller
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio.errors import (
@@ -63,6 +63,22 @@ _PERMANENT: Final = (InvalidRequest, NotFound, PartitionReadonly, PermissionDeni
 """Errors of messages that would come again if the block were repeated."""
 
 
+class Rollback:
+    """The rollback of an aborted transaction; awaiting it is optional.
+
+    Cancelling abandons the wait.
+    """
+
+    def __init__(self, child: Child | None) -> None:
+        """Use `Transaction.abort`."""
+        self._child = child
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Wait until the rollback is written, or has failed."""
+        if self._child is not None:
+            yield from self._child.wait().__await__()
+
+
 class _Span:
     """The messages of a transaction in one partition."""
 
@@ -111,6 +127,8 @@ class Transaction:
         """Positions of subscriptions when it was about to be committed."""
         self._stored = checkpoints is None
         """True if its checkpoint is stored, or it has none."""
+        self._rollback: Child | None = None
+        """Writes its rollbacks, once it is aborted."""
 
     def __repr__(self) -> str:
         """Show the producer id, the phase, and how many partitions take part."""
@@ -419,8 +437,11 @@ class Transaction:
         if first and written.sent_once:  # a late repeat would roll back what comes then
             self._identities.give_back(self._identity)
 
-    def abort(self) -> None:
-        """Take back what is not written, and let nobody see the rest. Waits for nothing.
+    def abort(self) -> Rollback:
+        """Take back what is not written, and let nobody see the rest.
+
+        It takes effect at once. Awaiting what it returns waits until the rollback is written, or
+        has failed: nothing depends on it, as readings show nothing in either case.
 
         Its subscriptions continue where the last transaction has committed. Does nothing if it was
         aborted.
@@ -428,11 +449,11 @@ class Transaction:
         Raises:
             UsageError: it was committed, or its commit has begun.
         """
-        if self._phase is Phase.ABORTED:
-            return
-        self._step(Step.ABORT)
-        self._take_back()
-        self._roll_back()
+        if self._phase is not Phase.ABORTED:
+            self._step(Step.ABORT)
+            self._take_back()
+            self._roll_back()
+        return Rollback(self._rollback)
 
     def _take_back(self) -> None:
         for span in self._spans.values():
@@ -442,6 +463,7 @@ class Transaction:
     def _roll_back(self) -> None:
         begins = {place: span.begin for place, span in self._spans.items()}
         rollback = self._sender.write_rollbacks(self._identity.roll_back(begins))
+        self._rollback = rollback
         if self._checkpoints is not None:
             self._checkpoints.rollback = rollback
         for subscription, positions in self._readings:

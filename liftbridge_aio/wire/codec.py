@@ -15,6 +15,7 @@ from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import (
     RESERVED_HEADERS,
+    TRANSACTION_HEADERS,
     UNCHECKED_OFFSET,
     UUID_HEADER,
     Ack,
@@ -58,6 +59,8 @@ _CONTENT: Final = b"\x12"
 _MAX_CACHED_NAME: Final = 128
 """Characters of the longest header name whose encoding is cached."""
 _MAX_FAST_HEADERS: Final = 64
+_REFUSED: Final = RESERVED_HEADERS | TRANSACTION_HEADERS
+"""Names of headers that are not the publisher's to write."""
 
 
 def publish_head(stream: str, partition: int, ack_policy: AckPolicy) -> bytes:
@@ -83,8 +86,9 @@ def frame_publish(head: bytes, message: OutgoingMessage, correlation_id: str) ->
         rest = _expected_offset(message.expected_offset)
     if message.key:
         rest += _before_key(len(message.key)) + message.key
-    for name, content in (message.headers or {}).items():
-        rest += _before_content(name, len(content)) + content
+    for headers in (message.headers, message.own_headers):
+        for name, content in (headers or {}).items():
+            rest += _before_content(name, len(content)) + content
     value, correlation = message.value, correlation_id.encode()
     before, between = _around(head, len(value), len(correlation), len(rest))
     return b"".join((before, value, between, correlation, rest))
@@ -163,7 +167,7 @@ def _before_content_cached(name: str, size: int) -> bytes:
     Raises:
         ValueError: the name is not allowed, or too long to be cached.
     """
-    if type(name) is not str or len(name) > _MAX_CACHED_NAME or name in RESERVED_HEADERS:
+    if type(name) is not str or len(name) > _MAX_CACHED_NAME or name in _REFUSED:
         raise ValueError(name)
     return _before_content(name, size)
 

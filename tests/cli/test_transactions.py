@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from anyio.from_thread import BlockingPortal
 
@@ -13,7 +15,7 @@ from liftbridge_aio.transactions import (
     Transaction,
     TransactionAborted,
 )
-from support.transaction_logs import log_of, producer, records_of
+from support.transaction_logs import log_of, producer, publish_records, records_of
 
 A = producer("A").hex()
 LOG = "- A1c B1c A2c - B2/2/0 A3/1/0 A4c -"
@@ -31,7 +33,7 @@ def logs(prepare: ByClient, stream: str) -> str:
                 Record(each.value, headers=each.headers, partition=partition)
                 for each in records_of(log_of(log))
             ]
-            await client.publish_many(stream, records)
+            await publish_records(client, stream, records)
 
     prepare(create)
     return stream
@@ -106,7 +108,7 @@ def test_an_open_transaction_is_rolled_back_for_good(
         """The producer lives after all, and commits."""
         [late, ack] = records_of(log_of("A3c - - - A4/1/0"))[::4]
         for record in (late, ack):
-            await client.publish(logs, record.value, headers=record.headers, partition=1)
+            await publish_records(client, logs, [replace(record, partition=1)])
 
     prepare(second_half)
     tail = ("tail", logs, "--partition", "1", "--isolation", "committed", "--no-follow")

@@ -197,6 +197,22 @@ async def test_reading_goes_on_in_the_middle_of_a_transaction(
     assert found[-6:] == [b"%d" % number for number in range(6)]
 
 
+async def test_a_transaction_without_its_subscription_warns(
+    client: Client, orders: str, store: CheckpointStream
+) -> None:
+    await fill(client, orders, 2)
+    async with client.producer("p", store=store) as producer:
+        reading = client.subscribe(orders, 0, EARLIEST, isolation=COMMITTED, positions=producer)
+        async with reading:
+            producer.transaction().abort()  # nothing was read
+            await take(reading, 1)
+            with pytest.warns(RuntimeWarning, match=f"{orders}/0 .* give it the subscription"):
+                producer.transaction().abort()
+            async with producer.transaction(reading):
+                pass
+            producer.transaction().abort()  # all was committed
+
+
 async def test_an_aborted_block_rewinds_its_subscription(
     client: Client, stream: str, orders: str, store: CheckpointStream
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from itertools import chain, pairwise
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from liftbridge_aio import (
     MalformedData,
     Message,
     PartitionPaused,
+    PublishManyFailed,
     Record,
     StartAt,
     StopAt,
@@ -30,7 +32,7 @@ from liftbridge_aio import (
     UsageError,
     WrongType,
 )
-from liftbridge_aio.model import ACK_HEADER
+from liftbridge_aio.model import ACK_HEADER, UUID_HEADER, OutgoingMessage
 from liftbridge_aio.telemetry import Subscribed
 from liftbridge_aio.transactions import (
     CompactedStream,
@@ -40,13 +42,22 @@ from liftbridge_aio.transactions import (
     TransactionActive,
     TransactionTruncated,
 )
+from liftbridge_aio.wire.envelope import encode_message
 from support.clients import EARLIEST, rest, take
 from support.faults import eventually
 from support.marks import ON_ONE_PATH
 from support.raw import BOUND, Wire
 from support.segments import become, create
 from support.servers.node import Server
-from support.transaction_logs import Producers, followed, log_of, range_of, records_of
+from support.transaction_logs import (
+    Producers,
+    followed,
+    log_of,
+    publish_own,
+    publish_records,
+    range_of,
+    records_of,
+)
 
 pytestmark = ON_ONE_PATH
 
@@ -75,7 +86,7 @@ async def write(client: Client, stream: str, log: str, partition: int = 0) -> No
         Record(each.value, headers=each.headers, partition=partition)
         for each in records_of(log_of(log))
     ]
-    await client.publish_many(stream, records)
+    await publish_records(client, stream, records)
 
 
 @pytest.fixture
@@ -241,7 +252,11 @@ async def test_a_transaction_larger_than_the_buffer(client: Client, stream: str)
 
 @pytest.mark.parametrize(
     ("headers", "value", "expected"),
-    [({ACK_HEADER: b"\2"}, b"", NewerFormat), ({ACK_HEADER: b"\1"}, b"\xff", MalformedAck)],
+    [
+        ({ACK_HEADER: b"\2"}, b"", NewerFormat),
+        ({ACK_HEADER: b"\1"}, b"\xff", MalformedAck),
+        ({ACK_HEADER: b"garbage"}, b"", MalformedAck),
+    ],
 )
 async def test_acks_that_cannot_be_understood_end_the_reading(
     client: Client,
@@ -251,7 +266,7 @@ async def test_acks_that_cannot_be_understood_end_the_reading(
     expected: type[NewerFormat | MalformedAck],
 ) -> None:
     await write(client, stream, "- A1c")
-    await client.publish(stream, value, headers=headers)
+    await publish_own(client, OutgoingMessage(stream, value, own_headers=headers))
     async with client.subscribe(stream, 0, EARLIEST, isolation=COMMITTED) as reading:
         await take(reading, 1)
         with pytest.raises(expected) as caught:
@@ -261,6 +276,37 @@ async def test_acks_that_cannot_be_understood_end_the_reading(
     await client.publish(stream, b"behind")
     found = await rest(client.read(stream, StartAt.offset(3), isolation=COMMITTED))
     assert words(found) == "behind"
+
+
+async def test_malformed_acks_are_skipped_by_policy(client: Client, stream: str) -> None:
+    await write(client, stream, "- A1c")
+    garbage = OutgoingMessage(stream, b"", own_headers={ACK_HEADER: b"garbage"})
+    await publish_own(client, garbage)
+    await write(client, stream, "A2c A3/1/0")
+    isolation = ReadCommitted(on_malformed="skip", max_messages=1)
+    skipping: Any = {"start": EARLIEST, "isolation": isolation}
+    assert words(await rest(client.read(stream, isolation=isolation))) == "- A1c A2c"
+    async with client.group("g", [stream], **skipping) as group, asyncio.timeout(BOUND):
+        assert words([await anext(group) for _ in range(3)]) == "- A1c A2c"
+    async with client.queue(stream, group="q", **skipping) as queue, asyncio.timeout(BOUND):
+        assert [(await anext(queue)).value for _ in range(3)] == [b"-", b"A1c", b"A2c"]
+
+
+@pytest.mark.parametrize("name", [ACK_HEADER, UUID_HEADER])
+async def test_publishing_headers_of_transactions_is_refused(
+    client: Client, stream: str, name: str
+) -> None:
+    await client.publish(stream, b"first", headers={"plain": b""})
+    for value in ({name: b"\1"}, MappingProxyType({name: b"\1"})):
+        with pytest.raises(InvalidRequest, match=name):
+            await client.publish(stream, b"", headers=value)
+        with pytest.raises(PublishManyFailed, match=name):
+            await client.publish_many(stream, [Record(b"", headers=value)])
+        with pytest.raises(InvalidRequest, match=name):
+            await client.publish_to_subject(stream, b"", headers=value)
+        with pytest.raises(InvalidRequest, match=name):
+            encode_message(b"", headers=value)
+    assert len(await rest(client.read(stream))) == 1
 
 
 @pytest.mark.parametrize(
@@ -560,7 +606,7 @@ async def test_a_compacted_stream_is_refused(
         Record(each.value, b"k" if number == 1 else None, headers=each.headers)
         for number, each in enumerate(records_of(log_of("- - - A1c A2/3/0 -")))
     ]
-    await client.publish_many(cleaned_stream, records)
+    await publish_records(client, cleaned_stream, records)
     await client.publish(cleaned_stream, b"-", b"k")
     await become(wire, cleaned_stream, [0, 2, 3, 4, 5, 6])
     producer = client.producer()

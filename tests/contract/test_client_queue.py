@@ -740,6 +740,49 @@ async def test_a_message_that_is_not_due_soon_waits_in_a_stream(
     await client.delete_stream(dead)
 
 
+async def test_forwarded_headers_of_another_queue_are_not_believed(
+    client: Client, stream_name: str
+) -> None:
+    dead = f"{stream_name}.dead"
+    await client.create_stream(stream_name)
+    await client.create_stream(dead)
+    forwarded = {
+        "queue-stream": b"upstream",
+        "queue-partition": b"7",
+        "queue-offset": b"77",
+        "queue-attempts": b"4",
+        "queue-due": b"1",
+        "plain": b"kept",
+    }
+    await client.publish(stream_name, b"", headers=forwarded)
+    settings: dict[str, Any] = {
+        "retry": 0.2,
+        "max_attempts": 2,
+        "retry_streams": RetryStreams((0.2,)),
+        "dead_letter": DeadLetter(dead),
+    }
+    async with queue_of(client, stream_name, **settings) as queue:
+        await queue.publish_later(b"later", 0.2, headers=forwarded)
+        waits = sorted(await take(queue, 2), key=lambda each: each.stream)
+        assert waits[0].origin == (stream_name, 0, 0)
+        assert waits[1].origin == (waits[1].stream, 0, 0)
+        assert waits[1].attempt == 1
+        await waits[1].ack()
+        await waits[0].nack()
+        [copy] = await take(queue, 1)
+        assert (copy.stream, copy.attempt) == (waits[1].stream, 2)
+        assert copy.origin == (stream_name, 0, 0)
+        assert copy.headers == copy.message.headers == {"plain": b"kept"}
+        await copy.nack(error=ValueError("no"))
+        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        [letter] = await client.last(dead, 1)
+        assert (letter.headers["queue-stream"], letter.headers["queue-offset"]) == (
+            stream_name.encode(),
+            b"0",
+        )
+    await client.delete_stream(dead)
+
+
 # Transactions
 
 

@@ -85,6 +85,16 @@ async def test_an_exception_aborts_it(client: Client, stream: str, producer: Pro
     assert await acks_of(client, stream) == 2  # the rollback lets readers forget
 
 
+async def test_an_abort_is_awaited_or_not(client: Client, stream: str, producer: Producer) -> None:
+    transaction = producer.transaction()
+    await transaction.publish(stream, b"in vain")
+    await transaction.flush()
+    await transaction.abort()
+    assert await acks_of(client, stream) == 1
+    await transaction.abort()
+    assert await acks_of(client, stream) == 1
+
+
 async def test_a_cancellation_aborts_it(client: Client, stream: str, producer: Producer) -> None:
     begun = asyncio.Event()
 

@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
-from liftbridge_aio import Client, Message, Record, StartAt, SubscriptionLost
+from liftbridge_aio import Client, Message, StartAt, SubscriptionLost
 from liftbridge_aio.testing import FaultProxy
 from liftbridge_aio.transactions import ReadCommitted
 from support.faults import BOUND, Options, eventually
 from support.servers.node import Server
-from support.transaction_logs import log_of, records_of
+from support.transaction_logs import log_of, publish_records, records_of
 
 DATA_PATHS: Final = ["lane"]
 COUNT: Final = 4000
@@ -26,8 +26,7 @@ async def stream(server: Server, stream_name: str) -> str:
     log = " ".join(f"A{n}c" for n in range(1, COUNT + 1)) + f" A{COUNT + 1}/0/0 -"
     async with Client(server.address) as client:
         await client.create_stream(stream_name)
-        records = [Record(each.value, headers=each.headers) for each in records_of(log_of(log))]
-        await client.publish_many(stream_name, records)
+        await publish_records(client, stream_name, records_of(log_of(log)))
     return stream_name
 
 

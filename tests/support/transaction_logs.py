@@ -6,7 +6,8 @@ import itertools
 import random
 from collections.abc import Iterable
 
-from liftbridge_aio.model import UUID_HEADER, Record
+from liftbridge_aio import Client
+from liftbridge_aio.model import TRANSACTION_HEADERS, UUID_HEADER, OutgoingMessage, Record
 from liftbridge_aio.transactions.core.uuid import UUID_BYTES, Flags, build_uuid
 from liftbridge_aio.transactions.core.visibility import (
     AckEntry,
@@ -164,6 +165,25 @@ def records_of(log: list[Event[str]]) -> list[Record]:
                 headers[UUID_HEADER] = event.uuid
             records.append(Record(event.message.encode(), headers=headers))
     return records
+
+
+async def publish_own(client: Client, message: OutgoingMessage) -> int:
+    """Publish a message with headers of this package, and return its offset."""
+    ack = await (await client._living.submit(message))
+    assert ack is not None
+    return ack.offset
+
+
+async def publish_records(client: Client, stream: str, records: Iterable[Record]) -> list[int]:
+    """Publish records of `records_of`, and return their offsets."""
+    offsets = []
+    for record in records:
+        headers = dict(record.headers or {})
+        own = {name: headers.pop(name) for name in TRANSACTION_HEADERS & headers.keys()}
+        message = OutgoingMessage(stream, record.value, record.key, headers, record.partition)
+        message.own_headers = own
+        offsets.append(await publish_own(client, message))
+    return offsets
 
 
 class Producers:

@@ -16,6 +16,12 @@ DUE_HEADER: Final = "queue-due"
 """When the next attempt is due, in milliseconds since 1970."""
 
 
+HEADERS: Final = frozenset(
+    {STREAM_HEADER, PARTITION_HEADER, OFFSET_HEADER, ATTEMPTS_HEADER, DUE_HEADER}
+)
+"""The headers of a message that waits. They are believed only in streams that queues write to."""
+
+
 class Origin(NamedTuple):
     """The place where a message was published."""
 
@@ -24,9 +30,22 @@ class Origin(NamedTuple):
     offset: int
 
 
+def hide_headers(message: Message) -> None:
+    """Keep the headers of a queue from users: they are in `transaction_headers` from now on.
+
+    Call it for messages of retry streams, and for no others: elsewhere such headers were forwarded
+    by somebody, and say nothing about the message.
+    """
+    headers = message.headers
+    own = {name: headers[name] for name in headers.keys() & HEADERS}
+    if own:
+        message.headers = {name: headers[name] for name in headers if name not in own}
+        message.transaction_headers = {**message.transaction_headers, **own}
+
+
 def origin_of(message: Message) -> Origin:
     """Return where a message was published, also if it was moved since."""
-    headers = message.headers
+    headers = message.transaction_headers
     if DUE_HEADER not in headers or STREAM_HEADER not in headers:
         return Origin(message.stream, message.partition, message.offset)
     return Origin(
@@ -46,7 +65,7 @@ def is_filler(message: Message) -> bool:
 
     It was published so that those before it can be read, and is not handed out.
     """
-    return DUE_HEADER not in message.headers
+    return DUE_HEADER not in message.transaction_headers
 
 
 def due_at(message: Message) -> float:
@@ -60,5 +79,5 @@ def tier_for(delay: float, tiers: Sequence[float]) -> float:
 
 
 def _number(message: Message, name: str) -> int:
-    value = message.headers.get(name, b"0")
+    value = message.transaction_headers.get(name, b"0")
     return int(value) if value.isdigit() else 0

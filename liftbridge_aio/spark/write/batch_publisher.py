@@ -29,11 +29,12 @@ from liftbridge_aio.errors import (
     PublishOutcomeUnknown,
     RequestTimeout,
 )
-from liftbridge_aio.model import UUID_HEADER, Ack, AckPolicy
+from liftbridge_aio.model import UUID_HEADER, Ack, AckPolicy, OutgoingMessage
 from liftbridge_aio.spark.core.one_shot_producer import OneShotProducer, UncommittedRows
 from liftbridge_aio.spark.core.row_placement import OutgoingRow
 from liftbridge_aio.spark.core.write_id import WRITE_ID_HEADER, TaskAttempt
 from liftbridge_aio.spark.errors import InvalidRow, SparkSourceError, StreamMissing, WriteFailed
+from liftbridge_aio.wire.codec import encode_uuid_header
 
 _MAX_CHUNK_ROWS: Final = 1024
 """Rows that are passed to the client before it can send them and receive acks."""
@@ -217,36 +218,52 @@ class BatchPublisher:
             self._limit.reschedule(asyncio.get_running_loop().time() + self._ack_timeout)
 
     async def _send(self, client: Client, chunk: _Chunk) -> None:
-        publish, policy, sent = client.publish_async, self._ack_policy, chunk.sent
+        policy, sent, living = self._ack_policy, chunk.sent, client._living  # noqa: SLF001 - own headers
+        publish = client.publish_async
         try:
             if self._identity is None and self._producer is None:
                 for stream, value, key, headers, partition in chunk.rows:
                     sent.append(await publish(stream, value, key, headers, partition, None, policy))
                 return
-            for row, own in zip(chunk.rows, self._own_headers(chunk), strict=False):
+            own = self._own_headers(chunk)
+            for row, (write_id, uuid) in zip(chunk.rows, own, strict=False):
                 stream, value, key, headers, partition = row
-                both = {**headers, **own} if headers else own
-                sent.append(await publish(stream, value, key, both, partition, None, policy))
+                both = {**headers, **write_id} if headers else write_id or None
+                if uuid is None:
+                    sent.append(await publish(stream, value, key, both, partition, None, policy))
+                    continue
+                encoded = encode_uuid_header(uuid)
+                future = living.submit_now(
+                    stream, value, key, both, partition, policy, None, encoded
+                )
+                if future is None:
+                    message = OutgoingMessage(
+                        *(stream, value, key, both, partition),
+                        ack_policy=policy,
+                        own_headers={UUID_HEADER: uuid},
+                    )
+                    future = await living.submit(message)
+                sent.append(future)
         except LiftbridgeError as error:
             chunk.unsent = error
 
-    def _own_headers(self, chunk: _Chunk) -> Iterator[dict[str, bytes]]:
-        """Yield the headers that each row gets besides its own, when it is sent."""
+    def _own_headers(self, chunk: _Chunk) -> Iterator[tuple[dict[str, bytes], bytes | None]]:
+        """Yield what each row gets when it is sent: further headers, and the UUID of a producer."""
         # One dict for all rows: the client encodes it before it takes the next row.
         own: dict[str, bytes] = {}
         attempt, producer = self._identity, self._producer
         if producer is None:
             if attempt is not None:
                 for own[WRITE_ID_HEADER] in attempt.write_ids(chunk.numbers):
-                    yield own
+                    yield own, None
             return
         if attempt is None:
-            for own[UUID_HEADER] in producer.uuids:
-                yield own
+            for uuid in producer.uuids:
+                yield own, uuid
             return
         ids = attempt.write_ids(chunk.numbers)
-        for own[WRITE_ID_HEADER], own[UUID_HEADER] in zip(ids, producer.uuids, strict=False):
-            yield own
+        for own[WRITE_ID_HEADER], uuid in zip(ids, producer.uuids, strict=False):
+            yield own, uuid
 
     async def _settle_oldest(self, client: Client) -> None:
         """Wait for the acks of the oldest chunk, and send failed rows again."""

@@ -16,6 +16,7 @@ from liftbridge_aio import (
     StreamOptions,
 )
 from support.loop_thread import BOUND, LoopThread
+from support.transaction_logs import publish_records
 
 T = TypeVar("T")
 
@@ -60,8 +61,7 @@ class LogClient:
             record if isinstance(record, Record) else Record(record, partition=partition)
             for record in records
         ]
-        acks = self._loop.run(self._client.publish_many(stream, prepared))
-        return [ack.offset for ack in acks]
+        return self._loop.run(publish_records(self._client, stream, prepared))
 
     def read(self, stream: str, partition: int = 0, start: int | None = None) -> list[Message]:
         """Read what a partition holds now, from an offset or from its beginning."""

@@ -68,9 +68,14 @@ def test_other_messages() -> None:
     assert event_of(3, {"other": b""}, None, "m") == (3, "m", None, ())
 
 
-@pytest.mark.parametrize("version", [b"", b"\2", b"\1\0"])
-def test_a_later_version_is_refused(version: bytes) -> None:
-    with pytest.raises(NewerFormat, match=f"offset 3 has version {version.hex() or 'none'} "):
+def test_a_later_version_is_refused() -> None:
+    with pytest.raises(NewerFormat, match="offset 3 has version 02 "):
+        event_of(3, {ACK_HEADER: b"\2"}, b"", "m")
+
+
+@pytest.mark.parametrize("version", [b"", b"\1\0", b"garbage" * 100])
+def test_a_version_that_is_garbage_is_malformed(version: bytes) -> None:
+    with pytest.raises(MalformedAck, match="the ack at offset 3 is malformed: its header"):
         event_of(3, {ACK_HEADER: version}, b"", "m")
 
 
