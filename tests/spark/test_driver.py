@@ -9,6 +9,7 @@ import pytest
 
 from liftbridge_aio import Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.groups.fenced_cursors import group_cursor
 from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.spark.connection import close_connections
 from liftbridge_aio.spark.core.data_loss import LogState
@@ -17,6 +18,7 @@ from liftbridge_aio.spark.core.options import ReadOptions
 from liftbridge_aio.spark.core.selection import Assigned, Pattern, Selection, Streams
 from liftbridge_aio.spark.errors import DataLoss, ServersUnreachable, StreamMissing
 from liftbridge_aio.spark.read.driver import run_with_retry
+from liftbridge_aio.spark.read.group_positions import show_positions
 from liftbridge_aio.spark.read.log_ends import SelectedStreams, fetch_selected, log_states
 from liftbridge_aio.spark.read.stream_planning import resume_position
 from support.servers.ports import free_ports
@@ -144,3 +146,28 @@ def test_a_query_goes_on_behind_what_a_shorter_log_has_stored() -> None:
     assert resume_position(lenient, start, found, shorter) == Offsets({place: 7})
     for lagging in (LogState(0, 5, 10), LogState(0, 5, 12)):
         assert resume_position(strict, start, found, {place: lagging}) == start
+
+
+def test_the_position_of_a_query_is_that_of_a_group(
+    log: LogClient, stream_name: str, spark_broker: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And if it cannot be stored the query goes on; the next batch stores it."""
+    log.create(stream_name, 2)
+    group = f"{stream_name}-group"
+
+    def options(servers: str) -> ReadOptions:
+        more = {"subscribe": stream_name, "liftbridge.callTimeout": "300ms"}
+        return ReadOptions.parse({"servers": servers, **more}, streaming=True)
+
+    def position(partition: int) -> int | None:
+        cursor = group_cursor(group)
+        return log.run(lambda client: client.fetch_cursor(cursor, stream_name, partition))
+
+    end = Offsets({(stream_name, 0): 3, (stream_name, 1): 0})
+    [port] = free_ports(1)
+    away = options(f"127.0.0.1:{port}")
+    assert show_positions(away, group, end, Offsets({})) == Offsets({})
+    assert f"not shown as that of the group {group}" in caplog.text
+    here = options(spark_broker)
+    assert show_positions(here, group, end, Offsets({})) == end
+    assert [position(0), position(1)] == [2, None]
