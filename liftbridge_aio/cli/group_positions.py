@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio._core.log_position import LogPosition, note_cursor
+from liftbridge_aio._core.log_position import LogPosition, log_cursor, note_cursor
 from liftbridge_aio.errors import LiftbridgeError, UsageError
 from liftbridge_aio.model import GroupInfo, Metadata, StartAt, StartPosition
 from liftbridge_aio.options import timer_seconds
@@ -104,8 +104,14 @@ async def locate(client: Client, group: str, stream: str, partition: int) -> Log
     return await cursors.locate(cursor_of(group), stream, partition, timeout)
 
 
+def _beginning_in(log: LogPosition, group: str) -> str:
+    """Return the id of the cursor that says that a group begins a log at offset 0."""
+    beginning = beginning_of(group)
+    return beginning if log.former is None else log_cursor(beginning, log.created)
+
+
 async def fetch_position(client: Client, group: str, stream: str, partition: int) -> int | None:
-    """Fetch the position of a group in a partition; that in a former log if there is no other.
+    """Fetch the position of a group in a partition, in the log that the stream has now.
 
     Returns:
         `NOTHING_DONE` if it begins at offset 0; None if nothing is stored.
@@ -114,10 +120,9 @@ async def fetch_position(client: Client, group: str, stream: str, partition: int
         LiftbridgeError: it cannot be read.
     """
     log = await locate(client, group, stream, partition)
-    position = log.former if log.position is None else log.position
-    if position is not None:
-        return position
-    note = await client.fetch_cursor(beginning_of(group), stream, partition)
+    if log.position is not None:
+        return log.position
+    note = await client.fetch_cursor(_beginning_in(log, group), stream, partition)
     return None if note is None else NOTHING_DONE
 
 
@@ -262,10 +267,10 @@ async def store(client: Client, group: str, moves: Sequence[Move]) -> None:
     """
     for move in moves:
         where = move.before.stream, move.before.partition
+        log = await locate(client, group, *where)
         if move.after == NOTHING_DONE:  # used only if no position is stored
-            await client.set_cursor(beginning_of(group), *where, 0)
+            await client.set_cursor(_beginning_in(log, group), *where, 0)
         else:
-            log = await locate(client, group, *where)
             if log.note_due:
                 await client.set_cursor(note_cursor(log.cursor), *where, log.created)
             await client.set_cursor(log.cursor, *where, move.after)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Final, NamedTuple
 
-from liftbridge_aio._core.log_position import LogPosition
+from liftbridge_aio._core.log_position import LogPosition, log_cursor
 from liftbridge_aio._subscribe.cursor_committer import LocatingStore
 from liftbridge_aio.errors import NoCommittedPosition, StreamReset
 from liftbridge_aio.model import StartAt, StartPosition, StreamPartition
 from liftbridge_aio.net.network import Network
 
 from .core.group_plan import OnReset
-from .fenced_cursors import FencedCursors, group_cursor
+from .fenced_cursors import FencedCursors, beginning_cursor, group_cursor
 
 logger = logging.getLogger("liftbridge_aio.groups")
 
@@ -84,6 +84,9 @@ class StartPositions:
         stream, partition = place
         log = await self.locate(place)
         if log.former is not None:
+            reset_to_0 = log_cursor(beginning_cursor(self._group), log.created)
+            if await self._cursors.fetch(reset_to_0, stream, partition, self._timeout) is not None:
+                return Found(StartAt.offset(0), None, log)
             text = (
                 f"the group {self._group!r} has committed offset {log.former}, but the stream was"
                 " deleted and created anew since"

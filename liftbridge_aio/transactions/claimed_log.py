@@ -74,6 +74,9 @@ class LogClient(Protocol):
     async def fetch_partition_metadata(self, stream: str, partition: int) -> PartitionInfo:
         """See `Client.fetch_partition_metadata`."""
 
+    async def oldest_offset(self, stream: str, partition: int) -> int:
+        """See `Client.oldest_offset`."""
+
     def subscribe(
         self, stream: str, partition: int, start: StartAt, stop: StopAt | None, *, resume: bool
     ) -> AbstractAsyncContextManager[AsyncIterable[Message]]:
@@ -219,13 +222,15 @@ class ClaimedLog:
             LiftbridgeError: the log could not be read.
         """
         width = _FEW
+        # Retention may have removed what is before: nobody misses that, so it is not asked for.
+        oldest = min(await self._client.oldest_offset(self.stream, 0), self.claim)
         while True:
-            start = max(self.claim - width, 0)
+            start = max(self.claim - width, oldest)
             last = None
             async with aclosing(self.records(start)) as records:
                 async for record in records:
                     last = record
-            if last is not None or not start:
+            if last is not None or start == oldest:
                 return last
             width *= _WIDER
 

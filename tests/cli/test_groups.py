@@ -11,7 +11,7 @@ import pytest
 from anyio.from_thread import BlockingPortal
 
 from cli.conftest import ON_EMBEDDED, ByClient, Result, Run
-from liftbridge_aio import Client, StartAt
+from liftbridge_aio import Client, StartAt, StreamReset
 from liftbridge_aio._core.addresses import parse_address
 from liftbridge_aio._subscribe import log_probe
 from liftbridge_aio.activity_events import JoinGroupEvent, LeaveGroupEvent
@@ -188,6 +188,39 @@ def test_a_position_is_set_where_no_member_can_store_over_it(
     dry = run_on_each("groups", "set", group, two, "2", "--dry-run")
     assert f"position of {group} in {two}/0 would be 2, was 1" in dry.err
     assert positions(run_on_each, group) == {0: 1, 1: None}
+
+
+def test_a_group_is_put_into_a_stream_that_was_created_again(
+    run_on_each: Run, prepare: ByClient, two: str, group: str
+) -> None:
+    begins: Any = {"start": StartAt.earliest(), "timeout": BOUND}
+
+    async def read(client: Client) -> int:
+        async with asyncio.timeout(BOUND), client.group(group, [two], **begins) as member:
+            return (await anext(member)).offset
+
+    async def read_and_recreate(client: Client) -> None:
+        assert await read(client) == 0
+        await client.delete_stream(two)
+        await client.create_stream(two, partitions=2)
+        await client.publish_many(two, [b"%d" % n for n in range(9)])
+        with pytest.raises(StreamReset):
+            await read(client)
+
+    async def read_from_0(client: Client) -> None:
+        assert await read(client) == 0
+
+    async def read_from_5(client: Client) -> None:
+        assert await read(client) == 5
+
+    prepare(read_and_recreate)
+    assert positions(run_on_each, group) == {0: None, 1: None}
+    run_on_each("groups", "reset", group, "--to", "earliest", "--partition", "0")
+    assert positions(run_on_each, group) == {0: -1, 1: None}
+    prepare(read_from_0)
+    run_on_each("groups", "set", group, two, "4")
+    assert positions(run_on_each, group)[0] == 4
+    prepare(read_from_5)
 
 
 @ON_EMBEDDED

@@ -7,12 +7,22 @@ from typing import Final
 
 import pytest
 
-from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Hook, StartAt, StopAt
+from liftbridge_aio import (
+    ALL_PARTITIONS,
+    Client,
+    ClientOptions,
+    Hook,
+    StartAt,
+    StopAt,
+    StreamOptions,
+)
 from liftbridge_aio.telemetry import MessagesMissed
+from liftbridge_aio.transactions import ClaimedLog, LogRecord
 from support.clients import EARLIEST, rest
 from support.marks import ON_EMBEDDED
 from support.raw import BOUND, Wire, eventually
 from support.segments import (
+    CLEANER_INTERVAL,
     MAX_AGE,
     become,
     becomes_emptied,
@@ -34,6 +44,27 @@ class Watcher(Hook):
 
     def messages_missed(self, event: MessagesMissed) -> None:
         self.missed.append(event)
+
+
+async def test_what_retention_took_of_a_store_is_not_missed(
+    client: Client, wire: Wire, cleaned_stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store is read from its end, of which the newest record is enough."""
+    options = StreamOptions(
+        retention_max_messages=4,
+        segment_max_bytes=1,
+        cleaner_interval=CLEANER_INTERVAL / 1000,
+        optimistic_concurrency_control=True,
+    )
+    await client.create_stream(cleaned_stream, options=options)
+    log = await ClaimedLog.open(client, cleaned_stream)
+    for _ in range(8):
+        end = await log.append(b"record")
+    oldest = range(end - 3, end + 1)
+    await become(wire, cleaned_stream, [*oldest])
+    following = await ClaimedLog.open(client, cleaned_stream)
+    assert await following.last() == LogRecord(end, b"record")
+    assert "removed from the log" not in caplog.text
 
 
 async def test_what_retention_took_before_it_was_read_is_told(
