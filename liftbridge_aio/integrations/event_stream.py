@@ -34,6 +34,7 @@ from liftbridge_aio.integrations.server_sent_events import (
     Event,
     as_text,
     failure,
+    gap,
     id_of,
     mark,
     offsets_of,
@@ -148,6 +149,8 @@ class EventStream:
             raise InvalidRequest(text)
         self._subscribing = subscribing
         self._offsets: dict[int, int] = {}
+        self._resumed: dict[int, int] = {}
+        """The last offset that the browser received, of partitions without a message since."""
 
     async def serve(self, service: Service, begin: Begin, gone: Wait) -> None:
         """Send events until the subscription ends, the browser disconnects or the service stops.
@@ -302,6 +305,7 @@ class EventStream:
             elif not self._ended_by(last):
                 await self._check(partition, last)
                 starts[partition] = StartAt.offset(last + 1)
+                self._resumed[partition] = last
         return starts
 
     def _ended_by(self, offset: int) -> bool:
@@ -339,7 +343,7 @@ class EventStream:
 
     async def _send_messages(self, messages: Sequence[Message], write: Write) -> bool:
         """Send messages; return False if one of them could not be converted to an event."""
-        encoded: list[bytes] = []
+        encoded = await self._gaps(messages) if self._resumed else []
         failed = left_out = False
         for message in messages:
             offsets = self._offsets | {message.partition: message.offset}
@@ -360,6 +364,36 @@ class EventStream:
             encoded.append(mark(id_of(self._offsets, self._only)))
         await write(b"".join(encoded))
         return not failed
+
+    async def _gaps(self, messages: Sequence[Message]) -> list[bytes]:
+        """Return events for messages that were removed while the browser was away.
+
+        Offsets are missing in compacted streams, too: what counts is the oldest offset.
+        """
+        encoded: list[bytes] = []
+        for message in messages:
+            partition = message.partition
+            first = self._resumed.pop(partition, message.offset) + 1
+            if message.offset <= first:
+                continue
+            oldest = message.offset
+            try:
+                oldest = await self._client.oldest_offset(
+                    self._stream, partition, timeout=self._timeout
+                )
+            except LiftbridgeError as error:
+                where = f"{self._stream}/{partition}"
+                logger.warning("the oldest offset of %s is unknown: %s", where, error)
+            last = min(oldest, message.offset) - 1
+            if last < first:
+                continue
+            self._offsets = self._offsets | {partition: last}
+            logger.warning(
+                "a browser has missed offsets %d to %d of %s/%d, which retention has removed",
+                *(first, last, self._stream, partition),
+            )
+            encoded.append(gap(partition, first, last).encode(id_of(self._offsets, self._only)))
+        return encoded
 
     async def _fail(self, write: Write, error: LiftbridgeError) -> None:
         failed_event = failure(error, error.partition, error.offset)

@@ -32,6 +32,8 @@ BINARY: Final = "binary"
 """The type of an event whose value is not text, sent in base64."""
 END: Final = "end"
 """The type of the event after the last message."""
+GAP: Final = "gap"
+"""The type of the event in the place of messages that were removed while the browser was away."""
 FAILURE: Final = "failure"
 """The type of the event for a read failure. Browsers use "error" themselves."""
 
@@ -89,6 +91,11 @@ def failure(error: BaseException, partition: int | None, offset: int | None) -> 
     """Encode an error by its kind and place only: its text is not for the public."""
     fields = {"error": type(error).__name__, "partition": partition, "offset": offset}
     return Event(json.dumps(fields), FAILURE)
+
+
+def gap(partition: int, first: int, last: int) -> Event:
+    """Encode a range of offsets whose messages were removed before the browser received them."""
+    return Event(json.dumps({"partition": partition, "first": first, "last": last}), GAP)
 
 
 # Ids

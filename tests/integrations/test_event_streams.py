@@ -12,7 +12,16 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Message, Retry, StartAt, StopAt
+from liftbridge_aio import (
+    ALL_PARTITIONS,
+    Client,
+    ClientOptions,
+    Message,
+    Retry,
+    StartAt,
+    StopAt,
+    StreamOptions,
+)
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.integrations import aiohttp as for_aiohttp
 from liftbridge_aio.integrations.starlette import Event
@@ -420,3 +429,32 @@ async def test_a_browser_that_leaves_ends_the_subscription_and_leaves_no_task(
             assert len(service.client.statistics().subscriptions) == 1
         await eventually(lambda: len(service.client.statistics().subscriptions) == 0)
         await eventually(lambda: not asyncio.all_tasks() - before)
+
+
+@ON_ONE_FRAMEWORK
+async def test_a_gap_is_told_where_retention_removed_messages(
+    client: Client, server: Server, stream_name: str, serve: Serve
+) -> None:
+    kept = StreamOptions(retention_max_messages=5, segment_max_bytes=200, cleaner_interval=0.1)
+    await client.create_stream(stream_name, options=kept)
+    await client.publish(stream_name, b"seen")
+    async with serve(server.address, stream_name, start=EARLIEST) as service:
+        async with browse(service.events) as page:
+            assert (await anext(page)).last_event_id == "0"
+        await client.publish_many(stream_name, [b"%d" % number for number in range(1, 60)])
+        async with asyncio.timeout(20):
+            while (oldest := await client.oldest_offset(stream_name)) < 2:
+                await client.publish(stream_name, b"more")
+                await asyncio.sleep(0.1)
+        async with browse(service.events, "0") as page:
+            told = await anext(page)
+            assert told.type == "gap"
+            missed = json.loads(told.data)
+            assert missed["partition"] == 0
+            assert missed["first"] == 1
+            assert missed["last"] >= oldest - 1
+            assert told.last_event_id == str(missed["last"])
+            assert (await anext(page)).last_event_id == str(missed["last"] + 1)
+        newest = (await client.fetch_partition_metadata(stream_name, 0)).newest_offset
+        async with browse(service.events, str(newest - 1)) as page:
+            assert (await anext(page)).type == "message"

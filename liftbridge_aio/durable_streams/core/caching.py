@@ -11,6 +11,9 @@ CURSOR_INTERVAL: Final = 20
 """Seconds that share a cursor (section 10.1)."""
 _CURSOR_EPOCH: Final = datetime(2024, 10, 9, tzinfo=UTC).timestamp()
 _JITTER_MAX: Final = 3_600
+_MAX_AGE: Final = 60
+_STALE: Final = 300
+"""Seconds for which a cache may answer, and then while it asks anew (section 10.1)."""
 
 
 def next_cursor(now: float, given: str | None, fraction: float) -> str:
@@ -30,6 +33,21 @@ def next_cursor(now: float, given: str | None, fraction: float) -> str:
         return str(present)
     jitter = 1 + fraction * (_JITTER_MAX - 1)
     return str(known + max(1, int(jitter // CURSOR_INTERVAL)))
+
+
+def cache_control(visibility: str, remaining: float | None) -> str:
+    """Return the `Cache-Control` of a read: no cache shows a stream that has expired.
+
+    Args:
+        visibility: `public` or `private`.
+        remaining: seconds that the stream lives at least; None: without end.
+    """
+    whole = _MAX_AGE + _STALE if remaining is None else int(min(remaining, _MAX_AGE + _STALE))
+    if whole < 1:
+        return "no-store"
+    age = min(whole, _MAX_AGE)
+    stale = f", stale-while-revalidate={whole - age}" if whole > age else ""
+    return f"{visibility}, max-age={age}{stale}"
 
 
 def entity_tag(stream_id: str, start: str, end: str, *, closed: bool) -> str:

@@ -67,6 +67,10 @@ class Entry:
             return now >= self.expiry
         return self.ttl is not None and now >= touched + self.ttl
 
+    def remaining(self, now: float) -> float | None:
+        """Return the seconds that a stream lives at least that is read now; None: without end."""
+        return self.ttl if self.expiry is None else self.expiry - now
+
     def to_json(self) -> bytes:
         """Return the value of its message."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()

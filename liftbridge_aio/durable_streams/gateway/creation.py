@@ -75,6 +75,8 @@ class StreamCreation:
             RequestRefused: there is another one, or the source of the fork does not do.
             LiftbridgeError: it could not be created.
         """
+        if wanted.ttl == 0 or (wanted.expiry is not None and wanted.expiry <= time.time()):
+            raise RequestRefused(400, "the stream would have expired before it is created")
         await self._registered.look_at_log(path)
         entry, prefix = await self._plan(path, wanted)
         if (known := await self._known(path, wanted, entry)) is not None:

@@ -246,3 +246,19 @@ def test_the_conformance_protocol_has_each_code() -> None:
         "NETWORK_ERROR", "TIMEOUT", "CONFLICT", "NOT_FOUND", "SEQUENCE_CONFLICT", "STREAM_CLOSED",
         "INVALID_OFFSET", "UNEXPECTED_STATUS", "PARSE_ERROR", "INTERNAL_ERROR", "NOT_SUPPORTED",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("remaining", "control"),
+    [
+        (None, "public, max-age=60, stale-while-revalidate=300"),
+        (10_000.0, "public, max-age=60, stale-while-revalidate=300"),
+        (100.5, "public, max-age=60, stale-while-revalidate=40"),
+        (60.0, "public, max-age=60"),
+        (2.9, "public, max-age=2"),
+        (0.9, "no-store"),
+        (-5.0, "no-store"),
+    ],
+)
+def test_caches_forget_a_stream_before_it_expires(remaining: float | None, control: str) -> None:
+    assert caching.cache_control("public", remaining) == control
