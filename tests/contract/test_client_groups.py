@@ -379,12 +379,17 @@ async def test_a_stream_created_again_at_once_is_read_again(
     await client.create_stream(other, partitions=1)
     async with client.group(group_id, [stream, other], start=EARLIEST) as group:
         await holds(group, 4)
-        reading = asyncio.create_task(take(group, 2))
+        reading = asyncio.create_task(take(group, 1))
         await client.delete_stream(other)
         await client.create_stream(other, partitions=2)
-        await publish(client, other, 1, 2)
-        assert places(await reading) == [(1, 0), (1, 1)]
+        with pytest.raises(StreamReset) as caught:
+            await reading
+        assert (caught.value.stream, caught.value.partition) == (other, 0)
         await holds(group, 5)
+        await group.seek(other, 0, EARLIEST)
+        for partition in range(2):
+            await publish(client, other, partition)
+        assert places(await take(group, 2)) == [(0, 0), (1, 0)]
 
 
 def joined_again(group: ConsumerGroup, before: str) -> Callable[[], Awaitable[bool]]:
