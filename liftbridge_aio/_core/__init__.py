@@ -9,6 +9,7 @@
 - `event_loop`: The running event loop, which must be asyncio's.
 - `file_lock`: Exclusive locks on files, which the operating system releases when the process
   ends.
+- `log_position`: Which cursor has the position of a reader in the log that a stream has now.
 - `message_check`: Refuses invalid messages before anything is sent.
 - `names`: Checks of names that would crash a server.
 - `status`: Turns status codes and texts of failed calls into errors and decisions about retries.
