@@ -12,6 +12,7 @@
 - `foreign_cancellation`: A `CancelledError` that nobody asked this task for is a failure of the
   callback that raised it.
 - `foreign_text`: Text from elsewhere, such as that of errors, as UTF-8 and as JSON.
+- `log_position`: Which cursor has the position of a reader in the log that a stream has now.
 - `message_check`: Refuses invalid messages before anything is sent.
 - `names`: Checks of names that would crash a server.
 - `status`: Turns status codes and texts of failed calls into errors and decisions about retries.

@@ -84,8 +84,7 @@ class StartPositions:
         stream, partition = place
         log = await self.locate(place)
         if log.former is not None:
-            reset_to_0 = log_cursor(beginning_cursor(self._group), log.created)
-            if await self._cursors.fetch(reset_to_0, stream, partition, self._timeout) is not None:
+            if await self._is_reset_to_0(place, log):
                 return Found(StartAt.offset(0), None, log)
             text = (
                 f"the group {self._group!r} has committed offset {log.former}, but the stream was"
@@ -116,6 +115,13 @@ class StartPositions:
             self._group, stream, partition, offset, self._timeout, log
         )
         return Found(StartAt.offset(begin_at), begin_at - 1 if begin_at > 0 else None, log)
+
+    async def _is_reset_to_0(self, place: StreamPartition, log: LogPosition) -> bool:
+        """Return True if the group was moved to the beginning of this log; acks are not moved."""
+        if log.cursor == group_cursor(self._group):
+            return False
+        note = log_cursor(beginning_cursor(self._group), log.created)
+        return await self._cursors.fetch(note, *place, self._timeout) is not None
 
     async def _check_end(self, place: StreamPartition, stored: int) -> None:
         state = await self._metadata.partition(*place, self._timeout)
