@@ -32,7 +32,6 @@ from liftbridge_aio.spark.core.options import ReadOptions
 
 from .batch_planning import plan_batch
 from .driver import run_with_retry
-from .group_positions import show_positions
 from .range_reader import ReadTask, read_range
 from .stream_planning import (
     Limits,
@@ -153,6 +152,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Show the position of the query, which is in Spark's checkpoint, as that of a group."""
         if self._options.positions_group is not None:
+            # Importing groups takes long, and Spark waits 10 s for a process that it starts.
+            from .group_positions import show_positions  # noqa: PLC0415
+
             self._shown = show_positions(
                 self._options,
                 self._options.positions_group,
