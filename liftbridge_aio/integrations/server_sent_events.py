@@ -31,6 +31,8 @@ BINARY: Final = "binary"
 """The type of an event whose value is not text, sent in base64."""
 END: Final = "end"
 """The type of the event after the last message."""
+MISSED: Final = "missed"
+"""The type of the event for messages that were removed before the browser received them."""
 FAILURE: Final = "failure"
 """The type of the event for a read failure. Browsers use "error" themselves."""
 
@@ -87,6 +89,12 @@ def failure(error: Exception, partition: int | None, offset: int | None) -> Even
     """Encode an error by its kind and place only: its text is not for the public."""
     fields = {"error": type(error).__name__, "partition": partition, "offset": offset}
     return Event(json.dumps(fields), FAILURE)
+
+
+def missed(partition: int, gap: range) -> Event:
+    """Encode the offsets of messages that retention has removed."""
+    fields = {"partition": partition, "first_offset": gap.start, "next_offset": gap.stop}
+    return Event(json.dumps(fields), MISSED)
 
 
 # Ids

@@ -18,6 +18,8 @@ from liftbridge_aio.integrations import aiohttp as for_aiohttp
 from liftbridge_aio.integrations.starlette import Event
 from support.faults import eventually
 from support.marks import ON_EMBEDDED, ON_ONE_FRAMEWORK
+from support.raw import Wire
+from support.segments import become, create, create_compacted, publish_keys
 from support.servers.node import Server
 from support.web.event_source import Received, browse
 from support.web.web_apps import Serve
@@ -189,6 +191,54 @@ async def test_a_browser_whose_place_is_gone_is_told_and_begins_anew(
             assert failed == failure_of("StreamReset", 7, "")
         async with browse(service.events, page.last_event_id) as page:
             assert (await anext(page)).data == "of another log"
+
+
+def missed_event(first: int, following: int, last_event_id: str, partition: int = 0) -> Received:
+    told = {"partition": partition, "first_offset": first, "next_offset": following}
+    return Received("missed", json.dumps(told), last_event_id)
+
+
+@ON_ONE_FRAMEWORK
+async def test_a_browser_is_told_what_retention_removed(
+    server: Server, wire: Wire, cleaned_stream: str, serve: Serve
+) -> None:
+    await create(wire, cleaned_stream, retention_max_messages=3)
+    await wire.publish(cleaned_stream, *[b"x"] * 10)
+    await become(wire, cleaned_stream, [7, 8, 9])
+    messages = [Received("message", "x", f"{number}") for number in (7, 8, 9)]
+    async with serve(server.address, cleaned_stream, start=EARLIEST) as service:
+        async with browse(service.events, "2") as page:
+            assert await page.take(4) == [missed_event(3, 7, "6"), *messages]
+        for last_event_id in ("6", ""):  # it was told, or did not ask for them
+            async with browse(service.events, last_event_id) as page:
+                assert await page.take(3) == messages
+    async with (
+        serve(server.address, cleaned_stream, start=EARLIEST, partition=ALL_PARTITIONS) as service,
+        browse(service.events, "0:2") as page,
+    ):
+        assert await anext(page) == missed_event(3, 7, "0:6")
+        assert await anext(page) == Received("message", "x", "0:7")
+    async with serve(server.address, cleaned_stream, start=EARLIEST, stop=StopAt.offset(5)) as s:
+        async with browse(s.events, "2") as page:
+            assert [event async for event in page] == [
+                missed_event(3, 6, "5"),
+                Received("end", "stop reached", "5"),
+            ]
+        async with browse(s.events, page.last_event_id) as page:
+            assert page.status == 204
+
+
+@ON_ONE_FRAMEWORK
+async def test_a_browser_is_not_told_of_compaction(
+    server: Server, wire: Wire, cleaned_stream: str, serve: Serve
+) -> None:
+    await create_compacted(wire, cleaned_stream)
+    await publish_keys(wire, cleaned_stream, "aabab-b")
+    await become(wire, cleaned_stream, [3, 5, 6])
+    async with serve(server.address, cleaned_stream, start=EARLIEST) as service:
+        async with browse(service.events, "0") as page:
+            seen = await page.take(3)
+        assert seen == [Received("message", "", f"{offset}") for offset in (3, 5, 6)]
 
 
 @ON_ONE_FRAMEWORK
