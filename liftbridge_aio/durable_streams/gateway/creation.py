@@ -77,6 +77,9 @@ class StreamCreation:
         """
         await self._registered.look_at_log(path)
         entry, prefix = await self._plan(path, wanted)
+        if entry.expired(entry.touched, entry.touched):
+            text = "the stream would be over at once: Stream-TTL is 0, or Stream-Expires-At is past"
+            raise RequestRefused(400, text)
         if (known := await self._known(path, wanted, entry)) is not None:
             return Created(new=False, entry=known)
         content = content_of(body, entry.content_type, may_be_empty=True)
@@ -93,7 +96,12 @@ class StreamCreation:
         if known is not None:
             self._drop(entry.log)
             return Created(new=False, entry=known)
-        return Created(new=True, entry=self._registered.active(path))
+        status, created = self._registry.status(path, time.time())
+        if status is not Status.ACTIVE or created is None:
+            raise RequestRefused(
+                410, "the stream was created, and has expired or was deleted since"
+            )
+        return Created(new=True, entry=created)
 
     async def _plan(self, path: str, wanted: Creation) -> tuple[Entry, bytes]:
         """Return the entry of a stream, and what of a message of its source it begins with."""

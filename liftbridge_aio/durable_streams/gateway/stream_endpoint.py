@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -11,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from liftbridge_aio.durable_streams.core.caching import entity_tag, matches
+from liftbridge_aio.durable_streams.core.caching import cache_control, entity_tag, matches
 from liftbridge_aio.durable_streams.core.origins import INERT
 from liftbridge_aio.durable_streams.core.protocol import (
     NOW,
@@ -82,8 +83,7 @@ class StreamEndpoint:
             "POST": self._post,
             "DELETE": self._delete,
         }
-        visibility = "private" if options.authorize is not None else "public"
-        self._cache_control = f"{visibility}, max-age=60, stale-while-revalidate=300"
+        self._visibility = "private" if options.authorize is not None else "public"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -241,7 +241,8 @@ class StreamEndpoint:
         else:
             start = positions.offset(position)
             tag = entity_tag(quote(entry.log), start, end, closed=found.closed)
-            headers |= {"ETag": tag, "Cache-Control": self._cache_control}
+            caching = cache_control(self._visibility, entry.life(time.time()))
+            headers |= {"ETag": tag, "Cache-Control": caching}
             if matches(request.headers.get(_IF_NONE_MATCH), tag):
                 return Reply(304, headers)
         return Reply(200, headers, joined(found.values, entry.content_type))

@@ -246,3 +246,19 @@ def test_the_conformance_protocol_has_each_code() -> None:
         "NETWORK_ERROR", "TIMEOUT", "CONFLICT", "NOT_FOUND", "SEQUENCE_CONFLICT", "STREAM_CLOSED",
         "INVALID_OFFSET", "UNEXPECTED_STATUS", "PARSE_ERROR", "INTERNAL_ERROR", "NOT_SUPPORTED",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("life", "directives"),
+    [
+        (None, "public, max-age=60, stale-while-revalidate=300"),
+        (1e12, "public, max-age=60, stale-while-revalidate=300"),
+        (359.9, "public, max-age=60, stale-while-revalidate=299"),
+        (60.0, "public, max-age=60"),
+        (2.9, "public, max-age=2"),
+        (0.9, "no-store"),
+        (-5.0, "no-store"),
+    ],
+)
+def test_caches_keep_nothing_beyond_its_life(life: float | None, directives: str) -> None:
+    assert caching.cache_control("public", life) == directives
