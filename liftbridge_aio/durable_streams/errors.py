@@ -17,7 +17,7 @@ DurableStreamError
 │   ├── StaleEpoch                    403: a producer with a higher epoch took over
 │   ├── TooLarge (MessageTooLarge)    413
 │   ├── NotSupported (UnsupportedByServer)  405 or 501
-│   └── UnexpectedStatus              any other, or still 429, 500 or 503 after all retries
+│   └── UnexpectedStatus              any other, or still one that is retried
 ├── StreamReset (StreamReset)         the stream ends before the reader's offset
 ├── NotStored (PublishNotSent)        a batch after one that failed
 ├── ProtocolError (MalformedData)     the server sent what the protocol does not allow

@@ -19,8 +19,9 @@ DEFAULT_BACKOFF: Final = Backoff(initial=0.1, maximum=10.0, factor=2.0)
 class StreamOptions:
     """Timeouts and retries; durations in seconds.
 
-    What is retried: statuses 500, 503 and 429, and lost connections. A plain append is not sent
-    again after a lost connection, as it could be stored twice.
+    What is retried: statuses 500, 503 and 429, 502 and 504 of proxies, and lost connections. A
+    plain append is not sent again after a lost connection, or a 502 or 504, as it could be stored
+    twice.
     """
 
     timeout: Duration = 20.0

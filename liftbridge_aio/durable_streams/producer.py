@@ -30,15 +30,19 @@ from .errors import (
     Refused,
     SequenceGap,
     StaleEpoch,
+    TooLarge,
 )
 from .stream import Appended, DurableStream, appended
 from .transport import check_header
 
 logger = logging.getLogger("liftbridge_aio.durable_streams")
 
-_MIB: Final = 2**20
+_BATCH_BYTES: Final = 512 << 10
+"""Default of `max_batch_bytes`: half of what gateways and proxies commonly take, 1 MiB."""
 _DUPLICATE: Final = 204
 _STOP_TIMEOUT: Final = 5.0
+_SEPARATOR: Final = 1
+"""Bytes between items of JSON; those before the first and after the last count as one item's."""
 _WAITING_BATCHES: Final = 2
 """Batches that may wait for their turn, as a multiple of those in flight."""
 
@@ -49,9 +53,13 @@ class PendingAppend:
     Cancelling the wait leaves the append alone.
     """
 
-    __slots__ = ("_result",)
+    __slots__ = ("_result", "failure", "partly_stored")
 
     def __init__(self) -> None:
+        self.partly_stored = False
+        """The batch, or a part of it since it was split, is stored."""
+        self.failure: LiftbridgeError | None = None
+        """The error of the first part that failed; told once all parts are done."""
         self._result: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
 
     def __await__(self) -> Generator[Any, None, Appended]:
@@ -91,7 +99,8 @@ class IdempotentProducer:
         epoch: higher than that of all producers before it with this id.
         auto_claim: if the server knows this epoch or a higher one, take the next. **Then two
             producers with one id may take turns instead of one being stopped.**
-        max_batch_bytes: size from which a batch is sent at once; a larger item goes alone.
+        max_batch_bytes: largest batch; a larger item goes alone. A batch that is still too large
+            for the server is split.
         max_batch_items: items from which it is; None: no limit.
         linger: longest time that an item waits for others.
         max_in_flight: batches that are sent at the same time.
@@ -107,7 +116,7 @@ class IdempotentProducer:
         *,
         epoch: int = 0,
         auto_claim: bool = False,
-        max_batch_bytes: int = _MIB,
+        max_batch_bytes: int = _BATCH_BYTES,
         max_batch_items: int | None = None,
         linger: Duration = 0.005,
         max_in_flight: int = 5,
@@ -248,12 +257,14 @@ class IdempotentProducer:
             self._changed.clear()
             await self._changed.wait()
             self._check_usable()
+        if self._items and self._bytes + len(item) + _SEPARATOR > self._max_bytes:
+            self._seal()
         pending = self._pending
         if pending is None:
             pending = self._pending = PendingAppend()
             self._timer = asyncio.get_running_loop().call_later(self._linger, self._seal)
         self._items.append(item)
-        self._bytes += len(item)
+        self._bytes += len(item) + _SEPARATOR
         if self._bytes >= self._max_bytes or len(self._items) >= self._max_items:
             self._seal()
         return pending
@@ -333,7 +344,7 @@ class IdempotentProducer:
         if pending is None:
             return
         items, self._items, self._bytes = self._items, [], 0
-        batch = Batch(protocol.join_values(items, self._content_type))
+        batch = self._batch(items)
         self._results[batch] = pending
         if self._window.phase is Phase.FAILED:
             batch.state, batch.error = BatchState.SKIPPED, self._window.failure
@@ -341,6 +352,20 @@ class IdempotentProducer:
         else:
             self._window.add(batch)
             self._pump()
+
+    def _batch(self, items: list[bytes]) -> Batch:
+        return Batch(protocol.join_values(items, self._content_type), items)
+
+    def _split(self, batch: Batch, error: TooLarge) -> list[Batch]:
+        """Replace a batch that is too large by its halves, which share its result."""
+        batch.maybe_stored = False
+        items, middle = list(batch.items), len(batch.items) // 2
+        halves = [self._batch(each) for each in (items[:middle], items[middle:])] if middle else []
+        done = self._window.refused_as_too_large(batch, halves, error)
+        if batch.state is BatchState.SPLIT:
+            pending = self._results.pop(batch)
+            self._results |= dict.fromkeys(halves, pending)
+        return done
 
     def _pump(self) -> None:
         if not self._supervisor.running:
@@ -351,7 +376,7 @@ class IdempotentProducer:
 
     async def _send(self, batch: Batch) -> None:
         """Send a batch, and note the answer."""
-        window = self._window
+        window, stored = self._window, None
         try:
             result = await self._request(batch)
         except SequenceGap as error:
@@ -359,21 +384,22 @@ class IdempotentProducer:
             done = window.refused_as_gap(batch, error)
         except StaleEpoch as error:
             done = window.refused_as_stale(batch, error.current_epoch, error)
+        except TooLarge as error:
+            done = self._split(batch, error)
         except LiftbridgeError as error:
             if isinstance(error, Refused) and error.status not in RETRIED:
                 batch.maybe_stored = False
             done = window.failed(batch, error)
         except BaseException:
-            batch.maybe_stored = True
+            batch.note_unsure()
             self._settle(window.failed(batch, self._closed()))
             raise
         else:
             if result.duplicate and not batch.maybe_stored:
                 self._warn_of_duplicate(batch)
+            stored = result
             done = window.stored(batch, duplicate=result.duplicate)
-            if batch.state is BatchState.STORED:
-                self._results[batch].settle(result)
-        self._settle(done)
+        self._settle(done, stored)
         self._pump()
 
     async def _request(self, batch: Batch) -> Appended:
@@ -388,7 +414,7 @@ class IdempotentProducer:
             headers[protocol.STREAM_CLOSED] = "true"
 
         def unsure(_: DurableStreamError) -> None:
-            batch.maybe_stored = True
+            batch.note_unsure()
 
         response = await self._stream.transport.send(
             "POST", headers=headers, content=batch.body or None, unsure=unsure
@@ -408,24 +434,41 @@ class IdempotentProducer:
                 batch.seq,
             )
 
-    def _settle(self, done: list[Batch]) -> None:
-        """Tell the results of batches that are not stored."""
+    def _settle(self, done: list[Batch], result: Appended | None = None) -> None:
+        """Tell the results of batches that are done; `result` is of the one that is stored."""
         for batch in done:
             pending, error = self._results.pop(batch), batch.error
-            if batch.state is BatchState.STORED or error is None:
-                continue
-            if not self._is_entered:
-                self._unsure += 1
-            if batch.maybe_stored:
-                text = f"{error.message}; the data may be stored or not"
-                failure: LiftbridgeError = OutcomeUnknown(text)
-            elif batch.state is BatchState.SKIPPED and not isinstance(error, NotStored):
-                failure = NotStored(f"{self!r} failed before")
-            else:
-                failure = error
-            if failure is not error:
-                failure.__cause__ = self._failure or error
-            self._failure = self._failure or failure
-            pending.settle(failure)
+            if batch.state is BatchState.STORED:
+                pending.partly_stored = True
+            elif error is not None:
+                pending.failure = pending.failure or self._failure_of(batch, error)
+            if any(each is pending for each in self._results.values()):
+                continue  # other parts of what was split are not done
+            if pending.failure is not None:
+                self._fail(pending, pending.failure)
+            elif result is not None:
+                pending.settle(result)
         if done:
             self._changed.set()
+
+    def _failure_of(self, batch: Batch, error: LiftbridgeError) -> LiftbridgeError:
+        if not self._is_entered:
+            self._unsure += 1
+        if batch.maybe_stored:
+            text = f"{error.message}; the data may be stored or not"
+            failure: LiftbridgeError = OutcomeUnknown(text)
+        elif batch.state is BatchState.SKIPPED and not isinstance(error, NotStored):
+            failure = NotStored(f"{self!r} failed before")
+        else:
+            return error
+        failure.__cause__ = self._failure or error
+        return failure
+
+    def _fail(self, pending: PendingAppend, failure: LiftbridgeError) -> None:
+        if pending.partly_stored and not isinstance(failure, OutcomeUnknown):
+            text = f"{failure.message}; the batch was split, and its first items are stored"
+            unknown = OutcomeUnknown(text)
+            unknown.__cause__ = failure
+            failure = unknown
+        self._failure = self._failure or failure
+        pending.settle(failure)

@@ -99,11 +99,11 @@ class Reader:
         self._is_reading = False
         self._has_read = False
         self._idle = 0
-        """Responses in a row that brought nothing, at once, or went back."""
-        self._opened = 0.0
-        """When the present response of Server-Sent Events began, in seconds of the loop."""
-        self._has_control = False
-        """That response has brought a control event, so that the server is well."""
+        """Responses in a row that brought nothing, at once, or went back. Each waits longer."""
+        self._opened_at = 0.0
+        """When the present Server-Sent Events began, by the event loop's clock."""
+        self._is_answered = False
+        """They have had a control event, so a server is there."""
 
     @property
     def state(self) -> ReaderState:
@@ -234,18 +234,18 @@ class Reader:
         return batch
 
     def _checked(self, batch: Batch) -> Batch:
-        """Return a batch that does not go back.
+        """Return a batch that does not go back, and brings items only if it moves on.
 
-        A server may show an append before its own records have it, so that the end goes back for a
-        moment. What stays back is another stream, or one that lost data.
-
-        Raises:
-            ProtocolError: it has items, and its offset is the one of the request. The next request
-                would bring the same items again, as with a cache that ignores queries.
-            StreamReset: it stays back.
+        Items at the same offset would come again for ever: something in between answers different
+        requests alike, as a cache does that ignores the query. A server may show an append before
+        its own records have it, so that the end goes back for a moment. What stays back is another
+        stream, or one that lost data.
         """
         if batch.items and batch.offset == self._position:
-            text = f"GET {self._transport.url} brought items at {self._position} with that offset"
+            text = (
+                f"GET {self._transport.url} brought items and the offset {batch.offset} that it"
+                " was asked for, so they would come again for ever"
+            )
             raise ProtocolError(text)
         if self._position in {protocol.START, protocol.NOW} or batch.offset >= self._position:
             return batch
@@ -282,15 +282,17 @@ class Reader:
         cursor = protocol.response_cursor(headers.get(protocol.STREAM_CURSOR))
         self._cursor = self._cursor if cursor is None else cursor
         offset = protocol.response_offset(headers.get(protocol.STREAM_NEXT_OFFSET), "it")
+        has_content = response.status_code != _NO_CONTENT
+        body = response.content if has_content else b""
+        if has_content:
+            self._is_json = protocol.is_json(headers.get("Content-Type"))
+        items = protocol.parse_items(body) if self._is_json else [body] if body else []
         if offset >= self._position:
             took = asyncio.get_running_loop().time() - began
-            is_empty = response.status_code == _NO_CONTENT or offset == self._position
-            self._idle = self._idle + 1 if is_poll and is_empty and took < _AT_ONCE else 0
-        if response.status_code == _NO_CONTENT:
+            is_idle = is_poll and not items and offset == self._position and took < _AT_ONCE
+            self._idle = self._idle + 1 if is_idle else 0
+        if not has_content:
             return Batch([], offset, up_to_date=True, closed=closed)
-        self._is_json = protocol.is_json(headers.get("Content-Type"))
-        body = response.content
-        items = protocol.parse_items(body) if self._is_json else [body] if body else []
         # Without progress there is nothing more, even if a cache has dropped the header.
         return Batch(items, offset, up_to_date or offset == self._position, closed)
 
@@ -303,9 +305,9 @@ class Reader:
             for event in self._parser.feed(chunk):
                 self._take(event)
         batch = self._controls.popleft()
-        self._has_control = True
         if batch.offset > self._position:
             self._idle = 0
+        self._is_answered = self._is_answered or batch.offset >= self._position
         return batch
 
     async def _chunk(self) -> bytes:
@@ -325,11 +327,10 @@ class Reader:
             if chunk is not None:
                 return chunk
         await self._end_response()
-        if self._has_control and asyncio.get_running_loop().time() - self._opened >= _AT_ONCE:
-            self._idle = 0
-        self._idle += 1
-        goes_on = self._has_control or self._idle <= self._max_failures
-        if not self._has_ended() and not (goes_on and isinstance(failure, NotConnected)):
+        took = asyncio.get_running_loop().time() - self._opened_at
+        self._idle = 1 if self._is_answered and took >= _AT_ONCE else self._idle + 1
+        goes_on = self._is_answered or self._idle <= self._max_failures
+        if not self._has_ended() and not (isinstance(failure, NotConnected) and goes_on):
             raise failure
         return b""
 
@@ -361,7 +362,7 @@ class Reader:
             "GET", query=query, live=True, stream=True, resuming=True
         )
         self._response = response
-        self._opened, self._has_control = asyncio.get_running_loop().time(), False
+        self._opened_at, self._is_answered = asyncio.get_running_loop().time(), False
         if protocol.media_type(response.headers.get("Content-Type")) != _EVENT_STREAM:
             await self._end_response()
             text = f"GET {self._transport.url} brought no Server-Sent Events"

@@ -20,6 +20,7 @@ from liftbridge_aio.options import Duration, seconds
 
 from .core import protocol
 from .core.parsing import INTEGER_MAX, parse_integer, parse_time
+from .core.status_errors import RELAYED
 from .errors import DurableStreamError, NoStream, OutcomeUnknown, ProtocolError, Refused
 from .options import StreamOptions
 from .reader import Live, Reader
@@ -266,8 +267,9 @@ class DurableStream:
     async def append(self, data: Any, *, seq: str | None = None, close: bool = False) -> Appended:
         """Append an item; the server has it when this returns.
 
-        It is not sent again after a lost connection, as it could be stored twice; a `producer`
-        repeats safely. Cancelling may leave it stored.
+        It is not sent again after a lost connection, or where a proxy got no answer (502, 504), as
+        it could be stored twice; an `IdempotentProducer` repeats safely. Cancelling may leave it
+        stored.
 
         Args:
             data: for `application/json` what `json.dumps` takes, or bytes that hold one JSON value
@@ -393,7 +395,7 @@ def _offset(value: str | None, source: str) -> str:
 
 
 def _raise_unless_answered(failure: DurableStreamError) -> None:
-    if isinstance(failure, Refused):
+    if isinstance(failure, Refused) and failure.status not in RELAYED:
         return  # the server says that it failed
     text = f"{failure.message}; the data may be stored or not"
     raise OutcomeUnknown(text) from failure

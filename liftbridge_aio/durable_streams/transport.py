@@ -173,7 +173,7 @@ class Transport:
             stream: True to return the response before its body is read.
             resuming: True to try for `resume_timeout` instead of `timeout`.
             unsure: called when an attempt may have taken effect: it was sent and not answered, or
-                answered with 500 or 503. Raises if the request is not to be sent again.
+                answered with 500, 502, 503 or 504. Raises if the request is not to be sent again.
 
         Raises:
             DurableStreamError: what is in the tree below it, but `NotStored`.

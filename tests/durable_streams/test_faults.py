@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -425,7 +426,7 @@ async def test_a_cache_that_repeats_an_answer_is_told(live: Any, cached: bytes, 
                 found.append(item)
 
         async with asyncio.timeout(10):
-            with pytest.raises(ProtocolError, match="with that offset"):
+            with pytest.raises(ProtocolError, match="again for ever"):
                 await follow()
     assert len(found) <= 1
 
@@ -511,3 +512,138 @@ async def test_closing_ends_what_waits(url: str, live: Any) -> None:
             await stream.aclose()
             with pytest.raises(Exception, match="closed"):
                 await waiting
+
+
+# Between client and server
+
+
+class Answers(httpx2.AsyncBaseTransport):
+    """Answers of something between client and server; None lets a request through.
+
+    Args:
+        answer: returns the answer to a request.
+    """
+
+    def __init__(self, answer: Callable[[httpx2.Request], httpx2.Response | None]) -> None:
+        self._answer = answer
+        self._beyond = httpx2.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        found = self._answer(request)
+        return await self._beyond.handle_async_request(request) if found is None else found
+
+    async def aclose(self) -> None:
+        await self._beyond.aclose()
+
+
+@asynccontextmanager
+async def through(
+    url: str, answer: Callable[[httpx2.Request], httpx2.Response | None]
+) -> AsyncIterator[DurableStream]:
+    async with httpx2.AsyncClient(transport=Answers(answer)) as http:
+        yield DurableStream(url, content_type="application/json", http=http, options=PATIENT)
+
+
+PROXY = pytest.mark.parametrize("status", [502, 504])
+
+
+@PROXY
+@pytest.mark.parametrize("live", [False, "long-poll", "sse"])
+async def test_a_proxy_without_its_server_ends_no_reader(url: str, status: int, live: Any) -> None:
+    refused = itertools.cycle([True, True, False])
+
+    def answer(request: httpx2.Request) -> httpx2.Response | None:
+        is_refused = request.method == "GET" and next(refused)
+        return httpx2.Response(status, text="<h1>Bad Gateway</h1>") if is_refused else None
+
+    async with through(url, answer) as stream:
+        await stream.create(data=1)
+        await stream.close(2)
+        assert [item async for item, _ in stream.read(live=live)] == [1, 2]
+
+
+@PROXY
+async def test_a_proxy_without_its_server_ends_no_producer(url: str, status: int) -> None:
+    """The batch may be stored, although the proxy says that it got no answer."""
+    refused = itertools.cycle([True, False])
+
+    def answer(request: httpx2.Request) -> httpx2.Response | None:
+        if request.method != "POST" or not next(refused):
+            return None
+        httpx2.post(request.url, content=request.content, headers=request.headers)
+        return httpx2.Response(status)
+
+    async with through(url, answer) as stream:
+        await stream.create()
+        async with IdempotentProducer(stream, "till", linger=0) as producer:
+            for n in range(3):
+                await producer.append(n)
+        assert await numbers(stream) == [0, 1, 2]
+
+
+@PROXY
+async def test_a_plain_append_is_not_repeated_through_a_proxy(url: str, status: int) -> None:
+    posts: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response | None:
+        if request.method != "POST":
+            return None
+        posts.append(request)
+        return httpx2.Response(status)
+
+    async with through(url, answer) as stream:
+        await stream.create()
+        with pytest.raises(OutcomeUnknown):
+            await stream.append(1)
+    assert len(posts) == 1
+
+
+@pytest.mark.parametrize("live", [False, "long-poll", "sse"])
+async def test_items_whose_offset_does_not_move_are_an_error(url: str, live: Any) -> None:
+    tail = ""
+
+    def answer(request: httpx2.Request) -> httpx2.Response | None:
+        if request.method != "GET" or not tail:
+            return None
+        if "live=sse" in str(request.url):
+            control = f'event: control\ndata: {{"streamNextOffset": "{tail}"}}\n\n'
+            kind = {"Content-Type": "text/event-stream"}
+            return httpx2.Response(200, headers=kind, text=f"event: data\ndata: [3]\n\n{control}")
+        kind = {"Content-Type": "application/json", "Stream-Next-Offset": tail}
+        if live == "sse":
+            kind["Stream-Up-To-Date"] = "true"
+        return httpx2.Response(200, headers=kind, text="[1, 2]")
+
+    async with through(url, answer) as stream:
+        await stream.create(data=1)
+        tail = (await stream.append(2)).offset
+        reader = stream.read(live=live)
+        async with asyncio.timeout(10):
+            assert [(await anext(reader))[0] for _ in range(2)] == [1, 2]
+            with pytest.raises(ProtocolError, match="again for ever"):
+                await anext(reader)
+        await reader.aclose()
+
+
+@LIVE
+async def test_a_cache_of_nothing_makes_a_reader_wait(url: str, live: Any) -> None:
+    asked = 0
+
+    def answer(request: httpx2.Request) -> httpx2.Response | None:
+        nonlocal asked
+        if "live=" not in str(request.url):
+            return None
+        asked += 1
+        offset = request.url.params["offset"]
+        if live == "sse":
+            control = f'event: control\ndata: {{"streamNextOffset": "{offset}"}}\n\n'
+            return httpx2.Response(200, headers={"Content-Type": "text/event-stream"}, text=control)
+        kind = {"Content-Type": "application/json", "Stream-Next-Offset": offset}
+        return httpx2.Response(200, headers=kind, text="[]")
+
+    async with through(url, answer) as stream:
+        await stream.create()
+        async with stream.read(live=live) as reader:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(reader), 3)
+    assert 1 < asked < 30

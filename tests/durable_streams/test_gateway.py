@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -19,6 +20,12 @@ from starlette.responses import Response
 from starlette.routing import Mount
 
 from liftbridge_aio import AckPolicy, Client, ClientOptions, StreamOptions
+from liftbridge_aio.durable_streams import (
+    DurableStream,
+    IdempotentProducer,
+    OutcomeUnknown,
+    TooLarge,
+)
 from liftbridge_aio.durable_streams.core import sse
 from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions, gateway_app
 from liftbridge_aio.errors import LiftbridgeError, UsageError
@@ -280,6 +287,49 @@ async def test_any_utf_8_is_a_path_and_nothing_else(
         assert (await http.put("/v1/stream/%EF%BF%BD", headers=TEXT)).status_code == 201
 
 
+NAMES: Final = ["a b", "a%20b", "a%2520b", "caf\u00e9", "100%", "a?b#c", "%zz", "a+b"]
+
+
+async def test_each_path_is_decoded_once_wherever_it_is_named(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        for name in NAMES:
+            url = f"/v1/stream/{quote(name)}"
+            assert (await http.put(url, content=name, headers=TEXT)).status_code == 201
+        for number, name in enumerate(NAMES):
+            given = {"Stream-Forked-From": f"/v1/stream/{quote(name)}"}
+            assert (await http.put(f"/v1/stream/{number}", headers=given)).status_code == 201
+            assert (await http.get(f"/v1/stream/{number}")).text == name
+        raw = [(b"Stream-Forked-From", "/v1/stream/caf\u00e9".encode())]
+        assert (await http.put("/v1/stream/raw", headers=raw)).status_code == 201
+        invalid = {"Stream-Forked-From": "/v1/stream/%FF"}
+        assert (await http.put("/v1/stream/invalid", headers=invalid)).status_code == 400
+        listed = (await http.get("/v1/streams")).json()["streams"]
+        assert {f"/v1/stream/{name}" for name in NAMES} <= {each["path"] for each in listed}
+
+
+async def test_subscriptions_name_decoded_paths(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    subscription = "/v1/stream/__ds/subscriptions/shop"
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        await http.put("/v1/stream/wakes", headers={"Content-Type": "application/json"})
+        for name in NAMES:
+            await http.put(f"/v1/stream/{quote(name)}", headers=TEXT)
+        wanted = {"type": "pull-wake", "streams": NAMES, "wake_stream": "wakes"}
+        assert (await http.put(subscription, json=wanted)).status_code == 201
+        for name in NAMES:
+            await http.post(f"/v1/stream/{quote(name)}", content="x", headers=TEXT)
+        claimed = (await http.post(f"{subscription}/claim", json={"worker": "ann"})).json()
+        assert {each["path"] for each in claimed["streams"]} == set(NAMES)
+        removed = await http.delete(f"{subscription}/streams/{quote(NAMES[1])}")
+        assert removed.status_code == 204
+        left = {each["path"] for each in (await http.get(subscription)).json()["streams"]}
+        assert left == set(NAMES) - {NAMES[1]}
+        assert (await http.delete("/v1/stream/__ds/subscriptions/%FF")).status_code == 400
+
+
 async def test_bodies_that_are_compressed_are_refused(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:
@@ -386,24 +436,6 @@ async def test_no_cache_keeps_a_stream_beyond_its_life(
             assert (again.status_code, cached_seconds(again) <= most) == (304, True)
             polled = await http.get(url, params={"offset": "-1", "live": "long-poll"})
             assert cached_seconds(polled) <= most
-
-
-async def test_a_life_that_is_over_is_refused(
-    embedded_server: EmbeddedServer, stream_name: str
-) -> None:
-    async with gateway(embedded_server.address, stream_name) as (http, client):
-        for life in (
-            {"Stream-Expires-At": "2001-02-03T04:05:06Z"},
-            {"Stream-Expires-At": datetime.now(UTC).isoformat()},
-            {"Stream-TTL": "0"},
-        ):
-            refused = await http.put(PATH, headers=TEXT | life)
-            assert refused.status_code == 400
-            assert "over at once" in refused.text
-        assert not await logs(client, stream_name)
-        await put(http, "a")
-        late = {"Stream-Forked-From": PATH, "Stream-Expires-At": "2001-02-03T04:05:06Z"}
-        assert (await http.put("/v1/stream/fork", headers=late)).status_code == 400
 
 
 async def test_reads_at_one_gateway_prolong_a_life_at_all(
@@ -914,3 +946,70 @@ async def test_unknown_hosts_are_refused(embedded_server: EmbeddedServer, stream
 def test_invalid_origins_and_hosts_are_refused(invalid: dict[str, Any]) -> None:
     with pytest.raises(LiftbridgeError, match=r"allow_"):
         GatewayOptions(**invalid)
+
+
+@pytest.mark.parametrize(("limit", "count", "size"), [(None, 3_000, 1_000), (2_000, 1_500, 10)])
+@pytest.mark.parametrize("auto_claim", [False, True])
+async def test_a_producer_with_its_defaults_fits_the_gateway(
+    embedded_server: EmbeddedServer,
+    stream_name: str,
+    limit: int | None,
+    count: int,
+    size: int,
+    auto_claim: bool,
+) -> None:
+    options = {} if limit is None else {"max_body_bytes": limit}
+    async with gateway(embedded_server.address, stream_name, **options) as (http, _):
+        stream = DurableStream(f"http://localhost{PATH}", http=http)
+        await stream.create(content_type="application/json")
+        most = None if limit is None else 500
+        async with IdempotentProducer(
+            stream, "till", auto_claim=auto_claim, max_batch_items=most
+        ) as producer:
+            pending = [await producer.append_async(f"{n:>{size}}") for n in range(count)]
+        results = [await each for each in pending]
+        assert [each.offset for each in results] == sorted(each.offset for each in results)
+        assert [int(item) async for item, _ in stream.read()] == list(range(count))
+
+
+async def test_an_item_that_is_too_large_cannot_be_split(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name, max_body_bytes=100) as (http, _):
+        stream = DurableStream(f"http://localhost{PATH}", http=http)
+        await stream.create(content_type="application/json")
+        async with IdempotentProducer(stream, "till", linger=60) as producer:
+            small = await producer.append_async("a")
+            large = await producer.append_async("b" * 200)
+            with pytest.raises(OutcomeUnknown, match="first items are stored") as raised:
+                await producer.flush()
+            assert isinstance(raised.value.__cause__, TooLarge)
+            for each in (small, large):
+                with pytest.raises(OutcomeUnknown):
+                    await each
+            await producer.restart()
+        assert [item async for item, _ in stream.read()] == ["a"]
+
+
+async def test_a_stream_that_expires_is_cached_no_longer_than_it_lives(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        await put(http, "a", **{"Stream-TTL": "3"})
+        assert (await http.get(PATH)).headers["Cache-Control"] == "public, max-age=3"
+        soon = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
+        await http.put(f"{PATH}-2", headers=TEXT | {"Stream-Expires-At": soon})
+        control = (await http.get(f"{PATH}-2")).headers["Cache-Control"]
+        assert control.startswith("public, max-age=2")
+        assert "stale" not in control
+
+
+@pytest.mark.parametrize(
+    "given", [{"Stream-Expires-At": "2020-01-01T00:00:00Z"}, {"Stream-TTL": "0"}]
+)
+async def test_a_stream_that_has_expired_cannot_be_created(
+    embedded_server: EmbeddedServer, stream_name: str, given: dict[str, str]
+) -> None:
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        assert (await http.put(PATH, headers=TEXT | given)).status_code == 400
+        assert (await http.get(PATH)).status_code == 404

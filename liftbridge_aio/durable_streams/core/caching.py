@@ -1,4 +1,4 @@
-"""Cursors, entity tags and lifetimes, which keep caches correct. Pure; for servers."""
+"""Cursors and entity tags, which keep caches correct. Pure; for servers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ CURSOR_INTERVAL: Final = 20
 """Seconds that share a cursor (section 10.1)."""
 _CURSOR_EPOCH: Final = datetime(2024, 10, 9, tzinfo=UTC).timestamp()
 _JITTER_MAX: Final = 3_600
-_FRESH: Final = 60
-"""Seconds for which caches answer reads by themselves (section 10.1)."""
+_MAX_AGE: Final = 60
 _STALE: Final = 300
-"""Seconds after these in which they still may, while they ask the server."""
+"""Seconds for which a cache may answer, and then while it asks anew (section 10.1)."""
 
 
 def next_cursor(now: float, given: str | None, fraction: float) -> str:
@@ -36,20 +35,19 @@ def next_cursor(now: float, given: str | None, fraction: float) -> str:
     return str(known + max(1, int(jitter // CURSOR_INTERVAL)))
 
 
-def cache_control(visibility: str, life: float | None) -> str:
-    """Return the `Cache-Control` of a read.
+def cache_control(visibility: str, remaining: float | None) -> str:
+    """Return the `Cache-Control` of a read: no cache shows a stream that has expired.
 
     Args:
         visibility: `public` or `private`.
-        life: seconds until the stream expires, so that no cache has it for longer; None if it does
-            not.
+        remaining: seconds that the stream lives at least; None: without end.
     """
-    seconds = _FRESH + _STALE if life is None else min(int(life), _FRESH + _STALE)
-    if seconds <= 0:
+    whole = _MAX_AGE + _STALE if remaining is None else int(min(remaining, _MAX_AGE + _STALE))
+    if whole < 1:
         return "no-store"
-    fresh = min(seconds, _FRESH)
-    stale = f", stale-while-revalidate={seconds - fresh}" if seconds > fresh else ""
-    return f"{visibility}, max-age={fresh}{stale}"
+    age = min(whole, _MAX_AGE)
+    stale = f", stale-while-revalidate={whole - age}" if whole > age else ""
+    return f"{visibility}, max-age={age}{stale}"
 
 
 def entity_tag(stream_id: str, start: str, end: str, *, closed: bool) -> str:

@@ -2,13 +2,16 @@
 
 A batch keeps its sequence number within an epoch, so that a repeat is recognised. Batches are sent
 at the same time, and may overtake each other: the server refuses one that comes too early as a gap,
-and it is sent again once all before it are stored.
+and it is sent again once all before it are stored. One that is too large is replaced by its halves,
+which moves the numbers of all after it, once none of them is on its way.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
+from itertools import islice
 from typing import Final
 
 from liftbridge_aio.errors import LiftbridgeError
@@ -20,6 +23,7 @@ class Phase(Enum):
     CLAIMING = "one batch, until the server accepts the epoch"
     OPEN = "as many batches as the window has room for"
     FENCED = "nothing until all answers are there, and then with a higher epoch"
+    SPLIT = "nothing until all answers are there, and then the halves of a batch"
     FAILED = "nothing until it is restarted"
 
 
@@ -33,6 +37,7 @@ class BatchState(Enum):
     IN_FLIGHT = "sent, not answered"
     EARLY = "refused as a gap; to be sent again after those before it"
     STORED = "the server has it"
+    SPLIT = "too large for the server; its halves have its place"
     FAILED = "the server refused it, or gave no answer"
     SKIPPED = "not stored, as one before it failed"
 
@@ -40,10 +45,23 @@ class BatchState(Enum):
 class Batch:
     """Messages that are appended in one request."""
 
-    __slots__ = ("body", "closes", "epoch", "error", "maybe_stored", "seq", "state", "was_first")
+    __slots__ = (
+        "body",
+        "closes",
+        "epoch",
+        "error",
+        "items",
+        "maybe_stored",
+        "seq",
+        "state",
+        "was_first",
+        "was_unsure",
+    )
 
-    def __init__(self, body: bytes, *, closes: bool = False) -> None:
+    def __init__(self, body: bytes, items: Sequence[bytes] = (), *, closes: bool = False) -> None:
         self.body: Final = body
+        self.items: Final = items
+        """The messages, by which it can be split; none if it cannot."""
         self.closes: Final = closes
         """It closes the stream; then the body may be empty."""
         self.state = BatchState.QUEUED
@@ -53,8 +71,14 @@ class Batch:
         """All batches before it were stored when it was sent."""
         self.maybe_stored = False
         """An attempt was sent whose outcome is unknown, so that the server may have stored it."""
+        self.was_unsure = False
+        """`maybe_stored` was true at any time: a copy of an attempt may still be on its way."""
         self.error: LiftbridgeError | None = None
         """The error of this batch, or of the one before it that failed."""
+
+    def note_unsure(self) -> None:
+        """Note that an attempt was sent whose outcome is unknown."""
+        self.maybe_stored = self.was_unsure = True
 
 
 class Window:
@@ -76,6 +100,8 @@ class Window:
         self._auto_claim = auto_claim
         self._max_in_flight = max_in_flight
         self._phase = Phase.CLAIMING if auto_claim else Phase.OPEN
+        self._before_split = self._phase
+        """The phase to which SPLIT returns."""
         self._batches: deque[Batch] = deque()
         self._in_flight = 0
 
@@ -128,14 +154,14 @@ class Window:
         self._batches.remove(batch)
         if self._phase is Phase.CLAIMING:
             self._phase = Phase.OPEN
-        return [batch, *self._claim()]
+        return [batch, *self._go_on()]
 
     def refused_as_gap(self, batch: Batch, error: LiftbridgeError) -> list[Batch]:
         """Note that the server lacked batches before this one when it answered."""
         if batch.was_first:
             return self.failed(batch, error)
         self._answered(batch, BatchState.EARLY)
-        return self._give_up() if self._phase is Phase.FAILED else self._claim()
+        return self._give_up() if self._phase is Phase.FAILED else self._go_on()
 
     def refused_as_stale(
         self, batch: Batch, current: int | None, error: LiftbridgeError
@@ -148,7 +174,28 @@ class Window:
         self._answered(batch, BatchState.EARLY)
         self.failure = error
         self._phase = Phase.FENCED
-        return self._claim()
+        return self._go_on()
+
+    def refused_as_too_large(
+        self, batch: Batch, halves: Sequence[Batch], error: LiftbridgeError
+    ) -> list[Batch]:
+        """Note that the server takes smaller batches only. The halves get its place.
+
+        It fails if a copy of it, or of one after it, may still be on its way: the server could
+        take that copy for the batch that gets its number.
+        """
+        index = self._batches.index(batch)
+        is_unsure = any(each.was_unsure for each in islice(self._batches, index, None))
+        if self._phase is Phase.FAILED or not halves or is_unsure:
+            return self.failed(batch, error)
+        self._answered(batch, BatchState.SPLIT)
+        for half in halves:
+            half.epoch, half.seq = batch.epoch, batch.seq
+        batches = list(self._batches)
+        self._batches = deque([*batches[:index], *halves, *batches[index + 1 :]])
+        if self._phase in _SENDING:
+            self._before_split, self._phase, self.failure = self._phase, Phase.SPLIT, error
+        return self._go_on()
 
     def failed(self, batch: Batch, error: LiftbridgeError) -> list[Batch]:
         """Note that a batch failed for good. What is not in flight fails with it."""
@@ -175,14 +222,30 @@ class Window:
         batch.state = state
         self._in_flight -= 1
 
+    def _go_on(self) -> list[Batch]:
+        """Leave FENCED and SPLIT once all batches are answered."""
+        if self._in_flight:
+            return []
+        if self._phase is Phase.SPLIT:
+            return self._renumber()
+        return self._claim() if self._phase is Phase.FENCED else []
+
+    def _renumber(self) -> list[Batch]:
+        """Give new numbers to what is left, which begins with a batch that had one."""
+        if any(batch.was_unsure for batch in self._batches):
+            self._phase = Phase.FAILED
+            return self._give_up()
+        for batch in self._batches:
+            batch.state = BatchState.QUEUED
+        self.next_seq, self.failure, self._phase = self._batches[0].seq, None, self._before_split
+        return []
+
     def _claim(self) -> list[Batch]:
-        """Begin the claimed epoch once all batches of the old one are answered.
+        """Begin the claimed epoch.
 
         A batch that may be stored under the old epoch could be stored a second time under the new
         one, so it fails, and those after it, too.
         """
-        if self._phase is not Phase.FENCED or self._in_flight:
-            return []
         if any(batch.maybe_stored for batch in self._batches):
             self._phase = Phase.FAILED
             return self._give_up()

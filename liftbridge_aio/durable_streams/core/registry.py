@@ -67,11 +67,9 @@ class Entry:
             return now >= self.expiry
         return self.ttl is not None and now >= touched + self.ttl
 
-    def life(self, now: float) -> float | None:
-        """Return the seconds from a read at `now` until it expires; None if it does not."""
-        if self.expiry is not None:
-            return self.expiry - now
-        return None if self.ttl is None else float(self.ttl)
+    def remaining(self, now: float) -> float | None:
+        """Return the seconds that a stream lives at least that is read now; None: without end."""
+        return self.ttl if self.expiry is None else self.expiry - now
 
     def to_json(self) -> bytes:
         """Return the value of its message."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from liftbridge_aio.errors import InvalidRequest
 
-from .parsing import INTEGER_MAX, parse_integer, parse_json, parse_time
+from .parsing import INTEGER_MAX, decode_path, parse_integer, parse_json, parse_time
 from .protocol import (
     DEFAULT_CONTENT_TYPE,
     NOW,
@@ -72,6 +72,7 @@ class ForkOf(NamedTuple):
     """The source of a fork."""
 
     path: str
+    """Decoded."""
     offset: str | None
     sub_offset: int
 
@@ -132,7 +133,7 @@ def parse_creation(headers: Mapping[str, str], root: str = "") -> Creation:
 
     Args:
         headers: of the request.
-        root: what stands before all paths of streams, where the gateway is mounted.
+        root: what stands before all paths of streams, where the gateway is mounted; decoded.
 
     Raises:
         RequestRefused: a header is invalid, or headers contradict each other.
@@ -178,7 +179,11 @@ def _parse_fork(headers: Mapping[str, str], root: str) -> ForkOf | None:
         raise RequestRefused(400, "Stream-Fork-Sub-Offset needs Stream-Fork-Offset")
     if offset is not None and offset not in {START, NOW}:
         checked_offset(offset)
-    return ForkOf(path.removeprefix(root), offset, sub_offset or 0)
+    # Header values are bytes, which Latin-1 keeps as they came.
+    source = decode_path(path.encode("latin-1", "replace"))
+    if source is None:
+        raise RequestRefused(400, f"{STREAM_FORKED_FROM} is not UTF-8")
+    return ForkOf(source.removeprefix(root), offset, sub_offset or 0)
 
 
 def parse_append(headers: Mapping[str, str]) -> Append:

@@ -24,7 +24,9 @@ from liftbridge_aio.durable_streams.errors import (
 from . import protocol
 from .parsing import parse_integer
 
-RETRIED: Final = frozenset({429, 500, 503})
+RELAYED: Final = frozenset({502, 504})
+"""Statuses of a proxy that got no answer: the server behind it may have done what it was asked."""
+RETRIED: Final = frozenset({429, 500, 503}) | RELAYED
 """Statuses after which a request may be sent again."""
 _CONFLICT: Final = 409
 _SAID_CHARS: Final = 200

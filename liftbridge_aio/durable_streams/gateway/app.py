@@ -14,6 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio.durable_streams.core.parsing import decode_path
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.errors import UsageError
 from liftbridge_aio.groups.stop_signal import on_stop_signals
@@ -112,7 +113,7 @@ class Gateway:
         response: Response | None = None
         if scope["method"] == "OPTIONS":
             response = Reply(204, preflight_headers())
-        elif (refused := self._access.refusal(scope)) is not None:
+        elif (refused := _path_refusal(scope) or self._access.refusal(scope)) is not None:
             response = refusal(refused)
         elif self.options.authorize is not None:
             request = Request(scope, receive)
@@ -128,6 +129,13 @@ class Gateway:
         elif _is_of_stream(scope):
             app = self._endpoint  # routing, and adding headers, would cost more than it does
         await app(scope, receive, send)
+
+
+def _path_refusal(scope: Scope) -> RequestRefused | None:
+    """Refuse a path that is not UTF-8: servers decode all such paths to the same ones."""
+    if "\ufffd" in scope["path"] and decode_path(scope.get("raw_path") or b"") is None:
+        return RequestRefused(400, "the path is not UTF-8")
+    return None
 
 
 def _is_of_stream(scope: Scope) -> bool:

@@ -75,11 +75,13 @@ class StreamCreation:
             RequestRefused: there is another one, or the source of the fork does not do.
             LiftbridgeError: it could not be created.
         """
+        if wanted.ttl == 0 or (wanted.expiry is not None and wanted.expiry <= time.time()):
+            raise RequestRefused(
+                400,
+                "the stream would expire at once: Stream-TTL is 0, or Stream-Expires-At is past",
+            )
         await self._registered.look_at_log(path)
         entry, prefix = await self._plan(path, wanted)
-        if entry.expired(entry.touched, entry.touched):
-            text = "the stream would be over at once: Stream-TTL is 0, or Stream-Expires-At is past"
-            raise RequestRefused(400, text)
         if (known := await self._known(path, wanted, entry)) is not None:
             return Created(new=False, entry=known)
         content = content_of(body, entry.content_type, may_be_empty=True)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -94,8 +94,6 @@ class StreamEndpoint:
                 raise RequestRefused(
                     405, "the method is not allowed", {"Allow": ", ".join(self._handlers)}
                 )
-            if "\ufffd" in _path(request):
-                _check_path(scope)
             response = await handle(request)
         except RequestRefused as refused:
             response = refusal(refused)
@@ -241,8 +239,8 @@ class StreamEndpoint:
         else:
             start = positions.offset(position)
             tag = entity_tag(quote(entry.log), start, end, closed=found.closed)
-            caching = cache_control(self._visibility, entry.life(time.time()))
-            headers |= {"ETag": tag, "Cache-Control": caching}
+            control = cache_control(self._visibility, entry.remaining(time.time()))
+            headers |= {"ETag": tag, "Cache-Control": control}
             if matches(request.headers.get(_IF_NONE_MATCH), tag):
                 return Reply(304, headers)
         return Reply(200, headers, joined(found.values, entry.content_type))
@@ -262,18 +260,6 @@ def _path(request: Request) -> str:
     """Return the path below where the gateway is mounted, without making a URL of it first."""
     path: str = request.scope["path"]
     return path.removeprefix(request.scope.get("root_path", ""))
-
-
-def _check_path(scope: Scope) -> None:
-    """Refuse a path that is not UTF-8: servers decode all such paths to the same ones.
-
-    Raises:
-        RequestRefused: it is not.
-    """
-    try:
-        unquote_to_bytes(scope.get("raw_path") or b"").decode()
-    except UnicodeDecodeError:
-        raise RequestRefused(400, "the path is not UTF-8") from None
 
 
 def _asks_for_a_new_one(given: RequestHeaders) -> bool:

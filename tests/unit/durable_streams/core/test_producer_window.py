@@ -54,7 +54,8 @@ class ProducerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.window.phase is not Phase.FAILED)
     @rule()
     def add(self) -> None:
-        batch = Batch(str(self.number).encode())
+        items = [b"%d.%d" % (self.number, n) for n in range(4)]
+        batch = Batch(b",".join(items), items)
         self.number += 1
         self.batches.append(batch)
         self.window.add(batch)
@@ -89,7 +90,7 @@ class ProducerMachine(RuleBasedStateMachine):
         if not waiting:
             return
         batch = data.draw(st.sampled_from(waiting))
-        batch.maybe_stored = True
+        batch.note_unsure()
         self.answers = [each for each in self.answers if each[0] is not batch]
         if not reaches_server:
             self.network = [each for each in self.network if each.batch is not batch]
@@ -110,6 +111,29 @@ class ProducerMachine(RuleBasedStateMachine):
             done = self.window.refused_as_gap(batch, error)
         else:
             done = self.window.failed(batch, error)
+        assert all(each.state in ENDS for each in done)
+        self._send()
+
+    @precondition(lambda self: self.network)
+    @rule(data=st.data())
+    def is_too_large(self, data: st.DataObject) -> None:
+        """A request arrives, and the server looks at nothing but its size."""
+        request = self.network.pop(data.draw(st.integers(0, len(self.network) - 1)))
+        batch = request.batch
+        is_awaited = batch.state is BatchState.IN_FLIGHT and (batch.epoch, batch.seq) == (
+            request.epoch,
+            request.seq,
+        )
+        if not is_awaited or self._has_answer(batch):
+            return
+        items = list(batch.items)
+        middle = len(items) // 2
+        parts = (items[:middle], items[middle:]) if middle else ()
+        halves = [Batch(b",".join(each), each) for each in parts]
+        done = self.window.refused_as_too_large(batch, halves, LiftbridgeError("too large"))
+        if batch.state is BatchState.SPLIT:
+            index = self.batches.index(batch)
+            self.batches[index : index + 1] = halves
         assert all(each.state in ENDS for each in done)
         self._send()
 
@@ -150,7 +174,7 @@ class ProducerMachine(RuleBasedStateMachine):
     @invariant()
     def order_is_kept(self) -> None:
         if hasattr(self, "log"):
-            numbers = [int(batch.body) for batch in self.log]
+            numbers = [float(item) for batch in self.log for item in batch.items]
             assert numbers == sorted(numbers)
 
     @invariant()
