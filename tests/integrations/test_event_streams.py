@@ -442,7 +442,7 @@ async def test_a_gap_is_told_where_retention_removed_messages(
         async with browse(service.events) as page:
             assert (await anext(page)).last_event_id == "0"
         await client.publish_many(stream_name, [b"%d" % number for number in range(1, 60)])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (oldest := await client.oldest_offset(stream_name)) < 2:
                 await client.publish(stream_name, b"more")
                 await asyncio.sleep(0.1)
