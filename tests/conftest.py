@@ -20,6 +20,7 @@ from _pytest.runner import runtestprotocol
 from liftbridge_aio._client import parts as client_parts
 from liftbridge_aio.groups import partition_transfer
 from liftbridge_aio.net import connection_pool
+from support.raw import Wire
 from support.servers.build import (
     ServerUnavailable,
     build_nats,
@@ -431,3 +432,21 @@ def start_real_server(
 def stream_name() -> str:
     """A name that no other test uses, good as a subject too."""
     return f"stream-{os.getpid()}-{next(_stream_numbers)}"
+
+
+@pytest.fixture
+async def wire(server: Server) -> AsyncIterator[Wire]:
+    """A connection to each server in turn."""
+    connection = Wire(server.host, server.port)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+async def cleaned_stream(wire: Wire, stream_name: str) -> AsyncIterator[str]:
+    """A name for a stream whose log is cleaned all the time, which is paused in the end.
+
+    Deleting it could kill the real server: it panics if its cleaner makes a file meanwhile.
+    """
+    yield stream_name
+    await wire.pause(stream_name)

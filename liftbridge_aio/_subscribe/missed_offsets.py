@@ -17,6 +17,7 @@ from liftbridge_aio._core.status import CallFailure, StreamEnd, stream_end
 from liftbridge_aio.errors import LiftbridgeError, MalformedData
 from liftbridge_aio.model import StartPosition
 from liftbridge_aio.net.reporter import Reporter
+from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.telemetry import MessagesMissed
 from liftbridge_aio.wire.codec import message_place
 
@@ -30,6 +31,8 @@ _ANSWER: Final = 2.0
 """Seconds to find out where the log begins, and if it is compacted."""
 _AGAIN: Final = 0.1
 """Seconds to the next try."""
+_KEPT: Final = 8
+"""The number of gaps that are kept for `gaps`."""
 
 
 class MissedOffsets:
@@ -45,6 +48,10 @@ class MissedOffsets:
         """Number of missed offsets."""
         self.awaited: int | None = None
         """The offset that a call was asked to start at, until its first message."""
+        self._reported: tuple[range, ...] = ()
+        """The last gaps that were reported, oldest first, at most `_KEPT`."""
+        self._examinations: list[Child] = []
+        """The examinations that were running when the last one began."""
         self._stop: int | None = None
         self._plan = plan
         self._reporter = reporter
@@ -73,6 +80,19 @@ class MissedOffsets:
             ends.append(self._stop + 1)
         return range(0) if awaited is None else range(awaited, min(ends))
 
+    def examining(self, child: Child) -> None:
+        """Note that a child runs `examine`."""
+        self._examinations = [*(each for each in self._examinations if not each.done), child]
+
+    async def gaps(self) -> tuple[range, ...]:
+        """Return the last gaps that were reported, once their examinations have ended.
+
+        An examination takes some seconds at most. Cancelling abandons the wait.
+        """
+        for child in self._examinations:
+            await child.wait()
+        return self._reported
+
     async def examine(self, gap: range, probe: LogProbe) -> None:
         """Report the part of a gap that compaction has not left. Cancelling ends it."""
         try:
@@ -99,6 +119,7 @@ class MissedOffsets:
             return
         stream, partition = self._plan.stream, self._plan.partition
         self.count += len(gone)
+        self._reported = (*self._reported[1 - _KEPT :], gone)
         logger.warning(
             "%d offsets of %s/%d, from %d on, were removed from the log before they were read",
             len(gone),

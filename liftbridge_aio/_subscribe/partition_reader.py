@@ -304,7 +304,8 @@ class PartitionReader:
             probe = log_probe(self.plan, self._network, address)
             name = f"gap:{self.plan.stream}:{self.plan.partition}"
             with suppress(ClientClosed):
-                self._network.supervisor.spawn(self.missed.examine, gap, probe, name=name)
+                child = self._network.supervisor.spawn(self.missed.examine, gap, probe, name=name)
+                self.missed.examining(child)
 
     def _broke_off(self) -> None:
         self.address = None

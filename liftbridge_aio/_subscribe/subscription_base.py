@@ -215,6 +215,14 @@ class SubscriptionBase(MessageSource):
             ClientClosed: the client is not running.
         """
 
+    async def missed(self) -> dict[int, tuple[range, ...]]:
+        """Return the last gaps in each partition that retention has left before it was read.
+
+        Waits up to some seconds until it is known what has left a gap. Cancelling abandons the
+        wait.
+        """
+        return {reader.plan.partition: await reader.missed.gaps() for reader in self._readers()}
+
     @abstractmethod
     def _readers(self) -> list[PartitionReader]:
         """Return the current readers."""

@@ -34,9 +34,9 @@ from liftbridge_aio.integrations.server_sent_events import (
     Event,
     as_text,
     failure,
-    gap,
     id_of,
     mark,
+    missed,
     offsets_of,
     opening,
 )
@@ -149,8 +149,7 @@ class EventStream:
             raise InvalidRequest(text)
         self._subscribing = subscribing
         self._offsets: dict[int, int] = {}
-        self._resumed: dict[int, int] = {}
-        """The last offset that the browser received, of partitions without a message since."""
+        """The position of the browser: the last offset that is behind it, by partition."""
 
     async def serve(self, service: Service, begin: Begin, gone: Wait) -> None:
         """Send events until the subscription ends, the browser disconnects or the service stops.
@@ -205,21 +204,24 @@ class EventStream:
         try:
             messages = await self._next(batches, 0)  # messages that are available, or the end
         except StopAsyncIteration:
-            await begin(_NO_CONTENT)
+            at_end = id_of(self._offsets, self._only)
+            if gaps := await self._missed(subscription):
+                write = await begin(_OK)
+                await write(opening(self._retry, at_end or None) + gaps)
+                await self._end(subscription, write)
+            else:
+                await begin(_NO_CONTENT)
             return
         except LiftbridgeError as error:
             await self._refuse(begin, error)
             return
         write = await begin(_OK)
         await write(opening(self._retry, id_of(self._offsets, self._only) or None))
-        while not messages or await self._send_messages(messages, write):
+        while not messages or await self._send_messages(subscription, messages, write):
             try:
                 messages = await self._next(batches, self._heartbeat)
             except StopAsyncIteration:
-                reasons = set(_end_reasons(subscription))
-                if EndReason.CLOSED not in reasons:
-                    text = ", ".join(sorted(reason.value for reason in reasons))
-                    await write(Event(text, END).encode())
+                await self._end(subscription, write)
                 return
             except LiftbridgeError as error:
                 logger.warning("the events of %s end: %s", self._stream, error)
@@ -227,6 +229,12 @@ class EventStream:
                 return
             if not messages:
                 await write(HEARTBEAT)
+
+    async def _end(self, subscription: Readable, write: Write) -> None:
+        reasons = set(_end_reasons(subscription))
+        if EndReason.CLOSED not in reasons:
+            text = ", ".join(sorted(reason.value for reason in reasons))
+            await write(await self._missed(subscription) + Event(text, END).encode())
 
     # Subscribing
 
@@ -305,7 +313,6 @@ class EventStream:
             elif not self._ended_by(last):
                 await self._check(partition, last)
                 starts[partition] = StartAt.offset(last + 1)
-                self._resumed[partition] = last
         return starts
 
     def _ended_by(self, offset: int) -> bool:
@@ -341,11 +348,34 @@ class EventStream:
                 raise
             return []
 
-    async def _send_messages(self, messages: Sequence[Message], write: Write) -> bool:
+    async def _missed(self, subscription: Readable, before: Message | None = None) -> bytes:
+        """Encode the gaps of retention that the browser has not been told of, and move it past.
+
+        Args:
+            subscription: what is read.
+            before: a message whose partition is meant, up to it; None: all that is known.
+        """
+        encoded: list[bytes] = []
+        for partition, gaps in (await subscription.missed()).items():
+            if before is not None and partition != before.partition:
+                continue
+            for gap in gaps:
+                is_due = before is None or gap.stop <= before.offset
+                if is_due and gap.start > self._offsets.get(partition, gap.start):
+                    self._offsets[partition] = gap.stop - 1
+                    event = missed(partition, gap)
+                    encoded.append(event.encode(id_of(self._offsets, self._only)))
+        return b"".join(encoded)
+
+    async def _send_messages(
+        self, subscription: Readable, messages: Sequence[Message], write: Write
+    ) -> bool:
         """Send messages; return False if one of them could not be converted to an event."""
-        encoded = await self._gaps(messages) if self._resumed else []
+        encoded: list[bytes] = []
         failed = left_out = False
         for message in messages:
+            if message.offset > self._offsets.get(message.partition, message.offset) + 1:
+                encoded.append(await self._missed(subscription, message))
             offsets = self._offsets | {message.partition: message.offset}
             try:
                 event = self._to_event(message)
@@ -364,36 +394,6 @@ class EventStream:
             encoded.append(mark(id_of(self._offsets, self._only)))
         await write(b"".join(encoded))
         return not failed
-
-    async def _gaps(self, messages: Sequence[Message]) -> list[bytes]:
-        """Return events for messages that were removed while the browser was away.
-
-        Offsets are missing in compacted streams, too: what counts is the oldest offset.
-        """
-        encoded: list[bytes] = []
-        for message in messages:
-            partition = message.partition
-            first = self._resumed.pop(partition, message.offset) + 1
-            if message.offset <= first:
-                continue
-            oldest = message.offset
-            try:
-                oldest = await self._client.oldest_offset(
-                    self._stream, partition, timeout=self._timeout
-                )
-            except LiftbridgeError as error:
-                where = f"{self._stream}/{partition}"
-                logger.warning("the oldest offset of %s is unknown: %s", where, error)
-            last = min(oldest, message.offset) - 1
-            if last < first:
-                continue
-            self._offsets = self._offsets | {partition: last}
-            logger.warning(
-                "a browser has missed offsets %d to %d of %s/%d, which retention has removed",
-                *(first, last, self._stream, partition),
-            )
-            encoded.append(gap(partition, first, last).encode(id_of(self._offsets, self._only)))
-        return encoded
 
     async def _fail(self, write: Write, error: LiftbridgeError) -> None:
         failed_event = failure(error, error.partition, error.offset)

@@ -32,8 +32,8 @@ BINARY: Final = "binary"
 """The type of an event whose value is not text, sent in base64."""
 END: Final = "end"
 """The type of the event after the last message."""
-GAP: Final = "gap"
-"""The type of the event in the place of messages that were removed while the browser was away."""
+MISSED: Final = "missed"
+"""The type of the event for messages that were removed before the browser received them."""
 FAILURE: Final = "failure"
 """The type of the event for a read failure. Browsers use "error" themselves."""
 
@@ -93,9 +93,10 @@ def failure(error: BaseException, partition: int | None, offset: int | None) -> 
     return Event(json.dumps(fields), FAILURE)
 
 
-def gap(partition: int, first: int, last: int) -> Event:
-    """Encode a range of offsets whose messages were removed before the browser received them."""
-    return Event(json.dumps({"partition": partition, "first": first, "last": last}), GAP)
+def missed(partition: int, gap: range) -> Event:
+    """Encode the offsets of messages that retention has removed."""
+    fields = {"partition": partition, "first_offset": gap.start, "next_offset": gap.stop}
+    return Event(json.dumps(fields), MISSED)
 
 
 # Ids

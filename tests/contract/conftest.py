@@ -26,24 +26,6 @@ def _on_each_path(data_path: str) -> str:
 
 
 @pytest.fixture
-async def wire(server: Server) -> AsyncIterator[Wire]:
-    """A connection to each server in turn."""
-    connection = Wire(server.host, server.port)
-    yield connection
-    connection.close()
-
-
-@pytest.fixture
-async def cleaned_stream(wire: Wire, stream_name: str) -> AsyncIterator[str]:
-    """A name for a stream whose log is cleaned all the time, which is paused in the end.
-
-    Deleting it could kill the real server: it panics if its cleaner makes a file meanwhile.
-    """
-    yield stream_name
-    await wire.pause(stream_name)
-
-
-@pytest.fixture
 async def client(server: Server, stream_name: str) -> AsyncIterator[Client]:
     """A client of each server in turn.
 

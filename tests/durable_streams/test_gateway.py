@@ -411,6 +411,34 @@ async def test_a_stream_that_is_only_written_is_followed_once_it_matters(
         assert polled.result().text.startswith("live")
 
 
+def cached_seconds(answer: httpx2.Response) -> int:
+    """Return for how long caches may serve a response, fresh or stale."""
+    directives = answer.headers["Cache-Control"].split(", ")
+    return sum(int(each.partition("=")[2]) for each in directives if "=" in each)
+
+
+async def test_no_cache_keeps_a_stream_beyond_its_life(
+    embedded_server: EmbeddedServer, stream_name: str
+) -> None:
+    soon = (datetime.now(UTC) + timedelta(seconds=20)).isoformat()
+    lives: list[tuple[dict[str, str], int]] = [
+        ({}, 360),
+        ({"Stream-TTL": "2"}, 2),
+        ({"Stream-TTL": "90"}, 90),
+    ]
+    lives += [({"Stream-TTL": "3600"}, 360), ({"Stream-Expires-At": soon}, 20)]
+    async with gateway(embedded_server.address, stream_name) as (http, _):
+        for number, (life, most) in enumerate(lives):
+            url = f"/v1/stream/{number}"
+            assert (await http.put(url, content="a", headers=TEXT | life)).status_code == 201
+            found = await http.get(url)
+            assert most - 10 <= cached_seconds(found) <= most
+            again = await http.get(url, headers={"If-None-Match": found.headers["ETag"]})
+            assert (again.status_code, cached_seconds(again) <= most) == (304, True)
+            polled = await http.get(url, params={"offset": "-1", "live": "long-poll"})
+            assert cached_seconds(polled) <= most
+
+
 async def test_reads_at_one_gateway_prolong_a_life_at_all(
     embedded_server: EmbeddedServer, stream_name: str
 ) -> None:

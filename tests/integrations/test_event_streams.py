@@ -12,21 +12,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from liftbridge_aio import (
-    ALL_PARTITIONS,
-    Client,
-    ClientOptions,
-    Message,
-    Retry,
-    StartAt,
-    StopAt,
-    StreamOptions,
-)
+from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Message, Retry, StartAt, StopAt
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.integrations import aiohttp as for_aiohttp
 from liftbridge_aio.integrations.starlette import Event
 from support.faults import eventually
 from support.marks import ON_EMBEDDED, ON_ONE_FRAMEWORK
+from support.raw import Wire
+from support.segments import become, create, create_compacted, publish_keys
 from support.servers.node import Server
 from support.web.event_source import Received, browse
 from support.web.web_apps import Serve
@@ -198,6 +191,54 @@ async def test_a_browser_whose_place_is_gone_is_told_and_begins_anew(
             assert failed == failure_of("StreamReset", 7, "")
         async with browse(service.events, page.last_event_id) as page:
             assert (await anext(page)).data == "of another log"
+
+
+def missed_event(first: int, following: int, last_event_id: str, partition: int = 0) -> Received:
+    told = {"partition": partition, "first_offset": first, "next_offset": following}
+    return Received("missed", json.dumps(told), last_event_id)
+
+
+@ON_ONE_FRAMEWORK
+async def test_a_browser_is_told_what_retention_removed(
+    server: Server, wire: Wire, cleaned_stream: str, serve: Serve
+) -> None:
+    await create(wire, cleaned_stream, retention_max_messages=3)
+    await wire.publish(cleaned_stream, *[b"x"] * 10)
+    await become(wire, cleaned_stream, [7, 8, 9])
+    messages = [Received("message", "x", f"{number}") for number in (7, 8, 9)]
+    async with serve(server.address, cleaned_stream, start=EARLIEST) as service:
+        async with browse(service.events, "2") as page:
+            assert await page.take(4) == [missed_event(3, 7, "6"), *messages]
+        for last_event_id in ("6", ""):  # it was told, or did not ask for them
+            async with browse(service.events, last_event_id) as page:
+                assert await page.take(3) == messages
+    async with (
+        serve(server.address, cleaned_stream, start=EARLIEST, partition=ALL_PARTITIONS) as service,
+        browse(service.events, "0:2") as page,
+    ):
+        assert await anext(page) == missed_event(3, 7, "0:6")
+        assert await anext(page) == Received("message", "x", "0:7")
+    async with serve(server.address, cleaned_stream, start=EARLIEST, stop=StopAt.offset(5)) as s:
+        async with browse(s.events, "2") as page:
+            assert [event async for event in page] == [
+                missed_event(3, 6, "5"),
+                Received("end", "stop reached", "5"),
+            ]
+        async with browse(s.events, page.last_event_id) as page:
+            assert page.status == 204
+
+
+@ON_ONE_FRAMEWORK
+async def test_a_browser_is_not_told_of_compaction(
+    server: Server, wire: Wire, cleaned_stream: str, serve: Serve
+) -> None:
+    await create_compacted(wire, cleaned_stream)
+    await publish_keys(wire, cleaned_stream, "aabab-b")
+    await become(wire, cleaned_stream, [3, 5, 6])
+    async with serve(server.address, cleaned_stream, start=EARLIEST) as service:
+        async with browse(service.events, "0") as page:
+            seen = await page.take(3)
+        assert seen == [Received("message", "", f"{offset}") for offset in (3, 5, 6)]
 
 
 @ON_ONE_FRAMEWORK
@@ -429,32 +470,3 @@ async def test_a_browser_that_leaves_ends_the_subscription_and_leaves_no_task(
             assert len(service.client.statistics().subscriptions) == 1
         await eventually(lambda: len(service.client.statistics().subscriptions) == 0)
         await eventually(lambda: not asyncio.all_tasks() - before)
-
-
-@ON_ONE_FRAMEWORK
-async def test_a_gap_is_told_where_retention_removed_messages(
-    client: Client, server: Server, stream_name: str, serve: Serve
-) -> None:
-    kept = StreamOptions(retention_max_messages=5, segment_max_bytes=200, cleaner_interval=0.1)
-    await client.create_stream(stream_name, options=kept)
-    await client.publish(stream_name, b"seen")
-    async with serve(server.address, stream_name, start=EARLIEST) as service:
-        async with browse(service.events) as page:
-            assert (await anext(page)).last_event_id == "0"
-        await client.publish_many(stream_name, [b"%d" % number for number in range(1, 60)])
-        async with asyncio.timeout(20):
-            while (oldest := await client.oldest_offset(stream_name)) < 2:
-                await client.publish(stream_name, b"more")
-                await asyncio.sleep(0.1)
-        async with browse(service.events, "0") as page:
-            told = await anext(page)
-            assert told.type == "gap"
-            missed = json.loads(told.data)
-            assert missed["partition"] == 0
-            assert missed["first"] == 1
-            assert missed["last"] >= oldest - 1
-            assert told.last_event_id == str(missed["last"])
-            assert (await anext(page)).last_event_id == str(missed["last"] + 1)
-        newest = (await client.fetch_partition_metadata(stream_name, 0)).newest_offset
-        async with browse(service.events, str(newest - 1)) as page:
-            assert (await anext(page)).type == "message"

@@ -76,7 +76,10 @@ class StreamCreation:
             LiftbridgeError: it could not be created.
         """
         if wanted.ttl == 0 or (wanted.expiry is not None and wanted.expiry <= time.time()):
-            raise RequestRefused(400, "the stream would have expired before it is created")
+            raise RequestRefused(
+                400,
+                "the stream would expire at once: Stream-TTL is 0, or Stream-Expires-At is past",
+            )
         await self._registered.look_at_log(path)
         entry, prefix = await self._plan(path, wanted)
         if (known := await self._known(path, wanted, entry)) is not None:
@@ -95,7 +98,12 @@ class StreamCreation:
         if known is not None:
             self._drop(entry.log)
             return Created(new=False, entry=known)
-        return Created(new=True, entry=self._registered.active(path))
+        status, created = self._registry.status(path, time.time())
+        if status is not Status.ACTIVE or created is None:
+            raise RequestRefused(
+                410, "the stream was created, and has expired or was deleted since"
+            )
+        return Created(new=True, entry=created)
 
     async def _plan(self, path: str, wanted: Creation) -> tuple[Entry, bytes]:
         """Return the entry of a stream, and what of a message of its source it begins with."""
