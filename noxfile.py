@@ -222,9 +222,13 @@ def _run_each(
 
 @nox.session(python=["3.12", "3.13", "3.14"])
 def versions(session: nox.Session) -> None:
-    """Run unit and contract tests on the other versions of Python; arguments go to pytest."""
+    """Run unit and contract tests on the other versions of Python, with eager tasks, too."""
     session.install(".[spark]", *group("test"), *go())
-    session.run("pytest", *(session.posargs or ("-n", "3", *UNIT, "tests/contract")))
+    if session.posargs:
+        session.run("pytest", *session.posargs)
+        return
+    session.run("pytest", "-n", "3", *UNIT, "tests/contract")
+    session.run("pytest", "-n", "3", "tests/contract", env={"EAGER_TASKS": "1"})
 
 
 @nox.session

@@ -115,15 +115,15 @@ class World:
             vars(node)["start"] = partial(self._start, server_id, node.start)
         before = asyncio.all_tasks()
         await cluster.start()
-        limit = asyncio.timeout(seconds)
+        program = asyncio.create_task(main(), name="program")
         try:
-            async with limit:
-                await main()
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            text = f"seed {self.seed} did not end within {seconds:g} s: {self._waiting(before)}"
-            raise Stuck(text) from None
+            await asyncio.wait({program}, timeout=seconds)
+            if not program.done():
+                text = f"seed {self.seed} did not end within {seconds:g} s: {self._waiting(before)}"
+                program.cancel()
+                await asyncio.wait({program})
+                raise Stuck(text)
+            program.result()
         finally:
             await cluster.stop()
         await asyncio.sleep(1)  # what ends by itself
