@@ -219,11 +219,11 @@ class Producer:
                     f" {other.phase.value}"
                 )
                 raise UsageError(text)
-            self._warn_of_moved(checkpoints, subscriptions)
         transaction = Transaction(self._sender, self._of_transactions, checkpoints, subscriptions)
-        self._transactions.add(transaction)
         if checkpoints is not None:
+            self._warn_of_moved(checkpoints, subscriptions)
             self._newest = transaction
+        self._transactions.add(transaction)
         return transaction
 
     def _warn_of_moved(self, checkpoints: Checkpoints, subscriptions: tuple[Readable, ...]) -> None:
