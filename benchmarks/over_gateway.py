@@ -215,7 +215,7 @@ class _Connection:
 
     async def request(self, method: str, path: str, body: bytes, content_type: str) -> None:
         """Send a request, and read its response, whose body is empty."""
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {content_type}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\n"
         self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         answer = await self._reader.readuntil(b"\r\n\r\n")
         if not answer.startswith(b"HTTP/1.1 20"):

@@ -174,12 +174,12 @@ async def test_a_body_that_is_not_complete_is_not_stored(
     async with aiohttp.ClientSession() as http:
         async with http.put(url, headers=TEXT) as created:
             assert created.status == 201
-        head = b"POST /v1/stream/orders HTTP/1.1\r\nHost: gateway\r\nContent-Type: text/plain\r\n"
+        head = b"POST /v1/stream/orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
         for what, body in INCOMPLETE.items():
             answer = await send_raw(gateway, head + body)
             assert b" 20" not in answer.partition(b"\r\n")[0], what
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
-        writer.write(b"GET /v1/stream/orders HTTP/1.1\r\nHost: gateway\r\nX: ")
+        writer.write(b"GET /v1/stream/orders HTTP/1.1\r\nHost: localhost\r\nX: ")
         async with asyncio.timeout(30):
             with suppress(OSError):
                 while not reader.at_eof():  # headers without an end
@@ -215,7 +215,7 @@ async def test_readers_that_take_nothing_hold_up_no_others(
         for _ in range(5):
             reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=1)
             writer.write(
-                b"GET /v1/stream/orders?offset=-1&live=sse HTTP/1.1\r\nHost: gateway\r\n\r\n"
+                b"GET /v1/stream/orders?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n"
             )
             stuck.append((reader, writer))
         for _, writer in stuck[:2]:
@@ -319,11 +319,11 @@ async def connect() -> AsyncIterator[Connect]:
 
 
 def get(target: str) -> str:
-    return f"GET /v1/stream/{target} HTTP/1.1\r\nHost: gateway\r\n\r\n"
+    return f"GET /v1/stream/{target} HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def post(path: str, length: int) -> str:
-    head = f"POST /v1/stream/{path} HTTP/1.1\r\nHost: gateway\r\nContent-Type: text/plain\r\n"
+    head = f"POST /v1/stream/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
     return f"{head}Content-Length: {length}\r\n\r\n"
 
 
@@ -439,7 +439,7 @@ async def test_clients_that_do_nothing_are_cut_off_and_slow_ones_are_not(
             f"{post('orders', 10)}half",
             f"{post('unknown', 10)}half",
             "GET /v1/st",
-            "HEAD /v1/stream/orders HTTP/1.1\r\nHost: gateway\r\n\r\n\r\n",
+            "HEAD /v1/stream/orders HTTP/1.1\r\nHost: localhost\r\n\r\n\r\n",
             "",
         ):
             await connect(port, silent)

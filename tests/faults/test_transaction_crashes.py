@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -33,7 +34,7 @@ from liftbridge_aio.broker.faults.fault_plan import MessagePlace
 from liftbridge_aio.interceptors import AckFuture, Interceptor
 from liftbridge_aio.model import ACK_HEADER, OutgoingMessage
 from liftbridge_aio.testing import FaultProxy
-from liftbridge_aio.transactions import CheckpointStream, ProducerFenced
+from liftbridge_aio.transactions import CheckpointStream, ProducerFenced, claimed_log
 from support.clients import EARLIEST, rest
 from support.faults import BOUND, QUICK, steps
 
@@ -259,8 +260,11 @@ class WithoutFence(Interceptor):
         return told
 
 
-async def test_a_zombie_without_the_fence_repeats(broker: EmbeddedBroker, observer: Client) -> None:
+async def test_a_zombie_without_the_fence_repeats(
+    broker: EmbeddedBroker, observer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It hangs before its first transaction is in the store, where nobody can roll it back."""
+    monkeypatch.setattr(claimed_log, "_FRESH", math.inf)  # it does not look at its log either
     out, fence = "unfenced", WithoutFence()
     await observer.create_stream(out, partitions=2)
     async with process(broker, fence) as (client, _):

@@ -17,7 +17,7 @@ from liftbridge_aio import (
     UsageError,
 )
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.model import ACK_HEADER, UUID_HEADER
+from liftbridge_aio.model import ACK_HEADER, UUID_HEADER, OutgoingMessage
 from liftbridge_aio.transactions import (
     CommitInDoubt,
     Phase,
@@ -157,7 +157,8 @@ async def test_a_late_repeat_of_an_aborted_message_is_never_shown(
     async with producer.transaction() as following:
         await following.publish(STREAM, b"0")
         await following.flush()
-        await client.publish(STREAM, b"late", headers=stored.transaction_headers)
+        late = OutgoingMessage(STREAM, b"late", own_headers=stored.transaction_headers)
+        await (await client._living.submit(late))
         await following.publish(STREAM, b"1")
     assert await committed(client) == [b"first", b"0", b"1"]
 

@@ -18,7 +18,7 @@ import pytest
 from liftbridge_aio import Client, StartAt, StopAt
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.integrations.event_stream import _STATUS, EventStreamOptions
-from liftbridge_aio.integrations.server_sent_events import BINARY, END, FAILURE
+from liftbridge_aio.integrations.server_sent_events import BINARY, END, FAILURE, MISSED
 from support.faults import eventually
 from support.markdown import blocks, names, table
 from support.servers.node import Server
@@ -198,7 +198,7 @@ def test_every_block_is_run_above() -> None:
 
 def test_the_table_of_events_names_all_types() -> None:
     shown = {name for row in table(GUIDE, "Event") for name in names(row[0])}
-    assert shown == {"message", BINARY, END, FAILURE}
+    assert shown == {"message", BINARY, END, FAILURE, MISSED}
 
 
 def test_the_table_of_options_names_all() -> None:

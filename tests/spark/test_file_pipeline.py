@@ -181,7 +181,7 @@ def test_bad_records_are_counted_and_put_where_the_file_says(
     lines = ("on_bad_record", "dead_letters")
     failing = "\n".join(line for line in text.splitlines() if not line.startswith(lines))
     with pytest.raises(QueryFailed) as caught:
-        run(failing.replace("positions", "others"))
+        run(failing.replace('"positions"', '"others"'))
     assert str(caught.value) == (
         f"[LIFTBRIDGE_BAD_RECORD] the value of {names['SALES']}/0 at offset 0 is not JSON with the"
         " fields of the source sales; to go on without it, set on_bad_record to skip or dead letter"

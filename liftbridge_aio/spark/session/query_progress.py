@@ -78,7 +78,7 @@ class ProgressCounter:
         self._last = report["batchId"]
         bad = sum(
             found[0]
-            for name, found in (report["observedMetrics"] or {}).items()
+            for name, found in (report.get("observedMetrics") or {}).items()
             if name.startswith(BAD_RECORDS)
         )
         late = sum(part["numRowsDroppedByWatermark"] for part in report["stateOperators"])
