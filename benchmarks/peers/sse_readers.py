@@ -22,7 +22,7 @@ _OVERLAP: Final = 200
 
 def read(port: int, path: str, readers: int, end: bytes) -> None:
     """Read until all have been sent the end, and write what it took."""
-    request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     sockets: dict[int, socket.socket] = {}
     with select.epoll() as poll:
         for _ in range(readers):
