@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from liftbridge_aio._core.arguments import check_text, check_type
-from liftbridge_aio._core.event_loop import connected, running_loop
+from liftbridge_aio._core.event_loop import bound_to_process, running_loop
 from liftbridge_aio.errors import InvalidRequest, UsageError
 from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
 
@@ -176,7 +176,7 @@ class Client(
                 from .parts import assemble  # noqa: PLC0415 - imports the network
 
                 self._parts = await assemble(self._seeds, self.options, self._read_one)
-                connected.add(self)
+                bound_to_process.add(self)
 
     def abandon(self) -> None:
         """Refuse every use in a forked child, where the connections are the parent's.

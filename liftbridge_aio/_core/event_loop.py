@@ -13,20 +13,20 @@ from liftbridge_aio.errors import UsageError
 T = TypeVar("T")
 
 
-class Connected(Protocol):
+class BoundToProcess(Protocol):
     """Something with connections, which only one process can use."""
 
     def abandon(self) -> None:
         """Refuse every use from now on, and send nothing: this is the child of a fork."""
 
 
-connected: Final[weakref.WeakSet[Connected]] = weakref.WeakSet()
+bound_to_process: Final[weakref.WeakSet[BoundToProcess]] = weakref.WeakSet()
 """What is abandoned in a forked child: it shares the sockets of its parent, and what one of them
 writes would be in the middle of what the other does."""
 
 
 def _abandon_all() -> None:
-    for each in connected:
+    for each in bound_to_process:
         each.abandon()
 
 
