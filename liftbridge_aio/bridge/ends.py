@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from liftbridge_aio.errors import LiftbridgeError
+from liftbridge_aio.model import Message
 
 SOURCE_HEADER: Final = "bridge-source"
 """Header with the source of a message, for example `stan/test-cluster/orders`."""
@@ -16,6 +17,8 @@ TIME_HEADER: Final = "bridge-timestamp"
 """Header with the time at which it was published there, in Unix nanoseconds."""
 MARKER_HEADER: Final = "bridge-marker"
 """Header of messages that a bridge adds: they have no value, and handlers skip them."""
+TARGET_HEADER: Final = "bridge-target"
+"""Header with the stream to which a bridge published; in others the headers were forwarded."""
 
 MAX_BATCH: Final = 500
 """Messages that are copied at once."""
@@ -38,6 +41,16 @@ class Record:
     timestamp: int
     origin: Any
     is_marker: bool = False
+
+
+def bridge_headers(message: Message) -> Mapping[str, bytes]:
+    """Return the headers of a message that a bridge published, and none if it was forwarded.
+
+    A handler that publishes with `headers=message.headers` forwards them to another stream, where
+    they would say that the bridge has copied the message.
+    """
+    own = message.stream.encode()
+    return message.headers if message.headers.get(TARGET_HEADER, own) == own else {}
 
 
 Refuse: TypeAlias = Callable[[Record, LiftbridgeError], None]

@@ -40,10 +40,12 @@ from .ends import (
     MARKER_HEADER,
     MAX_BATCH,
     SOURCE_HEADER,
+    TARGET_HEADER,
     TIME_HEADER,
     Copied,
     Record,
     Refuse,
+    bridge_headers,
 )
 from .errors import PositionLost, SourceReset, TargetUnsuitable
 
@@ -194,7 +196,7 @@ class LiftbridgeSource:
         return records
 
     def _is_skipped(self, message: Message) -> bool:
-        headers = message.headers
+        headers = bridge_headers(message)
         return (
             headers.get(SOURCE_HEADER) == self._other
             or MARKER_HEADER in headers
@@ -277,7 +279,10 @@ class LiftbridgeTarget:
                 await self._client.publish(
                     self._stream,
                     b"",
-                    headers={MARKER_HEADER: self._source},
+                    headers={
+                        MARKER_HEADER: self._source,
+                        TARGET_HEADER: self._stream.encode(),
+                    },
                     partition=partition,
                     ack_policy=AckPolicy.ALL,
                     expected_offset=offset,
@@ -289,7 +294,7 @@ class LiftbridgeTarget:
         return state.newest_offset
 
     def _identity(self, message: Message) -> bytes | None:
-        headers = message.headers
+        headers = bridge_headers(message)
         return headers.get(ID_HEADER) if headers.get(SOURCE_HEADER) == self._source else None
 
     async def store(self, records: list[Record]) -> int:
@@ -321,6 +326,7 @@ class LiftbridgeTarget:
     ) -> asyncio.Future[Ack]:
         headers = {
             SOURCE_HEADER: self._source,
+            TARGET_HEADER: self._stream.encode(),
             ID_HEADER: record.identity,
             TIME_HEADER: b"%d" % record.timestamp,
         }
@@ -459,7 +465,7 @@ class ExactTarget(LiftbridgeTarget):
                 [] if newest < 0 else await self._client.last(self._stream, count, resume=True)
             )
             self._times = {
-                int(found): int(each.headers.get(TIME_HEADER, b"0"))
+                int(found): int(bridge_headers(each).get(TIME_HEADER, b"0"))
                 for each in messages
                 if (found := self._identity(each))
             }

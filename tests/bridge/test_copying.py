@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liftbridge_aio import nsq
+from liftbridge_aio import StreamOptions, nsq
 from liftbridge_aio.bridge import ID_HEADER, SOURCE_HEADER, TIME_HEADER, Bridge
 from liftbridge_aio.cli import main
 from support.bridges import Ends, eventually
@@ -17,6 +17,9 @@ from support.clients import read_out
 from support.servers.node import LiftbridgeNode
 from support.servers.nsq_daemons import NsqDaemon
 from support.streaming_clients import publish_many
+
+
+EXACT = StreamOptions(optimistic_concurrency_control=True)
 
 
 @pytest.fixture
@@ -108,6 +111,19 @@ async def test_what_nsqd_delivers_again_is_not_stored_again(ends: Ends) -> None:
     progress = await Bridge(ends.nsq_url, ends.lift_url, once=True, message_timeout=1).run()
     assert (progress.copied, progress.repeats) == (0, 1)
     assert await ends.in_stream() == [b"bread"]
+
+
+async def test_forwarded_headers_do_not_say_that_a_bridge_has_copied(ends: Ends) -> None:
+    await publish_many(ends.stan, ends.name, 5)
+    await Bridge(ends.stan_url, ends.lift_url, once=True).run()
+    elsewhere = f"{ends.name}-elsewhere"
+    await ends.lift.create_stream(elsewhere, options=EXACT)
+    for each in await read_out(ends.lift, ends.name):
+        await ends.lift.publish(elsewhere, each.value, headers=each.headers)
+    url = ends.lift_url.replace(ends.name, elsewhere)
+    assert (await Bridge(url, ends.stan_url, once=True).run()).copied == 5
+    assert (await Bridge(ends.stan_url, url, once=True).run()).copied == 10
+    assert (await Bridge(ends.lift_url, ends.stan_url, once=True).run()).copied == 0
 
 
 def test_the_command_tells_what_it_has_done(

@@ -500,6 +500,22 @@ async def test_foreign_messages_of_the_registry_are_skipped(
         assert (await http.put(f"{PATH}-2", headers=TEXT)).status_code == 201
 
 
+async def test_forwarded_headers_change_no_other_stream(server: Server, stream_name: str) -> None:
+    numbered = {"Producer-Id": "till", "Producer-Epoch": "3", "Producer-Seq": "0"}
+    async with gateway(server.address, stream_name) as (http, client):
+        await put(http, "a")
+        assert (await post(http, "b", **numbered, **{"Stream-Closed": "true"})).status_code == 200
+        [log] = await logs(client, stream_name)
+        _, closing = await client.last(log, 2)
+        await http.put(f"{PATH}-2", content="c", headers=TEXT)
+        [other] = {*await logs(client, stream_name)} - {log}
+        ack = await client.publish(other, b"d", headers=closing.headers, ack_policy=AckPolicy.ALL)
+        assert ack.offset == 1
+        answer = await http.post(f"{PATH}-2", content="e", headers=TEXT | numbered)
+        assert answer.status_code == 200
+        assert (await http.get(f"{PATH}-2")).text == "cde"
+
+
 async def test_without_its_registry_a_gateway_begins_anew(
     server: Server, stream_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

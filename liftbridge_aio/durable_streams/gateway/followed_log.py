@@ -36,6 +36,11 @@ Apply = Callable[[int, bytes, bytes, Mapping[str, bytes], int], None]
 
 _ID: Final = "ds-id"
 """Header that makes each message unique, so that an attempt to store it is recognised."""
+_PLACE: Final = "ds-place"
+"""Header of a message with further headers: the stream and the offset for which it was written.
+
+At another place somebody has forwarded the headers, and they say nothing about that log.
+"""
 _PROCESS: Final = uuid.uuid4().bytes[:8]
 _numbers: Final = itertools.count()
 _BACKOFF: Final = Backoff(initial=0.05, maximum=1.0)
@@ -195,7 +200,12 @@ class FollowedLog:
         if self._awaited is not None and headers.get(_ID) == self._awaited:
             self._awaited = None
         self.next_offset = offset + 1
+        if headers.get(_PLACE, own := self._place(offset)) != own:
+            headers = {}
         self._apply(offset, key, value, headers, timestamp)
+
+    def _place(self, offset: int) -> bytes:
+        return f"{self.stream}/{offset}".encode()
 
     def wake(self) -> None:
         """Wake whoever waits for messages."""
@@ -312,6 +322,8 @@ class FollowedLog:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + 2 * timer_seconds(self._client.options.ack_timeout)
         self._awaited = identity = b"%b%x" % (_PROCESS, next(_numbers))
+        if headers:
+            headers = {**headers, _PLACE: self._place(offset)}
         headers = {**headers, _ID: identity}
         while self._awaited is not None:
             try:
