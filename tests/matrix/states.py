@@ -241,14 +241,14 @@ async def deleted(stage: Stage, places: Sequence[Place]) -> None:
         place.holds({})
 
 
-def created_again(partitions: int) -> Arise:
-    """Make what deletes streams and creates them again with so many partitions."""
+def created_again(partitions: int, count: int = 3) -> Arise:
+    """Make what deletes streams and creates them again with so many partitions and messages."""
 
     async def arise(stage: Stage, places: Sequence[Place]) -> None:
         for place in places:
             await stage.director.delete_stream(place.stream, timeout=ARISE_TIMEOUT)
             await create(stage, place, partitions)
-            records = numbered(3, "again")
+            records = numbered(count, "again")
             place.holds({partition: log_of(records) for partition in range(partitions)})
             await publish(stage, place, records)
 
@@ -258,6 +258,7 @@ def created_again(partitions: int) -> Arise:
 add(State("deleted", deleted))
 add(State("created again with more partitions", created_again(4)))
 add(State("created again with fewer partitions", created_again(1)))
+add(State("created again, longer", created_again(len(PARTITIONS), 2 * COUNT)))
 
 
 # Written by a foreign client
