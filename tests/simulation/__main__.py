@@ -1,40 +1,78 @@
-"""`python -m simulation`: seeds of the simulated world, one after the other."""
+"""`python -m simulation`: seeds of the simulated world, and a table of what they have shown."""
 
 from __future__ import annotations
 
 import argparse
-import logging
+import statistics
 import sys
-import time
-import traceback
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
-from .load import Load
-from .world import World
+from .campaign import Result, Run, shrink, simulate_all
+from .programs import ALL
 
 
 def main() -> int:
     """Run seeds; return 1 if one failed."""
     parser = argparse.ArgumentParser(prog="simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--count", type=int, default=1, help="how many seeds")
+    parser.add_argument("--hours", type=float, help="simulated hours, instead of --count")
     parser.add_argument("--seconds", type=float, default=60.0, help="simulated seconds of faults")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--program", action="append", choices=[each.__name__ for each in ALL])
+    parser.add_argument("--faults", help="the numbers of the faults of one seed, such as 3,5")
+    parser.add_argument("--shrink", action="store_true", help="find the shortest run that fails")
     options = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    failed = 0
-    for seed in range(options.seed, options.seed + options.count):
-        began = time.perf_counter()
-        world = World(seed)
-        load = Load(world, options.seconds)
-        try:
-            world.run(load.run, seconds=options.seconds * 2 + 300)
-        except Exception as error:  # noqa: BLE001 - a report for each seed
-            failed += 1
-            text = "".join(traceback.format_exception(error)) if options.count == 1 else str(error)
-            print(f"seed {seed}: {type(error).__name__}: {text}")  # noqa: T201
-        took = time.perf_counter() - began
-        figures = f"{world.now:.0f} s in {took:.1f} s, {len(load.acked)} acked"
-        print(f"seed {seed}: {figures}, {world.trace_hash()[:12]}")  # noqa: T201
-    return 1 if failed else 0
+    faults = None
+    if options.faults is not None:
+        faults = tuple(int(each) for each in options.faults.split(",") if each)
+    if options.hours:
+        options.count = round(options.hours * 3600 / options.seconds)
+    programs = tuple(options.program or ())
+    seeds = range(options.seed, options.seed + options.count)
+    runs = [Run(seed, options.seconds, faults, programs) for seed in seeds]
+    if options.shrink:
+        shortest = shrink(runs[0], say)
+        say(f"the shortest run that fails: {shortest.command}")
+        for each in shortest.planned:
+            say(f"  fault {each}")
+        return 1
+    results = []
+    for result in simulate_all(runs, options.jobs):
+        say(str(result))
+        results.append(result)
+    say(table(results))
+    return 1 if any(each.errors for each in results) else 0
+
+
+def say(text: str) -> None:
+    """Write a line at once."""
+    print(text, flush=True)  # noqa: T201
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return what was simulated, the faults by kind, and how long programs took to recover."""
+    hours = sum(each.simulated for each in results) / 3600
+    faults = Counter(kind for each in results for kind in each.kinds)
+    recovered = defaultdict(list)
+    for each in results:
+        for program, seconds in each.recovered.items():
+            recovered[program].append(seconds)
+    published = sum(each.published for each in results)
+    failed = [each.run.seed for each in results if each.errors]
+    lines = [
+        f"{len(results)} seeds, {hours:.2f} simulated hours, {published} orders acked",
+        f"failed: {failed or 'none'}",
+        ", ".join(f"{kind} {count}" for kind, count in sorted(faults.items())),
+        f"{'recovery after the last fault, s':<34}{'runs':>6}{'median':>8}{'p99':>8}{'worst':>8}",
+    ]
+    for program, times in sorted(recovered.items()):
+        times.sort()
+        p99 = times[min(len(times) - 1, round(len(times) * 0.99))]
+        figures = f"{statistics.median(times):>8.1f}{p99:>8.1f}{times[-1]:>8.1f}"
+        lines.append(f"{program:<34}{len(times):>6}{figures}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 IS_POSSIBLE = sys.version_info >= (3, 12)
-collect_ignore = [] if IS_POSSIBLE else ["test_world.py", "world.py", "load.py", "faults.py"]
+collect_ignore_glob = [] if IS_POSSIBLE else ["*.py"]
 
 
 def pytest_report_header() -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from .world import World
@@ -12,78 +13,142 @@ PAUSE: Final = (1.0, 5.0)
 """Seconds between two faults, least and most."""
 LASTS: Final = (0.2, 8.0)
 """Seconds that a fault lasts, least and most."""
+JUMP: Final = 3600.0
+"""Seconds by which a clock jumps at most."""
 
 
 class Fault(NamedTuple):
-    """What was done to the world, for the report of a failure."""
+    """One that a seed has planned. What it does is drawn from its number, whatever else happens."""
 
+    number: int
     at: float
+    """Seconds after the first when it begins, unless the one before has not ended."""
     kind: str
-    lasted: float
+    lasts: float
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.kind} at {self.at:.1f} s for {self.lasts:.1f} s"
 
 
-async def stop_broker(world: World, seconds: float) -> None:
+class Target(NamedTuple):
+    """What a fault is inflicted on."""
+
+    world: World
+    hosts: Sequence[str]
+    """Those of processes."""
+    lives: Mapping[str, asyncio.Task[None]]
+    """The running process of each host."""
+    chance: random.Random
+    """The fault's own."""
+
+    @property
+    def broker(self) -> str:
+        """A broker, by chance."""
+        return self.chance.choice(self.world.broker_ids)
+
+
+async def stop_broker(target: Target, seconds: float) -> None:
     """Crash a broker and start it again with its data."""
-    broker = world.chance.choice(world.broker_ids)
-    await world.cluster.stop_node(broker)
+    cluster, broker = target.world.cluster, target.broker
+    await cluster.stop_node(broker)
     await asyncio.sleep(seconds)
-    await world.cluster.start_node(broker)
+    await cluster.start_node(broker)
 
 
-async def freeze_broker(world: World, seconds: float) -> None:
+async def freeze_broker(target: Target, seconds: float) -> None:
     """Suspend a broker, while its connections stay open and silent."""
-    broker = world.chance.choice(world.broker_ids)
-    world.cluster.freeze(broker)
+    cluster, broker = target.world.cluster, target.broker
+    cluster.freeze(broker)
     await asyncio.sleep(seconds)
-    world.cluster.thaw(broker)
+    cluster.thaw(broker)
 
 
-async def hold_replication(world: World, seconds: float) -> None:
+async def hold_replication(target: Target, seconds: float) -> None:
     """Let a broker fall behind, or look dead to its followers."""
-    broker = world.chance.choice(world.broker_ids)
-    world.cluster.hold_replication(broker)
+    cluster, broker = target.world.cluster, target.broker
+    cluster.hold_replication(broker)
     await asyncio.sleep(seconds)
-    world.cluster.release_replication(broker)
+    cluster.release_replication(broker)
 
 
-async def hold_metadata(world: World, seconds: float) -> None:
+async def hold_metadata(target: Target, seconds: float) -> None:
     """Keep the changes of streams, leaders and groups from a broker."""
-    broker = world.chance.choice(world.broker_ids)
-    world.cluster.hold_metadata(broker)
+    cluster, broker = target.world.cluster, target.broker
+    cluster.hold_metadata(broker)
     await asyncio.sleep(seconds)
-    world.cluster.release_metadata(broker)
+    cluster.release_metadata(broker)
 
 
-async def move_leader(world: World, seconds: float) -> None:
+async def move_leader(target: Target, seconds: float) -> None:
     """Restart all brokers but one, one after the other, which moves the leaders."""
-    for broker in world.chance.sample(world.broker_ids, 2):
-        await world.cluster.stop_node(broker)
+    cluster = target.world.cluster
+    for broker in target.chance.sample(target.world.broker_ids, 2):
+        await cluster.stop_node(broker)
         await asyncio.sleep(seconds / 2)
-        await world.cluster.start_node(broker)
+        await cluster.start_node(broker)
 
 
-def cutting(clients: Sequence[str]) -> Callable[[World, float], Awaitable[None]]:
-    """Return a fault that cuts a client from one broker, or from all."""
-
-    async def cut_client(world: World, seconds: float) -> None:
-        client = world.chance.choice(clients)
-        brokers = world.broker_ids
-        world.net.partition({client}, set(world.chance.sample(brokers, world.chance.randint(1, 3))))
-        await asyncio.sleep(seconds)
-        world.net.heal()
-
-    return cut_client
+async def cut(target: Target, seconds: float) -> None:
+    """Cut a process from one broker, or from all, in both directions or in one."""
+    world, chance = target.world, target.chance
+    brokers = chance.sample(world.broker_ids, chance.randint(1, len(world.broker_ids)))
+    world.cut(chance.choice(target.hosts), brokers, chance.choice(("both", "to", "from")))
+    await asyncio.sleep(seconds)
+    world.heal()
 
 
-async def inflict(world: World, seconds: float, clients: Sequence[str]) -> list[Fault]:
-    """Inflict one fault after the other for so many seconds, and undo the last one."""
-    kinds = [stop_broker, freeze_broker, hold_replication, hold_metadata, move_leader]
-    choices: list[Callable[[World, float], Awaitable[None]]] = [*kinds, cutting(clients)]
-    done = []
-    end = world.now + seconds
-    while world.now < end:
-        await asyncio.sleep(world.chance.uniform(*PAUSE))
-        fault, began = world.chance.choice(choices), world.now
-        await fault(world, world.chance.uniform(*LASTS))
-        done.append(Fault(began, getattr(fault, "__name__", "fault"), world.now - began))
-    return done
+async def kill_process(target: Target, seconds: float) -> None:
+    """Crash the host of a process, which says nothing any more; it starts again later."""
+    host = target.chance.choice(target.hosts)
+    await target.world.crash(host)
+    await asyncio.sleep(seconds)
+    target.world.restart(host)
+
+
+async def stop_process(target: Target, seconds: float) -> None:
+    """Tell a process to end, as for a deployment; it starts again."""
+    target.lives[target.chance.choice(target.hosts)].cancel()
+    await asyncio.sleep(seconds)
+
+
+async def set_clock(target: Target, seconds: float) -> None:
+    """Let the time of day of a host jump, and jump back."""
+    host = target.chance.choice(target.hosts)
+    target.world.clocks[host] = target.chance.uniform(-JUMP, JUMP)
+    await asyncio.sleep(seconds)
+    del target.world.clocks[host]
+
+
+KINDS: Final[dict[str, Callable[[Target, float], Awaitable[None]]]] = {
+    each.__name__: each
+    for each in (
+        *(stop_broker, freeze_broker, hold_replication, hold_metadata, move_leader),
+        *(cut, kill_process, stop_process, set_clock),
+    )
+}
+
+
+def plan(seed: int, seconds: float) -> list[Fault]:
+    """Return the faults of a seed, for so many seconds."""
+    chance = random.Random(f"{seed}:faults")
+    faults: list[Fault] = []
+    at = chance.uniform(*PAUSE)
+    while at < seconds:
+        fault = Fault(len(faults), at, chance.choice([*KINDS]), chance.uniform(*LASTS))
+        faults.append(fault)
+        at += fault.lasts + chance.uniform(*PAUSE)
+    return faults
+
+
+async def inflict(
+    world: World,
+    faults: Sequence[Fault],
+    hosts: Sequence[str],
+    lives: Mapping[str, asyncio.Task[None]],
+) -> None:
+    """Inflict one fault after the other, and undo the last one."""
+    began = world.now
+    for fault in faults:
+        await asyncio.sleep(max(0.0, began + fault.at - world.now))
+        chance = random.Random(f"{world.seed}:fault:{fault.number}")
+        await KINDS[fault.kind](Target(world, hosts, lives, chance), fault.lasts)

@@ -1,196 +1,151 @@
-"""Programs of a simulated world, and what must hold of all that they have seen."""
+"""A run of a world: programs, faults, and what must hold of all that was seen."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from liftbridge_aio import (
-    AckPolicy,
-    Client,
-    ClientOptions,
-    LiftbridgeError,
-    Message,
-    PublishOutcomeUnknown,
-    StartAt,
-    StopAt,
-    StreamOptions,
+from liftbridge_aio import Client, StartAt, StopAt
+from liftbridge_aio.testing import check_history
+
+from .faults import Fault, inflict
+from .programs import (
+    ALL,
+    PARTITIONS,
+    SAFE,
+    STREAM,
+    Orders,
+    Program,
+    Publishing,
+    new_client,
 )
-from liftbridge_aio.queue import Delivery, Order
-from liftbridge_aio.testing import History, check_history
+from .world import World
 
-from .faults import inflict
-from .world import PORT, World
-
-STREAM: Final = "orders"
-PARTITIONS: Final = 2
-GROUP_HOSTS: Final = ("g1", "g2")
-QUEUE_HOSTS: Final = ("q1", "q2")
-CLIENT_HOSTS: Final = ("publisher", "reader", *GROUP_HOSTS, *QUEUE_HOSTS)
+PROGRAMS: Final = 3
+"""How many programs run in a world, besides the publishers."""
 RECOVERED: Final = 40.0
 """Simulated seconds after the last fault within which everybody works again."""
+CLOSED: Final = 30.0
+"""Simulated seconds within which a process ends that is told to."""
 SETTLED: Final = 5.0
 """Seconds after which a new leader knows what is committed, which "latest" stands for."""
-PACE: Final = 0.2
-"""Seconds between two messages of a publisher."""
+REBORN: Final = 0.5
+"""Seconds after which a process that has ended is started again."""
+
+
+@dataclass
+class Report:
+    """What a run tells.
+
+    Attributes:
+        recovered: for each program, the seconds after the last fault until it lacked nothing.
+        published: how many orders were acked.
+        ended: how often a program ended with an error that its docs name.
+    """
+
+    recovered: dict[str, float] = field(default_factory=dict)
+    published: int = 0
+    ended: int = 0
+
+
+def drawn_programs(seed: int) -> Sequence[type[Program]]:
+    """Return the programs of a seed, besides the publishers."""
+    return random.Random(f"{seed}:programs").sample(ALL, PROGRAMS)
 
 
 class Load:
-    """Publishers, a reader, the members of a group and of a queue, and what they have seen.
+    """The programs that a seed has drawn, under faults.
 
     Args:
         world: where they run.
-        faults: seconds of faults.
+        faults: what is inflicted on them.
+        programs: which ones; as the seed has it by default.
     """
 
-    def __init__(self, world: World, faults: float) -> None:
+    def __init__(
+        self, world: World, faults: Sequence[Fault], programs: Sequence[type[Program]] = ()
+    ) -> None:
         self.world = world
-        self.history = History(clock=lambda: world.now)
-        self.acked: set[bytes] = set()
-        self.by_reader: Counter[bytes] = Counter()
-        self.by_group: Counter[bytes] = Counter()
-        self.by_queue: Counter[bytes] = Counter()
+        self.orders = Orders(world)
+        self.report = Report()
+        drawn = programs or drawn_programs(world.seed)
+        self._publishing = Publishing(world, self.orders)
+        self.programs = (self._publishing, *(each(world, self.orders) for each in drawn))
         self._faults = faults
-        self._stop = asyncio.Event()
-        self._publishers = PARTITIONS
-        """How many still publish; the others may end when there are none."""
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        """The running process of each host."""
+        self._is_over = False
+        """Set when processes that end are not started again."""
 
     async def run(self) -> None:
         """Run all, inflict faults, then demand progress, and judge."""
-        async with self._client() as client:
-            options = StreamOptions(min_isr=2)
+        async with new_client(self.world) as client, asyncio.TaskGroup() as tasks:
             await client.create_stream(
-                STREAM, partitions=PARTITIONS, replication_factor=3, options=options
+                STREAM, partitions=PARTITIONS, replication_factor=3, options=SAFE
             )
-            world = self.world
-            working = {
-                **{
-                    world.on("publisher", self._publish(client, each)): f"publisher {each}"
-                    for each in range(PARTITIONS)
-                },
-                world.on("reader", self._read()): "reader",
-                **{world.on(each, self._work_in_group()): each for each in GROUP_HOSTS},
-                **{world.on(each, self._work_in_queue()): each for each in QUEUE_HOSTS},
-            }
-            faults = await inflict(world, self._faults, CLIENT_HOSTS)
-            self._stop.set()
-            done, left = await asyncio.wait(working, timeout=RECOVERED)
-            late = [working[task] for task in left]
-            for task in left:
-                task.cancel()
-            for task in done:
-                task.result()
-            if left:
-                await asyncio.wait(left)
-                missing = {
-                    "reader": sorted(self.acked - self.by_reader.keys())[:5],
-                    "group": sorted(self.acked - self.by_group.keys())[:5],
-                    "queue": sorted(self.acked - self.by_queue.keys())[:5],
-                }
-                text = (
-                    f"{late} not done {RECOVERED:g} s after the last fault; {missing=}; {faults=}"
-                )
-                raise AssertionError(text)
+            for program in self.programs:
+                await program.prepare(client)
+                for host in program.hosts:
+                    tasks.create_task(self._keep(program, host), name=f"keep {host}")
+            hosts = [host for program in self.programs for host in program.hosts]
+            await inflict(self.world, self._faults, hosts, self._lives)
+            self._publishing.is_over = True
+            await self._recover()
+            await self._end()
             await asyncio.sleep(SETTLED)
             await self._read_out(client)
-        self.judge()
+            self.report.published = len(self.orders.acked)
+            # Processes that were killed have left some unread; "at the end" all was read.
+            check_history(self.orders.history).raise_for_defects(allow_unread=True)
+            for program in self.programs:
+                await program.judge(client)
 
-    def judge(self) -> None:
-        """Compare what was published with what was read and handled."""
-        check_history(self.history).raise_for_defects()
-        for name, handled in (("group", self.by_group), ("queue", self.by_queue)):
-            missing = self.acked - handled.keys()
-            assert not missing, f"{name} has not handled {sorted(missing)}"
+    async def _keep(self, program: Program, host: str) -> None:
+        """Keep a process running, as an operating system does."""
+        while not self._is_over:
+            await self.world.wait_alive(host)
+            life = self._lives[host] = self.world.on(host, program.work(host))
+            life.set_name(f"{type(program).__name__} on {host}")
+            await asyncio.wait({life})
+            if not life.cancelled() and (error := life.exception()):
+                errors = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+                if not all(isinstance(each, program.may_end_with) for each in errors):
+                    raise error
+                self.report.ended += 1
+            await asyncio.sleep(REBORN)
 
-    def _client(self) -> Client:
-        options = ClientOptions(health_interval=1.0, health_timeout=1.5, publish_timeout=5.0)
-        return Client(*(f"{each}:{PORT}" for each in self.world.broker_ids), options=options)
-
-    async def _publish(self, client: Client, partition: int) -> None:
-        number = 0
-        while not self._stop.is_set():
-            key = b"%d.%d" % (partition, number % 3)
-            value = b"%b/%d" % (key, number)
-            self.history.sent(value, partition, producer=f"p{partition}")
-            try:
-                await client.publish(
-                    STREAM, value, key=key, partition=partition, ack_policy=AckPolicy.ALL
-                )
-            except PublishOutcomeUnknown:
-                self.history.unknown(value, partition, producer=f"p{partition}")
-            except LiftbridgeError:
-                self.history.refused(value, partition, producer=f"p{partition}")
-            else:
-                self.history.acked(value, partition, producer=f"p{partition}")
-                self.acked.add(value)
-            number += 1
-            await asyncio.sleep(PACE)
-        self._publishers -= 1
-
-    async def _read(self) -> None:
-        """Read everything, resuming by itself, until all that was acked has come."""
-        async with (
-            self._client() as client,
-            client.subscribe(
-                STREAM,
-                list(range(PARTITIONS)),
-                start=StartAt.earliest(),
-                resubscribe_timeout=None,
-            ) as messages,
-            asyncio.TaskGroup() as tasks,
-        ):
-
-            async def follow() -> None:
-                async for message in messages:
-                    self.history.delivered(message.value, message.partition, reader="live")
-                    self.by_reader[message.value] += 1
-
-            reading = tasks.create_task(follow())
-            await self._all_came(self.by_reader)
-            reading.cancel()
-
-    async def _work_in_group(self) -> None:
-        async with (
-            self._client() as client,
-            client.group("billing", [STREAM], start=StartAt.earliest()) as group,
-            asyncio.TaskGroup() as tasks,
-        ):
-
-            async def handle(message: Message) -> None:
-                self.by_group[message.value] += 1
-
-            running = tasks.create_task(group.run(handle, concurrency=2, stop_on_signals=False))
-            await self._all_came(self.by_group)
-            running.cancel()
-
-    async def _work_in_queue(self) -> None:
-        async with (
-            self._client() as client,
-            client.queue(
-                STREAM, group="shipping", start=StartAt.earliest(), order=Order.KEY, ack_wait=5.0
-            ) as queue,
-            asyncio.TaskGroup() as tasks,
-        ):
-            running = tasks.create_task(queue.run(self._ship, concurrency=4, stop_on_signals=False))
-            await self._all_came(self.by_queue)
-            running.cancel()
-
-    async def _all_came(self, seen: Counter[bytes]) -> None:
-        while self._publishers or not self.acked <= seen.keys():  # noqa: ASYNC110 - virtual time costs nothing
+    async def _recover(self) -> None:
+        """Wait until no program lacks anything, and note how long each did."""
+        began = self.world.now
+        recovered = self.report.recovered = {type(each).__name__: 0.0 for each in self.programs}
+        while lacking := [each for each in self.programs if each.missing()]:
+            for program in lacking:
+                recovered[type(program).__name__] = self.world.now - began
+            if self.world.now > began + RECOVERED:
+                lacks = {type(each).__name__: sorted(each.missing())[:5] for each in lacking}
+                text = f"not done {RECOVERED:g} s after the last fault: {lacks}"
+                raise AssertionError(text)
             await asyncio.sleep(0.1)
 
-    async def _ship(self, delivery: Delivery) -> None:
-        assert delivery.key is not None
-        await asyncio.sleep(self.world.chance.uniform(0.0, 0.3))
-        if self.world.chance.random() < 0.1:
-            raise RuntimeError("refused once")
-        self.by_queue[delivery.value] += 1
+    async def _end(self) -> None:
+        """End all processes, each within its time."""
+        self._is_over = True
+        lives = list(self._lives.values())
+        for life in lives:
+            life.cancel()
+        _, left = await asyncio.wait(lives, timeout=CLOSED)
+        names = sorted(each.get_name() for each in left)
+        assert not left, f"{names} did not end within {CLOSED:g} s"
 
     async def _read_out(self, client: Client) -> None:
         for partition in range(PARTITIONS):
+            log = self.orders.log[partition] = {}
             async for message in client.subscribe(
                 STREAM, partition, start=StartAt.earliest(), stop=StopAt.latest()
             ):
-                self.history.delivered(message.value, partition, reader="at the end")
-            self.history.finished(partition, reader="at the end")
+                log[message.offset] = message.value
+                self.orders.history.delivered(message.value, partition, reader="at the end")
+            self.orders.history.finished(partition, reader="at the end")

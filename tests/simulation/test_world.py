@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-from .load import Load
+from .campaign import Run, simulate
 from .world import Stuck, World
 
 SEEDS: Final = int(os.environ.get("LIFTBRIDGE_SEEDS", "12"))
-FAULTS: Final = 60.0
-"""Simulated seconds of faults."""
-BOUND: Final = 3 * FAULTS + 120.0
-"""Simulated seconds for everything."""
-
-
-def run(seed: int, faults: float = FAULTS) -> World:
-    world = World(seed)
-    load = Load(world, faults)
-    world.run(load.run, BOUND)
-    assert load.acked
-    return world
 
 
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_everybody_works_again_and_nothing_is_lost(seed: int) -> None:
-    run(seed)
+    result = simulate(Run(seed))
+    assert not result.errors, f"{result}\nrepeat it: {result.run.command}"
+    assert result.published
 
 
-def test_a_seed_is_the_same_run_twice() -> None:
-    first, second = run(1, faults=10.0), run(1, faults=10.0)
-    assert first.trace_hash() == second.trace_hash()
-    assert run(2, faults=10.0).trace_hash() != first.trace_hash()
+def test_a_seed_is_the_same_run_in_any_process() -> None:
+    first = simulate(Run(1, seconds=10.0))
+    assert simulate(Run(2, seconds=10.0)).digest != first.digest
+    words = [sys.executable, "-m", "simulation", "--seed", "1", "--seconds", "10"]
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    other = subprocess.run(
+        words,
+        cwd=Path(__file__).parents[1],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert first.digest[:12] in other.stdout
 
 
 def test_what_never_ends_is_told_with_its_task() -> None:
@@ -48,3 +52,12 @@ def test_what_never_ends_is_told_with_its_task() -> None:
     world = World(1)
     with pytest.raises(Stuck, match="the one that waits"):
         world.run(main, 60.0)
+
+
+def test_what_spins_is_told_with_its_task() -> None:
+    async def main() -> None:
+        while True:  # noqa: ASYNC110 - it is meant to spin
+            await asyncio.sleep(0)
+
+    with pytest.raises(Stuck, match=r"no time passes.*program"):
+        World(1).run(main, 60.0)

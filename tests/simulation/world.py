@@ -13,7 +13,7 @@ import secrets
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
@@ -21,6 +21,8 @@ from unittest.mock import patch
 
 from grpclib.server import Handler
 from simloop import SimLoop
+from simloop._net import _current_host
+from simloop._policy import PCTPolicy, SchedulingPolicy
 
 from liftbridge_aio._publish.message import PendingPublish
 from liftbridge_aio._subscribe.durable_reader import DurableReader
@@ -38,6 +40,16 @@ LATENCY: Final = (0.0002, 0.003)
 """Seconds that a packet takes, least and most."""
 
 
+SPIN: Final = 100_000
+"""Steps without time passing, after which a world is stuck."""
+UNFAIR: Final = 2_000
+"""Steps without time passing, after which what waits longest runs next: something may poll, as
+anyio does until all that it has cancelled has ended."""
+PCT_DEPTH: Final = 4
+PCT_STEPS: Final = 60_000
+"""Steps among which priorities change, about as many as a simulated minute takes."""
+
+
 class Stuck(AssertionError):
     """The world does not get on: something spins without time passing, or waits for ever."""
 
@@ -48,6 +60,42 @@ class _Task(asyncio.Task[Any]):
 
 class _Future(asyncio.Future[Any]):
     """A future in Python, so that its hash can be replaced."""
+
+
+class _Watched:
+    """A policy that raises when no time passes.
+
+    Args:
+        loop: whose policy it takes over.
+        policy: chooses what runs next.
+    """
+
+    diverged_at = None
+
+    def __init__(self, loop: SimLoop, policy: SchedulingPolicy) -> None:
+        self._loop = loop
+        self._policy = policy
+        self._at = -1.0
+        """The time of the last step."""
+        self._steps = 0
+        """Steps at that time."""
+
+    def choose(self, ready: Sequence[Any]) -> int:
+        """Choose what runs next."""
+        if self._loop._now != self._at:
+            self._at, self._steps = self._loop._now, 0
+        self._steps += 1
+        if self._steps > SPIN:
+            self._steps = 0
+            names = [_name(each[2]._callback) for each in self._loop._ready]
+            text = f"no time passes after {self._at:.3f} s while these run: {names}"
+            raise Stuck(text)
+        return self._policy.choose(ready) if self._steps < UNFAIR else 0
+
+
+def _name(callback: Callable[..., object]) -> str:
+    owner = getattr(callback, "__self__", None)
+    return owner.get_name() if isinstance(owner, asyncio.Task) else repr(callback)
 
 
 _IN_SETS: Final = (
@@ -63,19 +111,29 @@ class World:
     Args:
         seed: decides everything that is left to chance.
         brokers: number of brokers, each on a host of its own: n1, n2, ….
+        by_priority: True: what runs next is decided by priorities that change at few steps (PCT),
+            which finds what needs a certain order; False: by chance at each step.
     """
 
-    def __init__(self, seed: int, brokers: int = 3) -> None:
+    def __init__(self, seed: int, brokers: int = 3, *, by_priority: bool = False) -> None:
         self.seed = seed
         self.chance = random.Random(f"{seed}:world")
         """For the test itself: the draws of the code under test do not disturb it."""
         self.loop = SimLoop(seed)
-        self.loop.set_task_factory(lambda loop, coro, **more: _Task(coro, loop=loop, **more))
+        policy = PCTPolicy(seed, PCT_DEPTH, PCT_STEPS) if by_priority else self.loop._policy
+        self.loop._policy = _Watched(self.loop, policy)
         vars(self.loop)["create_future"] = partial(_Future, loop=self.loop)
         self.net = self.loop.net
         self.net.set_defaults(latency=LATENCY)
+        self.clocks: dict[str, float] = {}
+        """By how many seconds the time of day of a host is wrong."""
         self.cluster: EmbeddedCluster
         self._brokers = brokers
+        self._one_way: set[tuple[str, str]] = set()
+        """Pairs of hosts, from which nothing comes to the other."""
+        self._dead: dict[str, asyncio.Event] = {}
+        """Crashed hosts; the event is set when they are started again."""
+        vars(self.net)["_is_cut"] = self._is_cut
 
     @property
     def now(self) -> float:
@@ -140,14 +198,53 @@ class World:
         task: asyncio.Task[Any] = self.net.host(host).create_task(work)
         return task
 
+    # Faults
+
+    def cut(self, host: str, others: Sequence[str], direction: str) -> None:
+        """Let nothing pass between a host and others: to them, from them, or in both directions."""
+        for other in others:
+            if direction != "from":
+                self._one_way.add((host, other))
+            if direction != "to":
+                self._one_way.add((other, host))
+
+    def heal(self) -> None:
+        """Let everything pass, and what was held meanwhile."""
+        self._one_way.clear()
+        self.net.heal()
+
+    def _is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._one_way
+
+    async def crash(self, host: str) -> None:
+        """Crash a host: it sends nothing any more, and its tasks end."""
+        self._dead[host] = asyncio.Event()
+        tasks = [*self.net._tasks[host]]
+        self.net.crash(host)
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def restart(self, host: str) -> None:
+        """Start a host that has crashed."""
+        self.net.restart(host)
+        self._dead.pop(host).set()
+
+    async def wait_alive(self, host: str) -> None:
+        """Wait until a host runs."""
+        if host in self._dead:
+            await self._dead[host].wait()
+        self.net.host(host)
+
     def _waiting(self, before: set[asyncio.Task[Any]]) -> str:
         left = asyncio.all_tasks() - before
         return ", ".join(sorted(task.get_name() for task in left if not task.done()))
 
     def _end(self) -> None:
-        for task in asyncio.all_tasks(self.loop):
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
             task.cancel()
-        self.loop.run_until_complete(asyncio.sleep(0))
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=60.0))
         self.loop.close()
 
     @contextmanager
@@ -158,7 +255,7 @@ class World:
         random.seed(f"{self.seed}:code")
 
         def clock() -> float:
-            return EPOCH + self.now
+            return EPOCH + self.now + self.clocks.get(_current_host.get(), 0.0)
 
         numbers: dict[int, tuple[int, object]] = {}
 
@@ -169,6 +266,7 @@ class World:
 
         replaced: list[tuple[object, str, object]] = [
             *((each, "__hash__", number) for each in _IN_SETS),
+            (asyncio, "Task", _Task),
             (StreamPartition, "__hash__", lambda of: zlib.crc32(repr(tuple(of)).encode())),
             (time, "time", clock),
             (time, "time_ns", lambda: int(clock() * 1e9)),

@@ -40,12 +40,13 @@ class Replicator:
         self._leader_timeout = round(leader_timeout * _SECOND)
         self._interval = min(max_lag, leader_timeout) / _CHECKS_PER_TIMEOUT
         self._clock = Clock()
-        self._behind: set[tuple[str, int]] = set()
+        self._behind: dict[tuple[str, int], None] = {}
+        """Partitions with messages that followers lack, in the order in which they got them."""
         self._wake = asyncio.Event()
 
     def wake(self, partition: Partition) -> None:
         """Schedule a fetch of a partition by its followers."""
-        self._behind.add((partition.stream, partition.number))
+        self._behind[partition.stream, partition.number] = None
         self._wake.set()
 
     async def run(self) -> None:
@@ -84,7 +85,7 @@ class Replicator:
                 if follower is not None and follower.is_following:
                     more |= self._fetch(follower, now)
             if not more:
-                self._behind.discard((stream, number))
+                self._behind.pop((stream, number), None)
 
     def _fetch(self, follower: Partition, now: int) -> bool:
         leading_node = self._controller.nodes.get(follower.leader)

@@ -1,0 +1,170 @@
+"""Runs of seeds: one, many by several processes, and the shortest run that still fails."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from .faults import Fault, plan
+from .load import Load, drawn_programs
+from .programs import ALL
+from .world import World
+
+BOUND = 300.0
+"""Simulated seconds for everything besides the faults."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What to run.
+
+    Attributes:
+        seed: decides everything.
+        seconds: simulated seconds of faults.
+        faults: the numbers of those to inflict; None: all that the seed has planned.
+        programs: the names of those to run; none: those that the seed has drawn.
+    """
+
+    seed: int
+    seconds: float = 60.0
+    faults: tuple[int, ...] | None = None
+    programs: tuple[str, ...] = ()
+
+    @property
+    def planned(self) -> list[Fault]:
+        """The faults."""
+        faults = plan(self.seed, self.seconds)
+        return [each for each in faults if self.faults is None or each.number in self.faults]
+
+    @property
+    def command(self) -> str:
+        """What repeats it."""
+        words = f"nox -s simulation -- --seed {self.seed} --seconds {self.seconds:g}"
+        if self.faults is not None:
+            words += f" --faults {','.join(map(str, self.faults))}"
+        return words + "".join(f" --program {each}" for each in self.programs)
+
+
+@dataclass
+class Result:
+    """What came of a run.
+
+    Attributes:
+        run: what was run.
+        digest: of the trace: the same for the same run.
+        simulated: seconds.
+        took: seconds on a clock.
+        published: how many orders were acked.
+        recovered: for each program, the seconds after the last fault until it lacked nothing.
+        kinds: of the faults.
+        errors: why it failed, if it did.
+    """
+
+    run: Run
+    digest: str = ""
+    simulated: float = 0.0
+    took: float = 0.0
+    published: int = 0
+    recovered: dict[str, float] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        programs = ", ".join(self.recovered) or "no program has recovered"
+        figures = f"{self.simulated:.0f} s in {self.took:.1f} s, {self.published} acked"
+        failures = "".join(f"\n  {each}" for each in self.errors)
+        return f"seed {self.run.seed}: {figures}, {programs}, {self.digest[:12]}{failures}"
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Return the errors of a group and of the groups in it."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from leaves(each)
+    else:
+        yield error
+
+
+def simulate(run: Run) -> Result:
+    """Run a world."""
+    began = time.perf_counter()
+    # Every third seed by priorities.
+    world = World(run.seed, by_priority=run.seed % 3 == 0)
+    programs = [each for each in ALL if each.__name__ in run.programs]
+    load = Load(world, run.planned, programs)
+    result = Result(run, kinds=tuple(each.kind for each in run.planned))
+    try:
+        world.run(load.run, run.seconds + BOUND)
+    except Exception as error:  # noqa: BLE001 - a report for each seed
+        result.errors = tuple(f"{type(each).__name__}: {each}" for each in leaves(error))
+    result.digest, result.simulated = world.trace_hash(), world.now
+    result.published, result.recovered = load.report.published, load.report.recovered
+    result.took = time.perf_counter() - began
+    return result
+
+
+def _begin_job() -> None:
+    """Prepare a process for many runs."""
+    logging.disable(logging.CRITICAL)
+    gc.freeze()  # each run ends with a collection, which need not look at modules
+
+
+def simulate_all(runs: Sequence[Run], jobs: int) -> Iterator[Result]:
+    """Run worlds in so many processes."""
+    if jobs == 1:
+        _begin_job()
+        yield from map(simulate, runs)
+        return
+    with ProcessPoolExecutor(jobs, initializer=_begin_job) as executor:
+        yield from executor.map(simulate, runs)
+
+
+def shrink(run: Run, tell: Callable[[str], None]) -> Run:
+    """Return the shortest run that fails in the same way: with few programs and few faults.
+
+    Args:
+        run: one that fails.
+        tell: is told of each shorter run that fails.
+
+    Raises:
+        ValueError: it does not fail.
+    """
+    kinds = _kinds_of(simulate(run))
+    if not kinds:
+        text = f"seed {run.seed} does not fail"
+        raise ValueError(text)
+
+    def fails(shorter: Run) -> bool:
+        found = bool(kinds & _kinds_of(simulate(shorter)))
+        if found:
+            tell(shorter.command)
+        return found
+
+    programs = tuple(each.__name__ for each in drawn_programs(run.seed))
+    run = replace(run, programs=run.programs or programs)
+    for program in run.programs:
+        if len(run.programs) > 1:
+            fewer = replace(run, programs=tuple(p for p in run.programs if p != program))
+            run = fewer if fails(fewer) else run
+    numbers = tuple(each.number for each in run.planned)
+    size = len(numbers)
+    while size and numbers:  # halves, quarters, …, single faults are left out
+        size = max(size // 2, 1)
+        for at in range(0, len(numbers), size):
+            fewer = replace(run, faults=numbers[:at] + numbers[at + size :])
+            if fails(fewer):
+                run, numbers = fewer, fewer.faults or ()
+                break
+        else:
+            if size == 1:
+                break
+    return run
+
+
+def _kinds_of(result: Result) -> set[str]:
+    """Return the types of the errors with which a run failed."""
+    return {each.partition(":")[0] for each in result.errors}
