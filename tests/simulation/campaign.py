@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from .faults import Fault, plan
 from .load import Load, drawn_programs
 from .programs import ALL
-from .world import World
+from .world import World, leaves
 
 BOUND = 300.0
 """Simulated seconds for everything besides the faults."""
@@ -78,15 +78,6 @@ class Result:
         figures = f"{self.simulated:.0f} s in {self.took:.1f} s, {self.published} acked"
         failures = "".join(f"\n  {each}" for each in self.errors)
         return f"seed {self.run.seed}: {figures}, {programs}, {self.digest[:12]}{failures}"
-
-
-def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Return the errors of a group and of the groups in it."""
-    if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from leaves(each)
-    else:
-        yield error
 
 
 def simulate(run: Run) -> Result:

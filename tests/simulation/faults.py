@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from .world import World
 
@@ -13,6 +13,11 @@ PAUSE: Final = (1.0, 5.0)
 """Seconds between two faults, least and most."""
 LASTS: Final = (0.2, 8.0)
 """Seconds that a fault lasts, least and most."""
+LONG: Final = (8.0, 30.0)
+"""The same of long ones, after which members have been expelled."""
+LONG_PART: Final = 0.15
+AFTERWARDS: Final = 5.0
+"""Seconds for which both processes run after `start_twin`, least."""
 JUMP: Final = 3600.0
 """Seconds by which a clock jumps at most."""
 
@@ -30,14 +35,25 @@ class Fault(NamedTuple):
         return f"{self.number}: {self.kind} at {self.at:.1f} s for {self.lasts:.1f} s"
 
 
+class Processes(Protocol):
+    """The processes of programs, which run on hosts of their own."""
+
+    hosts: list[str]
+    with_twins: list[str]
+    """Those whose program may run twice."""
+
+    def stop(self, host: str) -> None:
+        """Tell a process to end."""
+
+    def start_twin(self, host: str) -> str:
+        """Start a process once more, and return the host on which it runs."""
+
+
 class Target(NamedTuple):
     """What a fault is inflicted on."""
 
     world: World
-    hosts: Sequence[str]
-    """Those of processes."""
-    lives: Mapping[str, asyncio.Task[None]]
-    """The running process of each host."""
+    processes: Processes
     chance: random.Random
     """The fault's own."""
 
@@ -92,14 +108,14 @@ async def cut(target: Target, seconds: float) -> None:
     """Cut a process from one broker, or from all, in both directions or in one."""
     world, chance = target.world, target.chance
     brokers = chance.sample(world.broker_ids, chance.randint(1, len(world.broker_ids)))
-    world.cut(chance.choice(target.hosts), brokers, chance.choice(("both", "to", "from")))
+    world.cut(chance.choice(target.processes.hosts), brokers, chance.choice(("both", "to", "from")))
     await asyncio.sleep(seconds)
     world.heal()
 
 
 async def kill_process(target: Target, seconds: float) -> None:
     """Crash the host of a process, which says nothing any more; it starts again later."""
-    host = target.chance.choice(target.hosts)
+    host = target.chance.choice(target.processes.hosts)
     await target.world.crash(host)
     await asyncio.sleep(seconds)
     target.world.restart(host)
@@ -107,13 +123,37 @@ async def kill_process(target: Target, seconds: float) -> None:
 
 async def stop_process(target: Target, seconds: float) -> None:
     """Tell a process to end, as for a deployment; it starts again."""
-    target.lives[target.chance.choice(target.hosts)].cancel()
+    target.processes.stop(target.chance.choice(target.processes.hosts))
     await asyncio.sleep(seconds)
+
+
+async def start_twin(target: Target, seconds: float) -> None:
+    """Start a process again whose first one is only cut off, and comes back."""
+    world = target.world
+    if not target.processes.with_twins:
+        return
+    host = target.chance.choice(target.processes.with_twins)
+    world.cut(host, world.broker_ids, "both")
+    twin = target.processes.start_twin(host)
+    await asyncio.sleep(seconds)
+    world.heal()
+    await asyncio.sleep(AFTERWARDS)
+    await world.crash(twin)
+
+
+async def crash_broker(target: Target, seconds: float) -> None:
+    """Crash the host of a broker: its connections stay open, and nobody answers there."""
+    world, broker = target.world, target.broker
+    await world.crash(broker)
+    await world.cluster.stop_node(broker)
+    await asyncio.sleep(seconds)
+    world.restart(broker)
+    await world.cluster.start_node(broker)
 
 
 async def set_clock(target: Target, seconds: float) -> None:
     """Let the time of day of a host jump, and jump back."""
-    host = target.chance.choice(target.hosts)
+    host = target.chance.choice(target.processes.hosts)
     target.world.clocks[host] = target.chance.uniform(-JUMP, JUMP)
     await asyncio.sleep(seconds)
     del target.world.clocks[host]
@@ -123,7 +163,7 @@ KINDS: Final[dict[str, Callable[[Target, float], Awaitable[None]]]] = {
     each.__name__: each
     for each in (
         *(stop_broker, freeze_broker, hold_replication, hold_metadata, move_leader),
-        *(cut, kill_process, stop_process, set_clock),
+        *(crash_broker, cut, kill_process, stop_process, start_twin, set_clock),
     )
 }
 
@@ -134,21 +174,17 @@ def plan(seed: int, seconds: float) -> list[Fault]:
     faults: list[Fault] = []
     at = chance.uniform(*PAUSE)
     while at < seconds:
-        fault = Fault(len(faults), at, chance.choice([*KINDS]), chance.uniform(*LASTS))
+        lasts = LONG if chance.random() < LONG_PART else LASTS
+        fault = Fault(len(faults), at, chance.choice([*KINDS]), chance.uniform(*lasts))
         faults.append(fault)
         at += fault.lasts + chance.uniform(*PAUSE)
     return faults
 
 
-async def inflict(
-    world: World,
-    faults: Sequence[Fault],
-    hosts: Sequence[str],
-    lives: Mapping[str, asyncio.Task[None]],
-) -> None:
+async def inflict(world: World, faults: Sequence[Fault], processes: Processes) -> None:
     """Inflict one fault after the other, and undo the last one."""
     began = world.now
     for fault in faults:
         await asyncio.sleep(max(0.0, began + fault.at - world.now))
         chance = random.Random(f"{world.seed}:fault:{fault.number}")
-        await KINDS[fault.kind](Target(world, hosts, lives, chance), fault.lasts)
+        await KINDS[fault.kind](Target(world, processes, chance), fault.lasts)

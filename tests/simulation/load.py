@@ -22,7 +22,7 @@ from .programs import (
     Publishing,
     new_client,
 )
-from .world import World
+from .world import World, leaves
 
 PROGRAMS: Final = 3
 """How many programs run in a world, besides the publishers."""
@@ -75,8 +75,14 @@ class Load:
         self._publishing = Publishing(world, self.orders)
         self.programs = (self._publishing, *(each(world, self.orders) for each in drawn))
         self._faults = faults
+        self.hosts = [host for program in self.programs for host in program.hosts]
+        self.with_twins = [host for program in self.programs for host in program.with_twins]
         self._lives: dict[str, asyncio.Task[None]] = {}
         """The running process of each host."""
+        self._twins = 0
+        """How many were started."""
+        self._failures: list[BaseException] = []
+        """Errors of processes that their docs do not name."""
         self._is_over = False
         """Set when processes that end are not started again."""
 
@@ -90,11 +96,12 @@ class Load:
                 await program.prepare(client)
                 for host in program.hosts:
                     tasks.create_task(self._keep(program, host), name=f"keep {host}")
-            hosts = [host for program in self.programs for host in program.hosts]
-            await inflict(self.world, self._faults, hosts, self._lives)
+            await inflict(self.world, self._faults, self)
             self._publishing.is_over = True
             await self._recover()
             await self._end()
+            if self._failures:
+                raise BaseExceptionGroup("processes failed", self._failures)
             await asyncio.sleep(SETTLED)
             await self._read_out(client)
             self.report.published = len(self.orders.acked)
@@ -103,6 +110,32 @@ class Load:
             for program in self.programs:
                 await program.judge(client)
 
+    # For faults
+
+    def stop(self, host: str) -> None:
+        """Tell a process to end."""
+        self._lives[host].cancel()
+
+    def start_twin(self, host: str) -> str:
+        """Start a process once more, and return the host on which it runs."""
+        [program] = [each for each in self.programs if host in each.hosts]
+        self._twins += 1
+        twin = f"{host}-twin-{self._twins}"
+        life = self.world.on(twin, program.work(host))
+        life.add_done_callback(lambda life: self._ended(program, life))
+        return twin
+
+    # Processes
+
+    def _ended(self, program: Program, life: asyncio.Task[None]) -> None:
+        """Check with what a process has ended."""
+        if life.cancelled() or (error := life.exception()) is None:
+            return
+        if all(isinstance(each, program.may_end_with) for each in leaves(error)):
+            self.report.ended += 1
+        else:
+            self._failures.append(error)
+
     async def _keep(self, program: Program, host: str) -> None:
         """Keep a process running, as an operating system does."""
         while not self._is_over:
@@ -110,11 +143,7 @@ class Load:
             life = self._lives[host] = self.world.on(host, program.work(host))
             life.set_name(f"{type(program).__name__} on {host}")
             await asyncio.wait({life})
-            if not life.cancelled() and (error := life.exception()):
-                errors = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
-                if not all(isinstance(each, program.may_end_with) for each in errors):
-                    raise error
-                self.report.ended += 1
+            self._ended(program, life)
             await asyncio.sleep(REBORN)
 
     async def _recover(self) -> None:
@@ -124,6 +153,8 @@ class Load:
         while lacking := [each for each in self.programs if each.missing()]:
             for program in lacking:
                 recovered[type(program).__name__] = self.world.now - began
+            if self._failures:
+                raise BaseExceptionGroup("processes failed", self._failures)
             if self.world.now > began + RECOVERED:
                 lacks = {type(each).__name__: sorted(each.missing())[:5] for each in lacking}
                 text = f"not done {RECOVERED:g} s after the last fault: {lacks}"

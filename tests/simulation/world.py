@@ -62,6 +62,15 @@ class _Future(asyncio.Future[Any]):
     """A future in Python, so that its hash can be replaced."""
 
 
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Return the errors of a group and of the groups in it."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from leaves(each)
+    else:
+        yield error
+
+
 class _Watched:
     """A policy that raises when no time passes.
 
