@@ -7,9 +7,12 @@ import statistics
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from .campaign import Result, Run, shrink, simulate_all
-from .programs import ALL
+from .guards import GUARDS, take_out
+
+if TYPE_CHECKING:
+    from .campaign import Result
 
 
 def main() -> int:
@@ -20,16 +23,24 @@ def main() -> int:
     parser.add_argument("--hours", type=float, help="simulated hours, instead of --count")
     parser.add_argument("--seconds", type=float, default=60.0, help="simulated seconds of faults")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--program", action="append", choices=[each.__name__ for each in ALL])
+    parser.add_argument("--program", action="append", default=[], help="run this one")
+    parser.add_argument(
+        "--without", choices=GUARDS, help="take out a guard; stop when it is missed"
+    )
     parser.add_argument("--faults", help="the numbers of the faults of one seed, such as 3,5")
     parser.add_argument("--shrink", action="store_true", help="find the shortest run that fails")
     options = parser.parse_args()
+    if options.without:
+        take_out(options.without)
+    # After that, as they import the package.
+    from .campaign import Run, shrink, simulate_all  # noqa: PLC0415
+
     faults = None
     if options.faults is not None:
         faults = tuple(int(each) for each in options.faults.split(",") if each)
     if options.hours:
         options.count = round(options.hours * 3600 / options.seconds)
-    programs = tuple(options.program or ())
+    programs = tuple(options.program)
     seeds = range(options.seed, options.seed + options.count)
     runs = [Run(seed, options.seconds, faults, programs) for seed in seeds]
     if options.shrink:
@@ -42,6 +53,8 @@ def main() -> int:
     for result in simulate_all(runs, options.jobs):
         say(str(result))
         results.append(result)
+        if options.without and result.errors:
+            break
     say(table(results))
     return 1 if any(each.errors for each in results) else 0
 

@@ -7,6 +7,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from liftbridge_aio.broker.faults.fault_plan import RpcName
+
 from .world import World
 
 PAUSE: Final = (1.0, 5.0)
@@ -18,6 +20,17 @@ LONG: Final = (8.0, 30.0)
 LONG_PART: Final = 0.15
 AFTERWARDS: Final = 5.0
 """Seconds for which both processes run after `start_twin`, least."""
+ANSWERS: Final[tuple[RpcName, ...]] = (
+    "FetchMetadata",
+    "FetchPartitionMetadata",
+    "PublishAsync",
+    "SetCursor",
+    "FetchCursor",
+    "JoinConsumerGroup",
+    "LeaveConsumerGroup",
+    "FetchConsumerGroupAssignments",
+)
+"""Procedures whose answers may be lost."""
 JUMP: Final = 3600.0
 """Seconds by which a clock jumps at most."""
 
@@ -121,6 +134,17 @@ async def kill_process(target: Target, seconds: float) -> None:
     target.world.restart(host)
 
 
+async def slow_network(target: Target, seconds: float) -> None:
+    """Let every packet take long, and crash a process meanwhile: between two calls, most likely."""
+    world, host = target.world, target.chance.choice(target.processes.hosts)
+    world.slow_down(target.chance.uniform(0.1, 0.5))
+    await asyncio.sleep(seconds / 2)
+    await world.crash(host)
+    world.slow_down(0.0)
+    await asyncio.sleep(seconds / 2)
+    world.restart(host)
+
+
 async def stop_process(target: Target, seconds: float) -> None:
     """Tell a process to end, as for a deployment; it starts again."""
     target.processes.stop(target.chance.choice(target.processes.hosts))
@@ -151,6 +175,27 @@ async def crash_broker(target: Target, seconds: float) -> None:
     await world.cluster.start_node(broker)
 
 
+async def lose_answers(target: Target, seconds: float) -> None:
+    """Let a broker do what it is asked for, and answer nothing or an error for a while."""
+    faults, chance = target.world.cluster.nodes[target.broker].faults, target.chance
+    rpcs = chance.sample(ANSWERS, 3)
+    injected = [
+        chance.choice((faults.drop, faults.fail))(rpc, at="reply", times=chance.randint(1, 20))
+        for rpc in rpcs
+    ]
+    await asyncio.sleep(seconds)
+    for each in injected:
+        each.cancel()
+
+
+async def repeat_messages(target: Target, seconds: float) -> None:
+    """Let a broker send messages twice to subscribers."""
+    faults, chance = target.world.cluster.nodes[target.broker].faults, target.chance
+    repeated = faults.duplicate("Subscribe", at="reply", times=chance.randint(1, 50))
+    await asyncio.sleep(seconds)
+    repeated.cancel()
+
+
 async def set_clock(target: Target, seconds: float) -> None:
     """Let the time of day of a host jump, and jump back."""
     host = target.chance.choice(target.processes.hosts)
@@ -163,7 +208,16 @@ KINDS: Final[dict[str, Callable[[Target, float], Awaitable[None]]]] = {
     each.__name__: each
     for each in (
         *(stop_broker, freeze_broker, hold_replication, hold_metadata, move_leader),
-        *(crash_broker, cut, kill_process, stop_process, start_twin, set_clock),
+        *(
+            crash_broker,
+            lose_answers,
+            repeat_messages,
+            cut,
+            kill_process,
+            stop_process,
+            start_twin,
+            set_clock,
+        ),
     )
 }
 

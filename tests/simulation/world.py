@@ -217,6 +217,11 @@ class World:
             if direction != "to":
                 self._one_way.add((other, host))
 
+    def slow_down(self, seconds: float) -> None:
+        """Let each packet take up to so many seconds longer."""
+        low, high = LATENCY
+        self.net.set_defaults(latency=(low + seconds / 2, high + seconds))
+
     def heal(self) -> None:
         """Let everything pass, and what was held meanwhile."""
         self._one_way.clear()
