@@ -21,6 +21,7 @@ from liftbridge_aio.spark.errors import (
     InvalidColumns,
     InvalidRow,
     StreamMissing,
+    WriteFailed,
 )
 from liftbridge_aio.spark.write.batch_publisher import PartitionWritten
 from liftbridge_aio.spark.write.sink import BatchSink, StreamSink, TaskCommit
@@ -153,12 +154,23 @@ def test_rows_are_numbered_over_all_batches_of_the_task(log: LogClient) -> None:
     assert [message.value for message in log.read("totals")] == [b"a", b"b"]
 
 
-def test_a_missing_stream_is_named(log: LogClient) -> None:
-    quick = options(log.address, **{"liftbridge.not_found_timeout": "0.3"})
+@pytest.mark.parametrize("sooner", ["liftbridge.not_found_timeout", "publishTimeout"])
+def test_a_missing_stream_is_named(log: LogClient, sooner: str) -> None:
+    quick = options(log.address, **{sooner: "0.3"})
     with pytest.raises(
         StreamMissing, match=r"the stream does not exist \[stream='totals'\]: create it"
-    ):
+    ) as caught:
         TaskWriter(attempt(), quick, RowColumns(value=0)).publish_all(iter([batch("a")]))
+    assert not hasattr(caught.value, "__notes__")  # nothing is stored
+
+
+def test_any_failure_of_a_task_has_a_code(own_broker: BrokerThread, log: LogClient) -> None:
+    log.create("totals")
+    own_broker._broker.faults.fail("FetchMetadata", times=None, code="PERMISSION_DENIED")
+    with pytest.raises(WriteFailed, match=r"task 0 of batch 7 .*failed.*stream='totals'"):
+        TaskWriter(attempt(), options(log.address), RowColumns(value=0)).publish_all(
+            iter([batch("a")])
+        )
 
 
 def test_what_is_wrong_with_the_columns_names_the_stream() -> None:

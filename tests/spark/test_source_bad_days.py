@@ -165,6 +165,19 @@ def test_a_checkpoint_of_another_source(
     assert "checkpointLocation" in str(caught.value)
 
 
+def test_a_checkpoint_of_kafkas_source_is_not_taken_for_offsets_of_this_stream(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, numbers(0, 4), partition=0)
+    query = MicroBatches(spark_broker, stream=stream_name, **EARLIEST, **LENIENT)
+    query.offsets += [json.dumps({stream_name: {"0": offset}}) for offset in (1, 2)]
+    for go_on in (query.run, query.read_last):  # also where its last batch was cut short
+        with pytest.raises(CheckpointMismatch, match="such as Kafka's") as caught:
+            go_on()
+        told(caught.value, stream_name, 2, "checkpointLocation", "startingOffsets")
+
+
 def test_a_stream_that_is_not_there_at_the_start(spark_broker: str, stream_name: str) -> None:
     query = MicroBatches(spark_broker, stream=stream_name)
     with pytest.raises(StreamMissing, match=stream_name):

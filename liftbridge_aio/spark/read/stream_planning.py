@@ -26,6 +26,7 @@ from liftbridge_aio.spark.core.data_loss import (
 from liftbridge_aio.spark.core.offsets import OffsetRange, Offsets
 from liftbridge_aio.spark.core.options import ReadOptions
 from liftbridge_aio.spark.core.selection import existing
+from liftbridge_aio.spark.errors import CheckpointMismatch
 
 from .log_ends import SelectedStreams, average_bytes, fetch_selected, log_states
 from .resolved_offsets import resolve
@@ -114,13 +115,15 @@ async def next_batch(
 
     Raises:
         StreamMissing: a stream does not exist.
-        CheckpointMismatch: `start` has other streams or partitions than the options name.
+        CheckpointMismatch: `start` has other streams or partitions than the options name, or is
+            that of another source.
         DataLoss: a stream was created again, or its log ends before `start`.
         LiftbridgeError: a call failed.
     """
     found = await fetch_selected(
         client, options.selection, start.streams, timeout=options.read_timeout
     )
+    _check_origin(start, found)
     places = _still_selected(options, start, found)
     states = await log_states(client, places, timeout=options.read_timeout)
     begin = resume_position(options, start, found, states)
@@ -149,10 +152,12 @@ def planned_ranges(
 
     Raises:
         StreamMissing: a stream no longer exists.
-        CheckpointMismatch: a stream was created again with fewer partitions.
+        CheckpointMismatch: a stream was created again with fewer partitions, or `end` is that of
+            another source.
         DataLoss: a stream was created again, or its log ends before the end of a range.
     """
     found, states = logs.found, logs.states
+    _check_origin(end, found)
     _raise_or_log(judge_streams(end.only(one.place for one in ranges), found.counts), options)
     there = _existing(ranges, found)
     anew = end.recreated(found.created)
@@ -160,6 +165,31 @@ def planned_ranges(
     _raise_or_log([finding for finding in findings if finding], options)
     left = [readable(one, states[one.place], recreated=one.stream in anew) for one in there]
     return [one for one in left if one.count > 0]
+
+
+def _check_origin(kept: Offsets, found: SelectedStreams) -> None:
+    """Refuse offsets that another source has stored in the same form.
+
+    Those of Kafka's source differ in nothing but the creation time, which they lack. They count
+    other messages, so messages would be skipped or read twice.
+
+    Raises:
+        CheckpointMismatch: a stream has no creation time, though servers know it.
+    """
+    for place, offset in kept.items():
+        if place.stream not in kept.created and found.created.get(place.stream):
+            error = CheckpointMismatch(
+                "the checkpoint has offsets without the creation time of their stream: they are"
+                " those of another source, such as Kafka's",
+                stream=place.stream,
+                partition=place.partition,
+                offset=offset,
+            )
+            error.hint = (
+                "set checkpointLocation to a new directory, and startingOffsets to where the query"
+                " is to begin in the stream"
+            )
+            raise error
 
 
 def _existing(ranges: Sequence[OffsetRange], found: SelectedStreams) -> list[OffsetRange]:

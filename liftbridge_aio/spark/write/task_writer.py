@@ -11,7 +11,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio.errors import ConnectionFailed, LiftbridgeError, RequestTimeout, TLSFailed
+from liftbridge_aio.errors import (
+    ConnectionFailed,
+    LiftbridgeError,
+    RequestTimeout,
+    StreamNotFound,
+    TLSFailed,
+)
 from liftbridge_aio.spark.connection import connection_to
 from liftbridge_aio.spark.core.one_shot_producer import OneShotProducer, UncommittedRows
 from liftbridge_aio.spark.core.options import Delivery, WriteOptions
@@ -23,6 +29,7 @@ from liftbridge_aio.spark.errors import (
     ServersUnreachable,
     SparkSourceError,
     StreamMissing,
+    WriteFailed,
 )
 from liftbridge_aio.transactions.core.uuid import PRODUCER_BYTES, producer_id
 
@@ -101,7 +108,8 @@ class TaskWriter:
                 if self._publisher.in_flight:
                     self._run(self._publisher.finish)
         except BaseException as error:
-            error.add_note(self._abandon())
+            if note := self._abandon():
+                error.add_note(note)
             raise
 
     def _publish(self, rows: Rows) -> None:
@@ -153,9 +161,13 @@ class TaskWriter:
             if isinstance(error, TLSFailed):
                 unreachable.hint = f"{error.hint}; {TLS_HINT}"
             raise unreachable.at(self._options.stream) from error
+        except LiftbridgeError as error:
+            failed = WriteFailed(f"{self._attempt} failed: {error.message}", stream=error.stream)
+            failed.hint = error.hint
+            raise failed.at(self._options.stream) from error
 
     def _abandon(self) -> str:
-        """Cancel rows that are not sent yet, and return a note on what is stored."""
+        """Cancel rows that are not sent yet; return a note on what is stored, if anything is."""
         publisher = self._publisher
         unknown = publisher.in_flight
 
@@ -166,6 +178,8 @@ class TaskWriter:
             with suppress(LiftbridgeError):  # the first error is the one to raise
                 unknown = self._connection.run(abandon, None, _LAST_CONNECT_TIMEOUT)
         written = self.written()
+        if not written and not unknown:
+            return ""
         summary = (
             f"[LIFTBRIDGE_ROWS_STORED] {self._attempt}, attempt {self._attempt.number}:"
             f" {sum(part.rows for part in written)} rows are stored, {unknown} more may be;"
@@ -210,13 +224,20 @@ async def _partition_counts(
     """
     if not streams:
         return {}
-    metadata = await client.fetch_metadata(sorted(streams), expected=list(streams), timeout=timeout)
+    try:
+        metadata = await client.fetch_metadata(
+            sorted(streams), expected=list(streams), timeout=timeout
+        )
+    except StreamNotFound as error:  # denied until `timeout`, which is below notFoundTimeout
+        raise _missing(error.stream) from error
     counts = {stream: metadata.partition_count(stream) for stream in streams}
     known = {stream: count for stream, count in counts.items() if count}
     if len(known) < len(counts):
-        missing = StreamMissing(
-            "the stream does not exist", stream=min(counts.keys() - known.keys())
-        )
-        missing.hint = "create it, or set the option stream to another one"
-        raise missing
+        raise _missing(min(counts.keys() - known.keys()))
     return known
+
+
+def _missing(stream: str | None) -> StreamMissing:
+    missing = StreamMissing("the stream does not exist", stream=stream)
+    missing.hint = "create it, or set the option stream to another one"
+    return missing
