@@ -7,7 +7,7 @@ import itertools
 import os
 import random
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter, validators
 
+from liftbridge_aio.errors import InvalidRequest, MessageTooLarge
 from liftbridge_aio.model import Ack, AckPolicy, Partitioner
 from liftbridge_aio.partitioner import by_key, round_robin
 
@@ -119,42 +120,71 @@ async def publish(
     split = partial(_split, encode_argument(key_separator)) if key_separator else _without_key
     acks = _Acks()
     progress = progress_shown(lambda: acks.count, count or len(values) or None)
+    if stdin and sys.stdin is None:
+        raise OSError("stdin is closed, so it has no lines to publish")
     with nullcontext(sys.stdin) if file is None else file.open() as lines:
-        texts = (
-            _encoded(values, repeat=count is not None) if values else _read_lines(lines.fileno())
-        )
         async with (
             connection.client(partitioner=_by_key_or_in_turn()) as client,
             nullcontext() if sys.stdout.isatty() else progress,
         ):
+            if values:
+                texts = _encoded(values, repeat=count is not None)
+            else:
+                longest = client.options.max_message_bytes + len(key_separator or "")
+                texts = _read_lines(lines.fileno(), longest)
             if create:
                 await client.create_stream(stream, exist_ok=True)
+
+            async def publish_text(text: bytes, number: int) -> asyncio.Future[Ack | None]:
+                key_of_text, value = split(text)
+                return await client.publish_async(
+                    stream,
+                    value,
+                    key=key_of_text if key is None else encode_argument(key),
+                    headers=headers,
+                    partition=partition,
+                    ack_policy=policy,
+                    expected_offset=None if expected_offset is None else expected_offset + number,
+                )
+
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(acks.write(as_json=as_json))
-                    number = 0
-                    async for text in _paced(texts, rate):
-                        key_of_text, value = split(text)
-                        future = await client.publish_async(
-                            stream,
-                            value,
-                            key=key_of_text if key is None else encode_argument(key),
-                            headers=headers,
-                            partition=partition,
-                            ack_policy=policy,
-                            expected_offset=None
-                            if expected_offset is None
-                            else expected_offset + number,
-                        )
-                        acks.expect(future)  # bounded by the client's in-flight window
-                        number += 1
-                        if number == count:
-                            break
-                        if number % _BATCH == 0:
-                            await asyncio.sleep(0)  # so that acks are written if nothing waits
+                    refused = await _publish_each(_paced(texts, rate), publish_text, acks, count)
                     acks.expect(None)
             finally:
                 acks.discard()
+    if refused is not None:
+        number, error = refused
+        error.message = f"{'value' if values else 'line'} {number + 1}: {error.message}"
+        error.stream = stream
+        raise error
+
+
+async def _publish_each(
+    texts: AsyncIterator[bytes],
+    publish: Callable[[bytes, int], Awaitable[asyncio.Future[Ack | None]]],
+    acks: _Acks,
+    count: int | None,
+) -> tuple[int, InvalidRequest] | None:
+    """Publish texts until there were `count`.
+
+    Returns:
+        The number of the text that was refused, and the error, so that the acks of those before it
+        are written before it is raised; None if all were sent.
+    """
+    number = 0
+    try:
+        async for text in texts:
+            acks.expect(await publish(text, number))  # bounded by the client's in-flight window
+            number += 1
+            if number == count:
+                break
+            if number % _BATCH == 0:
+                await asyncio.sleep(0)  # so that acks are written if nothing waits
+    except InvalidRequest as error:
+        return number, error
+    return None
 
 
 class _Acks:
@@ -231,20 +261,33 @@ async def _paced(texts: AsyncIterator[bytes], rate: float | None) -> AsyncIterat
         yield text
 
 
-async def _read_lines(descriptor: int) -> AsyncIterator[bytes]:
+async def _read_lines(descriptor: int, longest: int) -> AsyncIterator[bytes]:
     r"""Yield the lines of a file without their `\n`, which the last one may lack.
 
     Reads without a thread, and without making a terminal non-blocking. Cancelling ends the wait at
     once.
+
+    Raises:
+        MessageTooLarge: a line has more than `longest` bytes; no more of it is read.
     """
-    rest = b""
+    begun: list[bytes] = []
+    """The parts of a line whose end is not read yet."""
+    size = 0
     while True:
         await wait_readable(descriptor)
         chunk = os.read(descriptor, _CHUNK)
         if not chunk:
             break
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line
-    if rest:
-        yield rest
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*begun, lines[0]))
+            for line in lines:
+                yield line
+            begun, size = [], 0
+        begun.append(rest)
+        size += len(rest)
+        if size > longest:
+            text = f"it has more than {longest} bytes without a line end"
+            raise MessageTooLarge(text)
+    if size:
+        yield b"".join(begun)

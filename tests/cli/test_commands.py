@@ -93,6 +93,32 @@ def test_lines_of_stdin_are_published_one_by_one(run: Run, stream: str) -> None:
     assert read.out.splitlines() == [f"{offset}\t\t{line}" for offset, line in enumerate(lines)]
 
 
+@pytest.mark.parametrize("size", [1_500_000, 9_000_000])
+def test_a_line_that_is_too_long_is_named_and_those_before_it_are_acked(
+    run: Run, stream: str, size: int
+) -> None:
+    lines = "\n".join(["a"] * 300 + ["x" * size, "after"])
+    published = run("publish", stream, "-", "--create", stdin=lines, code=2)
+    assert len(published.out.splitlines()) == 300
+    assert "line 301: " in published.err
+    assert f"stream='{stream}'" in published.err
+    assert len(published.err.splitlines()) == 1
+    read = run("subscribe", stream, "--start", "0", "--stop", "latest", "--format", "%v")
+    assert read.out == "a" * 300
+
+
+def test_a_line_may_be_as_long_as_a_message(run: Run, stream: str) -> None:
+    lines = f"{'x' * 1_000_000}\n{'y' * 200_000}"
+    run("publish", stream, "-", "--create", stdin=lines)
+    read = run("subscribe", stream, "--start", "0", "--stop", "latest", "--format", "%v\\n")
+    assert read.out == f"{lines}\n"
+
+
+def test_a_value_that_is_refused_is_counted(run: Run, stream: str) -> None:
+    words = ("publish", stream, "a", "b", "--create", "--header", f"h={'x' * 1_100_000}")
+    assert "value 1: " in run(*words, code=2).err
+
+
 def test_the_key_chooses_the_partition(run: Run, stream: str) -> None:
     run("streams", "create", stream, "--partitions", "3")
     ack = objects(run("publish", stream, "value", "--key", "hello", "--json").out)[0]

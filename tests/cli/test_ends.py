@@ -197,6 +197,20 @@ def test_a_closed_stdout_is_one_line(words: tuple[str, ...], broker_address: str
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_a_closed_stdin_is_one_line(broker_address: str) -> None:
+    result = subprocess.run(
+        ["/bin/sh", "-c", '"$@" <&-', "sh", *COMMAND, "publish", "s", "-"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        env=environment(broker_address),
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "stdin is closed" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_a_table_that_nobody_reads_is_a_broken_pipe() -> None:
     reading, writing = os.pipe()
     os.close(reading)
