@@ -27,6 +27,7 @@ from liftbridge_aio.errors import (
     StreamReset,
     UnsupportedByServer,
     UsageError,
+    WrongType,
 )
 from liftbridge_aio.integrations.server_sent_events import (
     END,
@@ -304,7 +305,7 @@ class EventStream:
         """Return the start of each partition that is not at its end."""
         if not self._offsets.keys() <= set(partitions):
             text = f"Last-Event-ID names partitions that are not read here: {self._last_event_id!r}"
-            raise InvalidRequest(text, stream=self._stream)
+            raise StreamReset(text, stream=self._stream)
         starts: dict[int, StartAt] = {}
         for partition in partitions:
             last = self._offsets.get(partition)
@@ -380,6 +381,7 @@ class EventStream:
             try:
                 event = self._to_event(message)
                 if event is not None:
+                    _check_event(event)
                     encoded.append(event.encode(id_of(offsets, self._only)))
             except CALLBACK_ERRORS as error:
                 where = f"{message.stream}/{message.partition} at offset {message.offset}"
@@ -397,12 +399,26 @@ class EventStream:
 
     async def _fail(self, write: Write, error: LiftbridgeError) -> None:
         failed_event = failure(error, error.partition, error.offset)
-        if isinstance(error, StreamReset) and error.partition is not None:
+        if isinstance(error, StreamReset):
             # Offsets have a new meaning from now on, so the browser must start again.
-            self._offsets.pop(error.partition, None)
+            if error.partition is None:
+                self._offsets.clear()
+            else:
+                self._offsets.pop(error.partition, None)
             await write(failed_event.encode(id_of(self._offsets, self._only)))
         else:
             await write(failed_event.encode())
+
+
+def _check_event(event: object) -> None:
+    """Check the result of `to_event`, which is not None.
+
+    Raises:
+        WrongType: it is no event.
+    """
+    if not isinstance(event, Event):
+        text = f"to_event must return an Event or None, not {type(event).__name__}"
+        raise WrongType(text)
 
 
 def _positions(subscription: Readable) -> dict[int, int | None]:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio._core.foreign_text import json_bytes
-from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.errors import InvalidRequest, StreamReset, WrongType
 from liftbridge_aio.model import Message
 
 HEADERS: Final[Mapping[str, str]] = {
@@ -39,6 +39,8 @@ FAILURE: Final = "failure"
 
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _NOT_IN_A_LINE: Final = re.compile(r"[\r\n]")
+_SHOWN: Final = 100
+"""The most characters of a wrong id that an error shows."""
 _PAIRS: Final = re.compile(r"([0-9]{1,10}):(-1|[0-9]{1,19})(?:,|$)")
 
 
@@ -59,8 +61,13 @@ class Event(NamedTuple):
             event_id: the id that the browser stores; empty to clear it; None to leave it unchanged.
 
         Raises:
+            WrongType: the data or the type is no text.
             InvalidRequest: the type has more than one line.
         """
+        for name, value in self._asdict().items():
+            if not isinstance(value, str):
+                text = f"the {name} of an event must be a str, not {type(value).__name__}"
+                raise WrongType(text)
         if _NOT_IN_A_LINE.search(self.type):
             text = f"the type of an event must be one line, not {self.type!r}"
             raise InvalidRequest(text)
@@ -119,14 +126,15 @@ def offsets_of(event_id: str, only: int | None) -> dict[int, int]:
     """Parse an id of `id_of` that a browser sent back.
 
     Raises:
-        InvalidRequest: the id is not valid.
+        StreamReset: it is no such id: the page was sent by something else, or before the service
+            was changed to read one partition instead of several, or several instead of one.
     """
     pairs = _PAIRS.findall(event_id if only is None else f"{only}:{event_id}")
     offsets = {int(partition): int(offset) for partition, offset in pairs}
     if max(offsets.values(), default=0) < INT64_MAX and id_of(offsets, only) == event_id:
         return offsets
-    text = f"Last-Event-ID is not an id of this service: {event_id!r}"
-    raise InvalidRequest(text)
+    text = f"Last-Event-ID is not an id of this service: {event_id[:_SHOWN]!r}"
+    raise StreamReset(text)
 
 
 # Formats

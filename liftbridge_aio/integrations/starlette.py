@@ -192,6 +192,8 @@ class EventStreamResponse(Response):
             else:
                 gone = partial(self._until_gone, receive)
                 await self._events.serve(self._service, partial(self._begin, send), gone)
+            if not self._begun:  # the browser is gone; BaseHTTPMiddleware needs a response
+                await self._begin(send, HTTP_200_OK)
             if self._begun and not self._gone:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         if self.background is not None:

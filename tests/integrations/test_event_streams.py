@@ -281,9 +281,6 @@ async def test_a_browser_that_left_misses_nothing_of_any_partition(
         await client.publish(stream_name, b"new", partition=2)
         async with browse(service.events, page.last_event_id) as page:
             assert await anext(page) == Received("message", "new", "0:-1,2:1")
-        for unknown in ("1:4", "0:1,3:4", "4"):
-            async with browse(service.events, unknown) as page:
-                assert page.status == 400
 
 
 @ON_ONE_FRAMEWORK
@@ -341,14 +338,51 @@ async def test_times_that_make_no_sense_are_a_mistake_of_the_service(
 
 @ON_EMBEDDED
 @ON_ONE_FRAMEWORK
-async def test_an_id_that_is_no_offset_is_a_bad_request(
-    server: Server, client: Client, stream_name: str, serve: Serve
+@pytest.mark.parametrize("partition", [0, [0, 2], ALL_PARTITIONS], ids=str)
+async def test_a_page_with_an_id_of_another_service_forgets_it_and_begins_at_the_start(
+    server: Server, client: Client, stream_name: str, serve: Serve, partition: Any
+) -> None:
+    await client.create_stream(stream_name, partitions=3)
+    await client.publish(stream_name, b"a", partition=0)
+    ids = ["x", "-2", "1" * 30, "0:1,3:4", "0:01", "4" if partition else "0:4"]
+    async with serve(server.address, stream_name, start=EARLIEST, partition=partition) as service:
+        for event_id in ids:
+            async with browse(service.events, event_id) as page:
+                assert page.status == 200
+                [failed] = [event async for event in page]
+            assert json.loads(failed.data)["error"] == "StreamReset"
+            assert failed.last_event_id == ""
+        async with browse(service.events, failed.last_event_id) as page:
+            assert (await anext(page)).data == "a"
+
+
+@ON_EMBEDDED
+@ON_ONE_FRAMEWORK
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ("text", "to_event must return an Event or None, not str"),
+        (Event(b"bytes"), "the data of an event must be a str, not bytes"),  # type: ignore[arg-type]
+        (Event("a", None), "the type of an event must be a str, not NoneType"),  # type: ignore[arg-type]
+    ],
+)
+async def test_what_is_no_event_is_named(
+    server: Server,
+    client: Client,
+    stream_name: str,
+    serve: Serve,
+    result: Any,
+    told: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     await client.create_stream(stream_name)
-    async with serve(server.address, stream_name) as service:
-        for event_id in ("x", "-2", "1" * 30):
-            async with browse(service.events, event_id) as page:
-                assert page.status == 400
+    await client.publish(stream_name, b"a")
+    async with (
+        serve(server.address, stream_name, start=EARLIEST, to_event=lambda _: result) as service,
+        browse(service.events) as page,
+    ):
+        assert json.loads((await anext(page)).data)["error"] == "WrongType"
+    assert told in caplog.text
 
 
 @ON_EMBEDDED

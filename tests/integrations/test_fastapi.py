@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Annotated
 
 import pytest
 from anyio.from_thread import start_blocking_portal
-from fastapi import Depends, FastAPI, HTTPException, Request, WebSocket
+from fastapi import Depends, FastAPI, HTTPException, Request, Response, WebSocket
 from fastapi.testclient import TestClient
 from starlette.applications import Starlette
+from starlette.types import Message
 
 from liftbridge_aio import Client, ClientClosed, ClientOptions, StartAt, StopAt, UsageError
 from liftbridge_aio.broker import EmbeddedBroker
@@ -252,3 +253,33 @@ async def test_the_client_is_closed_with_the_application(
     assert "closed" in repr(client)
     assert service.stopping.is_set()
     assert not hasattr(app.state, "liftbridge_aio")
+
+
+async def test_a_browser_that_leaves_before_the_first_event_is_no_error_for_a_middleware(
+    liftbridge_broker: EmbeddedBroker,
+) -> None:
+    app = FastAPI(lifespan=client_lifespan(liftbridge_broker.address))
+
+    @app.middleware("http")
+    async def passing(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        return await call_next(request)
+
+    @app.get("/events", response_class=EventStreamResponse)
+    async def events(request: Request) -> EventStreamResponse:
+        return EventStreamResponse(request, "orders")
+
+    to_receive = ["http.request", "http.disconnect"]
+    sent: list[str] = []
+
+    async def receive() -> Message:
+        return {"type": to_receive.pop(0) if len(to_receive) > 1 else to_receive[0]}
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+
+    scope = {"type": "http", "method": "GET", "path": "/events", "headers": [], "query_string": b""}
+    async with app.router.lifespan_context(app):
+        await app(scope, receive, send)
+    assert sent[0] == "http.response.start"

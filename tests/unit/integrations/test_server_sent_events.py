@@ -106,7 +106,7 @@ def test_an_id_that_is_no_offset_is_refused(event_id: str) -> None:
     if event_id == "-1" or (digits and int(event_id) < 2**63 - 1):
         assert offsets_of(event_id, 0) == {0: int(event_id)}
         return
-    with pytest.raises(InvalidRequest, match="Last-Event-ID"):
+    with pytest.raises(StreamReset, match="Last-Event-ID"):
         offsets_of(event_id, 0)
 
 
@@ -115,7 +115,7 @@ def test_an_id_that_is_no_offset_is_refused(event_id: str) -> None:
     ["7", ",", "0:1,", ",0:1", "1:1,0:1", "0:1,0:2", "0:1 ,1:2", "0:01", f"0:{2**63 - 1}"],
 )
 def test_an_id_that_names_no_offsets_by_partition_is_refused(event_id: str) -> None:
-    with pytest.raises(InvalidRequest, match="Last-Event-ID"):
+    with pytest.raises(StreamReset, match="Last-Event-ID"):
         offsets_of(event_id, None)
 
 
