@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from liftbridge_aio.errors import ConcurrentRead, LiftbridgeError, MalformedData
+from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.retry import Backoff
 
 from .core import protocol, sse
@@ -31,6 +32,10 @@ _IDLE_BACKOFF: Final = Backoff(initial=0.05, maximum=2.0)
 _AT_ONCE: Final = 0.05
 _MOST_IDLE: Final = 10
 """Responses in a row that may end at once or go back: some ten seconds of waits."""
+_HELD_BACK: Final = (
+    "check the URL, that the server runs, and that no proxy on the way holds Server-Sent Events"
+    ' back, or read with live="long-poll"'
+)
 
 
 class ReaderState(Enum):
@@ -96,6 +101,7 @@ class Reader:
         self._data: list[bytes] = []
         self._controls: deque[Batch] = deque()
         self._max_failures = min(transport.options.max_retries, _MOST_IDLE)
+        self._resume_timeout = timer_seconds(transport.options.resume_timeout)
         self._is_reading = False
         self._has_read = False
         self._idle = 0
@@ -104,6 +110,9 @@ class Reader:
         """When the present Server-Sent Events began, by the event loop's clock."""
         self._is_answered = False
         """They have had a control event, so a server is there."""
+        self._unanswered_since: float | None = None
+        """When the first response without a control event began, of those since the last with one.
+        """
 
     @property
     def state(self) -> ReaderState:
@@ -307,7 +316,8 @@ class Reader:
         batch = self._controls.popleft()
         if batch.offset > self._position:
             self._idle = 0
-        self._is_answered = self._is_answered or batch.offset >= self._position
+        if batch.offset >= self._position:
+            self._is_answered, self._unanswered_since = True, None
         return batch
 
     async def _chunk(self) -> bytes:
@@ -327,9 +337,17 @@ class Reader:
             if chunk is not None:
                 return chunk
         await self._end_response()
-        took = asyncio.get_running_loop().time() - self._opened_at
+        now = asyncio.get_running_loop().time()
+        took = now - self._opened_at
         self._idle = 1 if self._is_answered and took >= _AT_ONCE else self._idle + 1
-        goes_on = self._is_answered or self._idle <= self._max_failures
+        goes_on = self._is_answered
+        if not goes_on:
+            if self._unanswered_since is None:
+                self._unanswered_since = self._opened_at
+            in_time = now - self._unanswered_since < self._resume_timeout
+            goes_on = in_time and self._idle <= self._max_failures
+            if isinstance(failure, NotConnected):
+                failure.hint = _HELD_BACK
         if not self._has_ended() and not (isinstance(failure, NotConnected) and goes_on):
             raise failure
         return b""

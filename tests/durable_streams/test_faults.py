@@ -273,8 +273,11 @@ async def test_a_server_that_stays_busy_is_told(
 
 
 @asynccontextmanager
-async def answering(*answers: bytes) -> AsyncIterator[str]:
-    """Serve a URL whose connections answer requests with these bytes in turn, and then end."""
+async def answering(*answers: bytes, stay: bool = False) -> AsyncIterator[str]:
+    """Serve a URL whose connections answer requests with these bytes in turn, and then end.
+
+    If they `stay`, their clients end them.
+    """
     left = list(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -283,6 +286,8 @@ async def answering(*answers: bytes) -> AsyncIterator[str]:
             if left:
                 writer.write(left.pop(0))
                 await writer.drain()
+            if stay:
+                await reader.read()
         finally:
             writer.close()
 
@@ -360,6 +365,21 @@ async def test_events_that_end_at_once_do_not_go_on_for_ever() -> None:
             with pytest.raises(NotConnected):
                 async for _ in stream.read(live="sse"):
                     pass
+
+
+async def test_events_that_a_proxy_holds_back_are_waited_for_no_longer_than_said() -> None:
+    silent = f"HTTP/1.1 200 OK\r\n{EVENTS}\r\n\r\n".encode()
+    end = b'event: control\ndata: {"streamNextOffset":"8","streamClosed":true}\n\n'
+    answers = [UP_TO_DATE, *[silent] * 6, response("200 OK", EVENTS, body=end)]
+    options = StreamOptions(live_timeout=0.2, resume_timeout=0.5)  # enough for three responses
+    async with (
+        answering(*answers, stay=True) as url,
+        DurableStream(url, options=options) as stream,
+        asyncio.timeout(20),
+    ):
+        with pytest.raises(NotConnected, match="holds Server-Sent Events back"):
+            async for _ in stream.read(live="sse"):
+                pass
 
 
 async def test_data_without_its_offset_is_read_again() -> None:
