@@ -224,6 +224,8 @@ class ConnectionPool:
             except CallFailure as failure:
                 if connection.last_received < checked_at:
                     connection.fail(f"the health check failed: {failure.text}")
+            except ClientClosed:
+                return
             except Exception as error:  # without checks a half-open connection would stay
                 connection.fail(f"the health check failed by a bug of the client: {error!r}")
                 raise

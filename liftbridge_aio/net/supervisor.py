@@ -93,7 +93,11 @@ class Child:
             # wait on a broken call. The task ends here in any case.
             if not self._ending():
                 logger.warning("the task %s was cancelled from outside", name, exc_info=True)
-        except Exception:
+        except Exception as error:
+            # A child whose wait is over in the moment of its cancellation goes on to its next one,
+            # and may find that the supervisor starts nothing any more.
+            if isinstance(error, ClientClosed) and self._ending():
+                return
             # A child passes its errors to the next call that reads or publishes; what arrives here
             # is a bug, which must be visible but not end the user's block.
             logger.exception("the task %s failed", name)

@@ -208,6 +208,29 @@ async def test_it_is_stopped_from_any_task_and_twice(caplog: pytest.LogCaptureFi
     assert not caplog.records
 
 
+async def test_a_child_whose_wait_is_over_as_it_stops_goes_on_and_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    loop = asyncio.get_running_loop()
+    over, went_on = loop.create_future(), asyncio.Event()
+
+    async def watch() -> None:
+        await over
+        went_on.set()
+        await supervisor.call(forever, name="check")
+
+    supervisor.spawn(watch, name="watch")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    stop = asyncio.create_task(supervisor.stop(5))
+    loop.call_soon(over.set_result, None)
+    assert await stop
+    assert went_on.is_set()
+    assert not caplog.records
+
+
 async def test_it_is_stopped_within_scopes_that_are_cancelled() -> None:
     supervisor = Supervisor("test")
     await supervisor.start()
