@@ -355,6 +355,13 @@ async def test_what_is_no_http_is_no_connection(answer: bytes) -> None:
                 await anext(stream.read())
 
 
+async def test_a_redirect_is_told_with_its_target() -> None:
+    moved = response("301 Moved Permanently", "Location: https://elsewhere.example/stream")
+    async with answering(moved) as url, DurableStream(url, options=IMPATIENT) as stream:
+        with pytest.raises(UnexpectedStatus, match=r"301 to https://elsewhere\.example/stream"):
+            await anext(stream.read())
+
+
 async def test_events_that_end_at_once_do_not_go_on_for_ever() -> None:
     empty = response("200 OK", EVENTS)
     async with (

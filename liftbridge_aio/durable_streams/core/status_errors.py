@@ -56,6 +56,9 @@ def refusal(
     said = " ".join(body.split())[:_SAID_CHARS]
     text = f"{method} {url} was refused with {status}{f' ({said})' if said else ''}"
     error = _error(method, sent, status, got, text)
+    if 300 <= status < 400 and (target := got.get("Location")):
+        error.message = f"{method} {url} was redirected with {status} to {target[:_SAID_CHARS]}"
+        error.hint = "redirects are not followed: use the URL of the stream itself"
     error.status = status
     return error
 
