@@ -339,7 +339,7 @@ async def test_times_that_make_no_sense_are_a_mistake_of_the_service(
 @ON_EMBEDDED
 @ON_ONE_FRAMEWORK
 @pytest.mark.parametrize("partition", [0, [0, 2], ALL_PARTITIONS], ids=str)
-async def test_a_page_with_an_id_of_another_service_forgets_it_and_begins_at_the_start(
+async def test_a_page_with_an_id_of_another_service_begins_at_the_start(
     server: Server, client: Client, stream_name: str, serve: Serve, partition: Any
 ) -> None:
     await client.create_stream(stream_name, partitions=3)

@@ -255,7 +255,7 @@ async def test_the_client_is_closed_with_the_application(
     assert not hasattr(app.state, "liftbridge_aio")
 
 
-async def test_a_browser_that_leaves_before_the_first_event_is_no_error_for_a_middleware(
+async def test_a_browser_that_leaves_at_once_is_no_error_for_a_middleware(
     liftbridge_broker: EmbeddedBroker,
 ) -> None:
     app = FastAPI(lifespan=client_lifespan(liftbridge_broker.address))

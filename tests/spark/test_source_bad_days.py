@@ -165,7 +165,7 @@ def test_a_checkpoint_of_another_source(
     assert "checkpointLocation" in str(caught.value)
 
 
-def test_a_checkpoint_of_kafkas_source_is_not_taken_for_offsets_of_this_stream(
+def test_a_checkpoint_of_kafkas_source_is_refused(
     spark_broker: str, log: LogClient, stream_name: str
 ) -> None:
     log.create(stream_name)
