@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .guards import GUARDS, take_out
 
 if TYPE_CHECKING:
     from .campaign import Result
+
+MOST_SEEDS: Final = 500
+"""Seeds within which a guard must be missed."""
 
 
 def main() -> int:
@@ -28,8 +32,11 @@ def main() -> int:
         "--without", choices=GUARDS, help="take out a guard; stop when it is missed"
     )
     parser.add_argument("--faults", help="the numbers of the faults of one seed, such as 3,5")
+    parser.add_argument("--guards", action="store_true", help="find what each guard is good for")
     parser.add_argument("--shrink", action="store_true", help="find the shortest run that fails")
     options = parser.parse_args()
+    if options.guards:
+        return find_guards()
     if options.without:
         take_out(options.without)
     # After that, as they import the package.
@@ -53,10 +60,29 @@ def main() -> int:
     for result in simulate_all(runs, options.jobs):
         say(str(result))
         results.append(result)
-        if options.without and result.errors:
+        if options.without and result.errors:  # it is missed
             break
     say(table(results))
     return 1 if any(each.errors for each in results) else 0
+
+
+def find_guards() -> int:
+    """Take out each guard in turn, and say which seed misses it."""
+    missed = 0
+    for name, guard in GUARDS.items():
+        words = ("--without", name, "--program", guard.program, "--count", str(MOST_SEEDS))
+        found = subprocess.run(
+            [sys.executable, "-m", "simulation", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        seeds = found.stdout.splitlines()
+        failed = next((each for each in seeds if each.startswith("  ")), "  not found")
+        missed += found.returncode == 1
+        count = sum(each.startswith("seed ") for each in seeds)
+        say(f"| {name} | {guard.what} | {guard.program} | {count} |{failed[1:120]} |")
+    return 0 if missed == len(GUARDS) else 1
 
 
 def say(text: str) -> None:

@@ -26,12 +26,14 @@ class Guard(NamedTuple):
         module: where it stands, below the package.
         text: it, which stands there once.
         without: what stands there without it.
+        program: one that relies on it.
     """
 
     what: str
     module: str
     text: str
     without: str
+    program: str
 
 
 GUARDS: Final[dict[str, Guard]] = {
@@ -40,66 +42,77 @@ GUARDS: Final[dict[str, Guard]] = {
         "_subscribe.decoder",
         "        last = self.last_delivered\n        before_list, end_of_list = self._last_list\n",
         "        return self.last_delivered\n        before_list, end_of_list = self._last_list\n",
+        "DurableReading",
     ),
     "repeats": Guard(
         "what a reader has delivered is not delivered again",
         "_subscribe.core.position",
         "        if offset <= self._floor:\n            repeats",
         "        if offset < 0:\n            repeats",
+        "Reading",
     ),
     "health": Guard(
         "a silent connection is checked, and given up",
         "net.connection_pool",
         'connection.fail(f"the health check failed: {failure.text}")',
         "pass",
+        "Reading",
     ),
     "leader": Guard(
         "metadata is fetched again when a leader does not answer as one",
         "net.leader_call",
         "renewal = self._refresh([self._led[0]])",
         "renewal = asyncio.get_running_loop().create_future()",
+        "Grouping",
     ),
     "rejoin": Guard(
         "an expelled member joins again",
         "groups.core.membership",
         "        self._move(GroupState.REJOINING)\n",
         "        return\n",
+        "Grouping",
     ),
     "ack deadline": Guard(
         "a publish whose ack does not come fails in time",
-        "_publish.deadline_timer",
+        "_publish.deadlines",
         "                self._expire(loop.time())",
         "                pass",
+        "Reading",
     ),
     "fence": Guard(
         "a writer whose log was claimed by another writes no more",
         "transactions.claimed_log",
         "if found.kind is Kind.CLAIM or found.writer != self._writer:",
         "if False:",
+        "Invoicing",
     ),
     "rewind": Guard(
         "an aborted transaction takes its subscription back",
         "transactions.transaction",
         "            positions.rewind(subscription)",
         "            pass",
+        "Invoicing",
     ),
     "inherited acks": Guard(
         "a producer writes the acks that the one before it owed",
         "transactions.producer",
         "intents = checkpoints.inherited.intents",
         "intents: tuple[AckIntent, ...] = ()",
+        "Invoicing",
     ),
     "unfinished transactions": Guard(
         "the next owner of a partition ends the transactions of the one before",
         "queue.acks_writer",
         "await self._end_transactions(claim.acks)",
         "pass",
+        "Receipting",
     ),
     "duplicates": Guard(
         "committed readers show a message once that was sent twice",
-        "transactions.core.sequencer",
-        "        if clock <= span.low:\n            return Outcome.OUTSIDE_ALREADY_ACKED",
-        "        if False:\n            return Outcome.OUTSIDE_ALREADY_ACKED",
+        "transactions.core.visibility",
+        "        if clock <= outside.get(producer, -1):",
+        "        if False:",
+        "Producing",
     ),
     "keys": Guard(
         "a message waits for the one of its key before it",
@@ -108,24 +121,28 @@ GUARDS: Final[dict[str, Guard]] = {
         "            return False\n        waiting",
         "        if True:\n            self._line[key] = None\n"
         "            return False\n        waiting",
+        "Queueing",
     ),
     "dead letter": Guard(
         "a message is settled after its dead letter is stored",
         "queue.giving_up",
         "                await store()\n",
         "                return\n",
+        "Queueing",
     ),
     "claim": Guard(
         "acks of a queue are stored at the offset that the owner expects",
         "queue.acks_store",
         "            expected_offset=offset,\n            retry=Retry(),",
         "            retry=Retry(),",
+        "Receipting",
     ),
     "gateway": Guard(
         "a gateway appends at the offset that it has decided for",
         "durable_streams.gateway.followed_log",
         "                    expected_offset=offset,\n                )\n            except",
         "                )\n            except",
+        "Serving",
     ),
 }
 

@@ -121,14 +121,15 @@ class Load:
         [program] = [each for each in self.programs if host in each.hosts]
         self._twins += 1
         twin = f"{host}-twin-{self._twins}"
-        life = self.world.on(twin, program.work(host))
-        life.add_done_callback(lambda life: self._ended(program, life))
+        life = self.world.on(twin, program.work(twin))
+        life.add_done_callback(lambda life: self._ended(program, twin, life))
         return twin
 
     # Processes
 
-    def _ended(self, program: Program, life: asyncio.Task[None]) -> None:
+    def _ended(self, program: Program, host: str, life: asyncio.Task[None]) -> None:
         """Check with what a process has ended."""
+        program.members.pop(host, None)
         if life.cancelled() or (error := life.exception()) is None:
             return
         if all(isinstance(each, program.may_end_with) for each in leaves(error)):
@@ -143,7 +144,7 @@ class Load:
             life = self._lives[host] = self.world.on(host, program.work(host))
             life.set_name(f"{type(program).__name__} on {host}")
             await asyncio.wait({life})
-            self._ended(program, life)
+            self._ended(program, host, life)
             await asyncio.sleep(REBORN)
 
     async def _recover(self) -> None:

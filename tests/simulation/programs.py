@@ -18,6 +18,8 @@ from liftbridge_aio import (
     AckPolicy,
     Client,
     ClientOptions,
+    ConsumerGroup,
+    GroupState,
     Isolation,
     LiftbridgeError,
     Message,
@@ -88,6 +90,8 @@ class Program:
         self.world = world
         self.orders = orders
         self.seen: Counter[bytes] = Counter()
+        self.members: dict[str, ConsumerGroup | Queue[Delivery]] = {}
+        """The members that run, by their hosts."""
 
     async def prepare(self, client: Client) -> None:
         """Create what the program needs besides the stream of orders."""
@@ -97,8 +101,9 @@ class Program:
         raise NotImplementedError
 
     def missing(self) -> Collection[bytes]:
-        """Return what it must have seen by now, and has not."""
-        return self.orders.acked - self.seen.keys()
+        """Return what it must have seen by now and has not, and hosts whose member is out."""
+        out = (host for host, each in self.members.items() if each.state is not GroupState.STABLE)
+        return {*(self.orders.acked - self.seen.keys()), *map(str.encode, out)}
 
     async def judge(self, client: Client) -> None:
         """Check what it has seen, and what it has left in the servers."""
@@ -227,6 +232,7 @@ class Grouping(Program):
             new_client(self.world) as client,
             client.group("billing", [STREAM], start=StartAt.earliest()) as group,
         ):
+            self.members[host] = group
             await group.run(handle, concurrency=2, stop_on_signals=False)
 
 
@@ -260,6 +266,7 @@ class Queueing(Program):
                 dead_letter=DeadLetter("orders.dead"),
             ) as queue,
         ):
+            self.members[host] = queue
             await queue.run(self._ship, concurrency=4, stop_on_signals=False)
 
     async def _ship(self, delivery: Delivery) -> None:
@@ -279,10 +286,11 @@ class Queueing(Program):
     @staticmethod
     def is_poison(value: bytes) -> bool:
         """Return True for a message that becomes a dead letter."""
-        return int(value.rpartition(b"/")[2]) % round(1 / POISON) == 1
+        number = value.rpartition(b"/")[2]
+        return number.isdigit() and int(number) % round(1 / POISON) == 1
 
     def missing(self) -> Collection[bytes]:
-        """Return what was acked and is not shipped."""
+        """Return what was acked and is not shipped, and hosts whose member is out."""
         return {each for each in super().missing() if not self.is_poison(each)}
 
     async def judge(self, client: Client) -> None:
@@ -326,7 +334,7 @@ class Invoicing(Program):
             if host == self.hosts[-1]:
                 await self._follow(client)
             else:
-                await self._produce(client)
+                await self._produce(client, host)
 
     async def _follow(self, client: Client) -> None:
         self.seen.clear()
@@ -341,7 +349,7 @@ class Invoicing(Program):
                 self.seen[result.value] += 1
                 assert self.seen[result.value] == 1, f"{result} was committed twice"
 
-    async def _produce(self, client: Client) -> None:
+    async def _produce(self, client: Client, host: str) -> None:
         """Read on where the store says, and write an invoice for each order."""
         async with (
             client.producer("invoicer", store=CheckpointStream("checkpoints")) as producer,
@@ -397,7 +405,7 @@ class Receipting(Invoicing):
     with_twins = ("r1", "r2")
     target = "receipts"
 
-    async def _produce(self, client: Client) -> None:
+    async def _produce(self, client: Client, host: str) -> None:
         """Be a member."""
         async with (
             client.queue(
@@ -405,6 +413,7 @@ class Receipting(Invoicing):
             ) as queue,
             asyncio.TaskGroup() as tasks,
         ):
+            self.members[host] = queue
             for _ in range(3):
                 tasks.create_task(self._write(queue))
 
