@@ -22,6 +22,7 @@ from liftbridge_aio import (
     AckPolicy,
     Client,
     ClientOptions,
+    Isolation,
     PublishOutcomeUnknown,
     Record,
     Retry,
@@ -32,6 +33,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio._publish.session import SessionState
 from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.transactions import CheckpointStream
 from support.faults import BOUND, QUICK, eventually, nothing_left_behind, read_all, within
 from support.suspensions import Moment, cancelled_at, watched_suspensions
 
@@ -215,6 +217,41 @@ async def wait_a_moment(partitions: Collection[StreamPartition]) -> None:
     await asyncio.sleep(0)
 
 
+async def take_from_queue(scene: Scene) -> None:
+    scene.groups.append(scene.name("q"))
+    async with scene.client.queue("s", group=scene.groups[-1], start=EARLIEST, retry=0) as queue:
+        await (await anext(queue)).ack(sync=True)
+        await (await anext(queue)).nack()
+        await (await anext(queue)).reject()
+
+
+async def ack_with_results(scene: Scene) -> None:
+    scene.groups.append(scene.name("q"))
+    async with scene.client.queue("s", group=scene.groups[-1], start=EARLIEST) as queue:
+        delivery = await anext(queue)
+        async with delivery, delivery.transaction() as transaction:
+            await transaction.publish("t", b"result")
+
+
+async def commit_with_a_store(scene: Scene) -> None:
+    name = scene.name("producer")
+    for _ in range(2):  # the second one takes over from the first
+        async with (
+            scene.client.producer(name, store=CheckpointStream("stored")) as producer,
+            scene.client.subscribe("s", 0, EARLIEST, positions=producer) as messages,
+        ):
+            await anext(messages)
+            async with producer.transaction(messages) as transaction:
+                await transaction.publish("t", b"result")
+            await producer.publish("t", b"alone")
+
+
+async def read_what_is_committed(scene: Scene) -> None:
+    async for _ in scene.client.read("t", partition=0, isolation=Isolation.READ_COMMITTED):
+        pass
+    await scene.client.last("t", 3, isolation=Isolation.READ_COMMITTED)
+
+
 OPERATIONS: Final[list[Operation]] = [
     publish,
     publish_by_key,
@@ -234,6 +271,10 @@ OPERATIONS: Final[list[Operation]] = [
     cursors,
     cursors_on_a_link_that_breaks,
     join_and_leave,
+    take_from_queue,
+    ack_with_results,
+    commit_with_a_store,
+    read_what_is_committed,
 ]
 
 
@@ -245,6 +286,10 @@ LONG: Final = [
     read_all_partitions,
     read_durably,
     join_and_leave,
+    take_from_queue,
+    ack_with_results,
+    commit_with_a_store,
+    read_what_is_committed,
 ]
 """These are done with one client; the others with new ones, which have to connect."""
 OPTIONS: Final = ClientOptions(backoff=QUICK, max_in_flight=4, close_timeout=1.0)
@@ -255,10 +300,12 @@ async def prepare(broker: EmbeddedBroker) -> None:
     async with Client(broker.address) as client:
         await client.create_stream("s", partitions=2)
         await client.create_stream("other", subject="subject")
+        await client.create_stream("t", partitions=2)
         controlled = StreamOptions(optimistic_concurrency_control=True)
         await client.create_stream("controlled", options=controlled)
         for partition in range(2):
             await client.publish("s", b"first", partition=partition)
+        await client.producer().publish("t", b"first")
 
 
 def what_is_held(scene: Scene) -> dict[str, object]:
