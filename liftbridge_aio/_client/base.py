@@ -6,6 +6,7 @@ from asyncio import get_running_loop
 from typing import TYPE_CHECKING
 
 from liftbridge_aio._core.arguments import about
+from liftbridge_aio._core.event_loop import forked
 from liftbridge_aio.errors import ClientClosed, UsageError
 from liftbridge_aio.model import Isolation
 from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
@@ -42,7 +43,7 @@ class ClientBase:
 
     def _check_not_closed(self) -> None:
         if self._forked:
-            error = ClientClosed("the client was connected in the parent of this forked process")
+            error = ClientClosed(forked("the client"))
             error.hint = "connect a client of its own in each process"
             raise error
         if self._closed:

@@ -178,11 +178,8 @@ class Client(
                 self._parts = await assemble(self._seeds, self.options, self._read_one)
                 bound_to_process.add(self)
 
-    def abandon(self) -> None:
-        """Refuse every use in a forked child, where the connections are the parent's.
-
-        Called by the fork itself.
-        """
+    def _abandon(self) -> None:
+        """Refuse every use in a forked child, where the connections are the parent's."""
         self._closed = self._forked = True
         if self._parts is not None:
             self._parts.publisher.refuse()

@@ -16,7 +16,7 @@ T = TypeVar("T")
 class BoundToProcess(Protocol):
     """Something with connections, which only one process can use."""
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """Refuse every use from now on, and send nothing: this is the child of a fork."""
 
 
@@ -27,7 +27,12 @@ writes would be in the middle of what the other does."""
 
 def _abandon_all() -> None:
     for each in bound_to_process:
-        each.abandon()
+        each._abandon()  # noqa: SLF001 - no call for users
+
+
+def forked(what: str) -> str:
+    """Return the text of the error of something that was abandoned."""
+    return f"{what} was connected in the parent of this forked process"
 
 
 if hasattr(os, "register_at_fork"):

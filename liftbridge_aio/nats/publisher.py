@@ -15,7 +15,7 @@ from liftbridge_aio._core.arguments import (
     check_whole_number,
     names,
 )
-from liftbridge_aio._core.event_loop import running_loop
+from liftbridge_aio._core.event_loop import bound_to_process, forked, running_loop
 from liftbridge_aio._core.message_check import check_content, checked_policy
 from liftbridge_aio._publish.window import Window
 from liftbridge_aio.errors import ClientClosed, InvalidRequest, PublishManyFailed, UsageError
@@ -86,6 +86,8 @@ class NatsPublisher:
         self._session: NatsSession | None = None
         self._opening = False
         self._closed = False
+        self._forked = False
+        """True in a forked child, where the connection is the parent's."""
 
     def __repr__(self) -> str:
         """Return the representation for debugging."""
@@ -131,6 +133,7 @@ class NatsPublisher:
         try:
             await self._link.open(timer_seconds(self.options.connect_timeout))
             self._session = NatsSession(self._link, self.options)
+            bound_to_process.add(self)
             await self._session.start()
             if self._closed:
                 raise _closed("the publisher was closed while it was being opened")
@@ -147,6 +150,8 @@ class NatsPublisher:
         task. Cancelling cuts the wait for acks short; the rest is done all the same.
         """
         session = self._session
+        if self._forked:
+            return
         if session is not None and session.loop is not asyncio.get_running_loop():
             if session.loop.is_closed():
                 return
@@ -410,8 +415,14 @@ class NatsPublisher:
         await session.register(message)
         await message
 
+    def _abandon(self) -> None:
+        """Refuse every use in a forked child."""
+        self._closed = self._forked = True
+
     @property
     def _living(self) -> NatsSession:
+        if self._forked:
+            raise _closed(forked("the publisher"))
         if self._closed:
             raise _closed("the publisher is closed")
         if self._session is None:

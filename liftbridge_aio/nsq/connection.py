@@ -11,6 +11,7 @@ from math import inf
 from typing import Final, cast
 
 from liftbridge_aio._core.addresses import format_address, parse_address
+from liftbridge_aio._core.event_loop import bound_to_process, forked
 from liftbridge_aio.options import seconds
 
 from .core import compression, negotiation, protocol
@@ -122,6 +123,7 @@ class NsqConnection(asyncio.Protocol):
             self.close()
             raise
         self._is_open = True
+        bound_to_process.add(self)
         self._heartbeat_timer = self._loop.call_later(
             seconds(self._options.heartbeat_interval), self._check_heartbeats
         )
@@ -324,6 +326,11 @@ class NsqConnection(asyncio.Protocol):
             self._heartbeat_timer = self._loop.call_later(interval, self._check_heartbeats)
 
     # The end
+
+    def _abandon(self) -> None:
+        """Refuse every command in a forked child, where the socket is the parent's."""
+        self.error = NotConnected(forked(f"the connection to nsqd at {self.address}"))
+        self._out.clear()
 
     def close(self, error: NsqError | None = None) -> None:
         """End it: fail what waits for responses, and tell the owner. Idempotent.

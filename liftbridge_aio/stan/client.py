@@ -16,7 +16,7 @@ from liftbridge_aio._core.arguments import (
     check_type,
     names,
 )
-from liftbridge_aio._core.event_loop import running_loop
+from liftbridge_aio._core.event_loop import bound_to_process, forked, running_loop
 from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
 from liftbridge_aio.errors import ClientClosed, InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.nats.library import NatsConnection
@@ -122,6 +122,8 @@ class Client:
         arguments = {"name": client_id, **(connect or {})}
         self._link = StreamingLink(target, arguments, self._not_permitted)
         self._runtime: ClientRuntime | None = None
+        self._forked = False
+        """True in a forked child, where the session is the parent's."""
         self._channels: set[str] = set()
         """Channels that were checked."""
         self._connecting = False
@@ -196,6 +198,7 @@ class Client:
                 self._link, self.cluster, self.client_id, self.options, self._tell
             )
             self._runtime = runtime
+            bound_to_process.add(self)
             await runtime.start()
             if self._closed:
                 raise _closed("the client was closed while it was being connected")
@@ -220,6 +223,8 @@ class Client:
             UsageError: another event loop is running than the one in which it was connected.
         """
         runtime = self._runtime
+        if self._forked:
+            return
         if runtime is not None and runtime.loop is not asyncio.get_running_loop():
             if runtime.loop.is_closed():
                 return
@@ -232,8 +237,14 @@ class Client:
         if getattr(self, "_runtime", None) is not None and not self._closed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
 
+    def _abandon(self) -> None:
+        """Refuse every use in a forked child."""
+        self._closed = self._forked = True
+
     @property
     def _living(self) -> ClientRuntime:
+        if self._forked:
+            raise _closed(forked("the client"))
         if self._closed or self._runtime is None:
             raise _closed("the client is closed" if self._closed else "the client is not connected")
         return self._runtime

@@ -18,7 +18,6 @@ from support.servers.node import LiftbridgeNode
 from support.servers.nsq_daemons import NsqDaemon
 from support.streaming_clients import publish_many
 
-
 EXACT = StreamOptions(optimistic_concurrency_control=True)
 
 

@@ -21,6 +21,7 @@ from liftbridge_aio.nsq.errors import (
 from liftbridge_aio.testing import FaultProxy
 from nsq_client.conftest import StartDaemon
 from support.faults import eventually
+from support.processes import succeeds
 from support.servers.nsq_daemons import NsqDaemon
 
 
@@ -45,6 +46,29 @@ async def test_published_messages_are_delivered(nsqd: NsqDaemon, topic: str) -> 
         await producer.publish_delayed(topic, b"four", 0.0)
         await producer.ping()
     assert sorted(await bodies(nsqd, topic, 4)) == [b"four", b"one", b"three", b"two"]
+
+
+async def test_a_forked_child_opens_a_connection_of_its_own(nsqd: NsqDaemon, topic: str) -> None:
+    await succeeds(IN_A_FORKED_CHILD, nsqd.address, topic)
+    assert sorted(await bodies(nsqd, topic, 2)) == [b"child", b"parent"]
+
+
+IN_A_FORKED_CHILD = """
+import asyncio, os, sys
+from liftbridge_aio import nsq
+
+async def main(address, topic):
+    async with nsq.Producer(address) as producer:
+        child = os.fork()
+        if not child:
+            asyncio.events._set_running_loop(None)
+            asyncio.run(producer.publish(topic, b"child"))
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        await producer.publish(topic, b"parent")
+
+asyncio.run(main(*sys.argv[1:]))
+"""
 
 
 async def test_many_tasks_publish_over_one_connection(nsqd: NsqDaemon, topic: str) -> None:

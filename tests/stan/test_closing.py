@@ -10,6 +10,7 @@ import pytest
 from liftbridge_aio import ClientClosed, LiftbridgeError, UnsupportedByServer, stan
 from liftbridge_aio.stan import StartAt
 from support.peers.scripted_stan import scripted_stan
+from support.processes import succeeds
 from support.streaming_clients import (
     BOUND,
     MakeClient,
@@ -37,6 +38,44 @@ async def test_unsubscribe(make: MakeClient, channel: str) -> None:
         with pytest.raises(StopAsyncIteration):
             await anext(subscription)
         assert sequences(await take(other, 1)) == [1]
+
+
+async def test_a_forked_child_cannot_use_the_client(
+    nats_url: str, client_id: str, channel: str
+) -> None:
+    assert await succeeds(IN_A_FORKED_CHILD, nats_url, client_id, channel) == b"refused\n" * 2
+
+
+IN_A_FORKED_CHILD = """
+import asyncio, os, sys
+from liftbridge_aio import ClientClosed, stan
+from liftbridge_aio.nats import NatsPublisher
+
+async def use(client, publisher, channel):
+    for publish in (client.publish, publisher.publish_plain):
+        try:
+            await publish(channel, b"child")
+        except ClientClosed as error:
+            assert "parent of this forked process" in str(error)
+            print("refused", flush=True)
+    await client.aclose()
+    await publisher.aclose()
+
+async def main(url, client_id, channel):
+    async with (
+        stan.Client(url, cluster="test-cluster", client_id=client_id) as client,
+        NatsPublisher(url) as publisher,
+    ):
+        child = os.fork()
+        if not child:
+            asyncio.events._set_running_loop(None)
+            asyncio.run(use(client, publisher, channel))
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        await client.publish(channel, b"parent")
+
+asyncio.run(main(*sys.argv[1:]))
+"""
 
 
 async def test_unsubscribe_while_conn_closing(nats_url: str, client_id: str, channel: str) -> None:
