@@ -27,6 +27,7 @@
 - `start`: Turns the start and stop of a subscription into offsets, and makes its requests.
 - `subscription`: Subscription to one partition: an async iterator and an async context manager.
 - `subscription_base`: Base of subscriptions: lists of messages, entering and leaving.
+- `time_lookup`: Finds the first message at or after a time.
 - `typed_reader`: Converts messages of any source, one by one, as they are read.
 - `core/`: Pure parts of reading: no event loop, clock, chance or I/O.
 """

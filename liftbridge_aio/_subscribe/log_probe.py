@@ -26,6 +26,7 @@ _BEFORE_ALL: Final = -2
 """A stop offset before every start; to servers, -1 is no stop."""
 _REFUSAL: Final = re.compile(rf"Stop offset is before start offset: {_BEFORE_ALL} < (\d+)")
 
+_NOTHING_LEFT: Final = frozenset({StreamEnd.STOP_REACHED, StreamEnd.READONLY, StreamEnd.EMPTY})
 _SILENCE: Final = 0.75
 """Seconds without a first message after which the server is probed."""
 _SILENCES: Final = 2
@@ -48,6 +49,9 @@ class LogProbe:
     any_replica: bool = False
     """True if the server need not be the leader."""
 
+    resume: bool = False
+    """True if a paused partition is resumed."""
+
     async def oldest_offset(self) -> int | None:
         """Return the offset of the oldest message. Cancelling resets the call.
 
@@ -58,6 +62,57 @@ class LogProbe:
             CallFailure: the server refused otherwise, or could not be reached.
         """
         return await self._start_offset(StartAt.earliest())
+
+    async def offset_from(self, timestamp: int) -> int | None:
+        """Return the offset at which the server starts from a time (Unix nanoseconds).
+
+        Servers up to 1.9.0 miss messages: `time_lookup` explains when. Cancelling resets the call.
+
+        Returns:
+            The offset; None if it is the end of the log, or the server does not name it.
+
+        Raises:
+            CallFailure: the server refused, or could not be reached.
+        """
+        end = await self._start_offset(StartAt.new_only())
+        found = await self._start_offset(StartAt.time(timestamp))
+        return None if end is None or found is None or found >= end else found
+
+    async def first_place(self, start: int, stop: int) -> tuple[int, int] | None:
+        """Return offset and timestamp of the first message from `start` to `stop`, inclusive.
+
+        Cancelling resets the call.
+
+        Args:
+            start: the lowest offset that counts.
+            stop: the highest one; it has been committed.
+
+        Returns:
+            None if the log has no such message any more.
+
+        Raises:
+            CallFailure: the call failed.
+        """
+        request = proto.SubscribeRequest(
+            stream=self.stream,
+            partition=self.partition,
+            start_position=proto.StartPosition.OFFSET,
+            start_offset=start,
+            stop_position=proto.StopPosition.STOP_OFFSET,
+            stop_offset=stop,
+            read_isr_replica=self.any_replica,
+        )
+        connection = await self.network.pool.get(self.address, Purpose.SUBSCRIBE)
+        try:
+            async with connection.open(SUBSCRIBE) as call:
+                await call.send([bytes(request)], end=True)
+                await call.receive()  # the handshake
+                message = await self.first_message(call, stop)
+        except CallFailure as failure:
+            if stream_end(failure) in _NOTHING_LEFT:
+                return None
+            raise
+        return None if message is None else message_place(message)
 
     async def is_emptied(self, offset: int) -> bool:
         """Return True if the log seems empty although it once had a message at `offset`.
@@ -115,6 +170,7 @@ class LogProbe:
             stop_position=proto.StopPosition.STOP_OFFSET,
             stop_offset=_BEFORE_ALL,
             read_isr_replica=self.any_replica,
+            resume=self.resume,
         )
         connection = await self.network.pool.get(self.address, Purpose.SUBSCRIBE)
         try:

@@ -12,10 +12,7 @@ from typing import Final, TypeAlias
 from liftbridge_aio._core.status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
 from liftbridge_aio.errors import LiftbridgeError, PartitionPaused
 from liftbridge_aio.model import Message, PartitionInfo, StartAt, StopAt
-from liftbridge_aio.net.broker_connection import Purpose
 from liftbridge_aio.net.network import Network
-from liftbridge_aio.wire import proto
-from liftbridge_aio.wire.codec import message_place
 from liftbridge_aio.wire.rpc import SUBSCRIBE
 
 from .log_probe import LogProbe
@@ -33,7 +30,6 @@ _LOOKED_AT_WITHIN: Final = 4.0
 """Seconds in which the oldest messages of a log arrive, if there are any."""
 _WIDER: Final = 4
 """Factor by which each part of a log with gaps is wider than the one before."""
-_NOTHING_LEFT = frozenset({StreamEnd.STOP_REACHED, StreamEnd.READONLY, StreamEnd.EMPTY})
 _WORTH_ANOTHER_TRY = frozenset(
     {StreamEnd.LOST, StreamEnd.LOG_CLOSED, StreamEnd.NOT_LEADER, StreamEnd.PAUSED}
 )
@@ -237,7 +233,7 @@ async def _oldest(network: Network, stream: str, partition: int, state: Partitio
         return 0
     nothing = state.high_watermark + 1
     try:
-        first = await _first_message(probe, state.high_watermark)
+        first = await probe.first_place(0, state.high_watermark)
     except CallFailure as failure:
         # A paused partition refuses readers at once if there is something to read, otherwise when
         # they begin to wait.
@@ -246,24 +242,4 @@ async def _oldest(network: Network, stream: str, partition: int, state: Partitio
         if oldest is None:
             raise
         return oldest
-    return nothing if first is None else message_place(first)[0]
-
-
-async def _first_message(probe: LogProbe, newest: int) -> bytes | None:
-    request = proto.SubscribeRequest(
-        stream=probe.stream,
-        partition=probe.partition,
-        start_position=proto.StartPosition.EARLIEST,
-        stop_position=proto.StopPosition.STOP_OFFSET,
-        stop_offset=newest,
-    )
-    connection = await probe.network.pool.get(probe.address, Purpose.SUBSCRIBE)
-    try:
-        async with connection.open(SUBSCRIBE) as call:
-            await call.send([bytes(request)], end=True)
-            await call.receive()  # the handshake
-            return await probe.first_message(call, newest)
-    except CallFailure as failure:
-        if stream_end(failure) in _NOTHING_LEFT:
-            return None
-        raise
+    return nothing if first is None else first[0]

@@ -1,7 +1,7 @@
 """Turns the start and stop of a subscription into offsets, and makes its requests.
 
 "New only" and "latest" change with the log, so a subscription that is resumed before its first
-message would lose or repeat messages. They are looked up once, as is the stop.
+message would lose or repeat messages. They are looked up once, as are times and the stop.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from liftbridge_aio._core.status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
@@ -23,6 +24,7 @@ from .core.position import Position, ReversePosition
 from .log_probe import LogProbe
 from .log_start import settled_state
 from .reverse_reader import oldest_offset
+from .time_lookup import offset_at
 
 _NS: Final = 1_000_000_000
 _PASSING: Final = frozenset({StreamEnd.LOST, StreamEnd.LOG_CLOSED, StreamEnd.NOT_LEADER})
@@ -50,7 +52,9 @@ def broker_for(plan: ReadingPlan, network: Network) -> BrokerInfo:
 
 def log_probe(plan: ReadingPlan, network: Network, address: str) -> LogProbe:
     """Return a probe of the log that is read, at the server of this address."""
-    return LogProbe(network, address, plan.stream, plan.partition, plan.from_isr_replica)
+    return LogProbe(
+        network, address, plan.stream, plan.partition, plan.from_isr_replica, plan.resume
+    )
 
 
 async def resolve(
@@ -70,6 +74,8 @@ async def resolve(
     elif plan.start.position in {StartPosition.NEW_ONLY, StartPosition.LATEST}:
         state = await network.metadata.partition(plan.stream, plan.partition, plan.timeout)
     start = _fixed(plan.start, state)
+    if start.position is StartPosition.TIMESTAMP:
+        start = await _by_time(plan, network, start)
     stop_offset = stop_timestamp = None
     if plan.stop is not None:
         stop_offset = plan.stop.value
@@ -116,10 +122,31 @@ async def _resolve_reverse(plan: ReadingPlan, network: Network) -> tuple[StartAt
     return StartAt.offset(start), position
 
 
-async def _oldest_read_backwards(plan: ReadingPlan, network: Network, newest: int) -> int:
-    """Return the offset at which reverse reading ends.
+async def _by_time(plan: ReadingPlan, network: Network, start: StartAt) -> StartAt:
+    """Return the offset to start at; the time itself if the server refuses readers, with reason."""
+    try:
+        return StartAt.offset(
+            await _ask(plan, network, lambda probe: offset_at(probe, start.value, plan.timeout))
+        )
+    except CallFailure:
+        return start
 
-    Retried while the leader changes, or cleans its log.
+
+async def _oldest_read_backwards(plan: ReadingPlan, network: Network, newest: int) -> int:
+    """Return the offset at which reverse reading ends."""
+    try:
+        return await _ask(plan, network, lambda probe: oldest_offset(probe, plan, newest))
+    except CallFailure as failure:
+        raise error_from(SUBSCRIBE.name, failure) from failure
+
+
+async def _ask(
+    plan: ReadingPlan, network: Network, question: Callable[[LogProbe], Awaitable[int]]
+) -> int:
+    """Ask the server to read from; again while the leader changes, or cleans its log.
+
+    Raises:
+        CallFailure: the server refused, or gave no answer in time.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + plan.timeout
@@ -128,13 +155,12 @@ async def _oldest_read_backwards(plan: ReadingPlan, network: Network, newest: in
         attempt += 1
         try:
             address = network.router.address_of(broker_for(plan, network))
-            probe = log_probe(plan, network, address)
-            return await oldest_offset(probe, plan, newest)
+            return await question(log_probe(plan, network, address))
         except CallFailure as failure:
             delay = network.router.delay(attempt)
-            passing = stream_end(failure, reverse=True) in _PASSING
+            passing = stream_end(failure, reverse=plan.reverse) in _PASSING
             if not passing or loop.time() + delay > deadline:
-                raise error_from(SUBSCRIBE.name, failure) from failure
+                raise
             await asyncio.sleep(delay)
             await network.metadata.refresh([plan.stream])
 

@@ -20,6 +20,7 @@ from liftbridge_aio import (
 )
 from support.clients import EARLIEST, LATEST, rest, stored, take, values
 from support.raw import BOUND, Wire
+from support.segments import begins_empty_segment, create
 
 LETTERS = [b"a", b"b", b"c", b"d", b"e"]
 LONG = 100_000_000
@@ -123,6 +124,41 @@ async def test_a_time_is_found_between_messages(client: Client, stream_name: str
     ]:
         async with client.subscribe(stream_name, start=start, stop=LATEST) as subscription:
             assert values(await rest(subscription)) == wanted
+
+
+async def test_a_time_is_found_at_the_boundaries_of_segments(
+    client: Client, wire: Wire, cleaned_stream: str
+) -> None:
+    """Servers answer with the end of the log for a time between the last two segments."""
+    await create(wire, cleaned_stream, segment_bytes=1, cleaner_interval=60_000)
+    acks = await client.publish_many(cleaned_stream, LETTERS)
+    times = [ack.reception_timestamp for ack in acks]
+
+    for n in range(1, 5):
+        start = StartAt.time(times[n - 1] + 1)
+        async with client.subscribe(cleaned_stream, start=start, stop=LATEST) as subscription:
+            assert values(await rest(subscription)) == LETTERS[n:]
+        async with client.subscribe(cleaned_stream, start=start) as subscription:
+            assert values(await take(subscription, 5 - n)) == LETTERS[n:]
+
+
+async def test_a_time_is_found_before_an_empty_segment(
+    client: Client, wire: Wire, cleaned_stream: str
+) -> None:
+    """Servers answer with the end of the log for some times then, or all."""
+    await create(wire, cleaned_stream, segment_bytes=1)
+    acks = await client.publish_many(cleaned_stream, LETTERS)
+    await begins_empty_segment(wire, cleaned_stream, 4, acks[4].reception_timestamp)
+
+    for n in range(5):
+        start = StartAt.time(acks[n].reception_timestamp)
+        async with client.subscribe(cleaned_stream, start=start, stop=LATEST) as subscription:
+            assert values(await rest(subscription)) == LETTERS[n:]
+    async with client.subscribe(
+        cleaned_stream, start=StartAt.time(acks[4].commit_timestamp + LONG)
+    ) as subscription:
+        await client.publish(cleaned_stream, b"new")
+        assert values(await take(subscription, 1)) == [b"new"]
 
 
 async def test_ago_counts_from_the_start_of_the_reading(client: Client, stream_name: str) -> None:

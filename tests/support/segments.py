@@ -109,18 +109,37 @@ async def becomes_emptied(wire: Wire, stream: str, next_offset: int) -> None:
     A refused subscription tells where it would start: from the earliest and from the time 0.
     """
 
-    async def starts_at(offset: int, **start: Any) -> bool:
-        try:
-            async with wire.subscribe(stream, **start, **to_offset(-2)):
-                return False
-        except Ended as ended:
-            return ended.end.text.endswith(f": -2 < {offset}")
-
     async def is_empty() -> bool:
-        by_time = {"start_position": proto.StartPosition.TIMESTAMP, "start_timestamp": 0}
-        return await starts_at(0, **FROM_EARLIEST) and await starts_at(next_offset, **by_time)
+        from_earliest = await starts_at(wire, stream, 0, **FROM_EARLIEST)
+        return from_earliest and await starts_at(wire, stream, next_offset, **from_time(0))
 
     await eventually(is_empty)
+
+
+async def begins_empty_segment(wire: Wire, stream: str, newest: int, timestamp: int) -> None:
+    """Wait until the cleaner has begun a segment behind the newest message, of this time."""
+
+    async def has_begun() -> bool:
+        return await starts_at(wire, stream, newest + 1, **from_time(timestamp))
+
+    await eventually(has_begun)
+
+
+def from_time(timestamp: int) -> dict[str, Any]:
+    """Start position by time, in Unix nanoseconds."""
+    return {
+        "start_position": proto.StartPosition.TIMESTAMP,
+        "start_timestamp": timestamp,
+    }
+
+
+async def starts_at(wire: Wire, stream: str, offset: int, **start: Any) -> bool:
+    """Return True if the server starts a reading at an offset; it is asked by a refused one."""
+    try:
+        async with wire.subscribe(stream, **start, **to_offset(-2)):
+            return False
+    except Ended as ended:
+        return ended.end.text.endswith(f": -2 < {offset}")
 
 
 @asynccontextmanager
