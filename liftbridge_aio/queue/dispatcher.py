@@ -146,10 +146,19 @@ class Dispatcher:
             self._raise_error()
             return None
         now = self._time()
-        if self.prepared or self._again:
-            delivery = self._next_again(now)
+        while True:
+            delivery = self._next_again(now) if self.prepared or self._again else None
+            if delivery is None:
+                delivery = self._next_new(now)
             if delivery is not None:
                 return delivery
+            if not self.partitions.pass_on():
+                break
+        if self.leases is not None:
+            self.leases.look()
+        return None
+
+    def _next_new(self, now: float) -> Delivery | None:
         merge = self._readers.merge
         while True:
             share = self._current
@@ -158,8 +167,6 @@ class Dispatcher:
                 if delivery is not None:
                     return delivery
             if not self.next_reader():
-                if self.leases is not None:
-                    self.leases.look()
                 return None
 
     @property

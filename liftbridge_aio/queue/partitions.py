@@ -93,7 +93,7 @@ class Partitions:
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
         self.flow: ReadyFlow[StreamPartition] = ReadyFlow(
-            _flow_settings(plan), self._choose_probe, self._time()
+            _flow_settings(plan), self._choose, self._time(), self._in_flight
         )
         self.max_in_flight = plan.max_in_flight
         self._backs_off = plan.backoff is not None
@@ -288,6 +288,8 @@ class Partitions:
             self._ready()
         elif share.is_paused and window.wants_more and self._time() >= share.resumes_at:
             self._resume(share)
+        if self.flow.is_short:
+            self._ready()  # `pass_on` may find room
 
     def _end_turn(self) -> None:
         """Let all partitions go on that have waited for a suspect."""
@@ -341,21 +343,53 @@ class Partitions:
                 self.go_on(share, share.window)
         self._arm_before(self._flow_at())
 
-    def _choose_probe(self, places: Sequence[StreamPartition]) -> StreamPartition:
+    def pass_on(self) -> bool:
+        """Let partitions that have messages deliver in place of those that have none.
+
+        Returns:
+            True if one that had to wait may deliver now.
+        """
+        if not self.flow.is_short:
+            return False
+        waiting = [share for share in self.shares.values() if self._waits(share)]
+        served = [share for share in waiting if self.flow.rdy(share.place)]
+        unserved = len(waiting) - len(served)
+        if not unserved:
+            return False
+        idle = [
+            place
+            for place, share in self.shares.items()
+            if share not in served and self.flow.rdy(place) and not self._in_flight(place)
+        ]
+        levels = self.flow.pass_on(idle[:unserved], self._time())
+        self._set_levels(levels)
+        return any(level for _, level in levels)
+
+    def _in_flight(self, place: StreamPartition) -> int:
+        share = self.shares.get(place)
+        return 0 if share is None or share.window is None else share.window.in_flight
+
+    def _waits(self, share: PartitionShare) -> bool:
+        """Return True if a partition has messages that it could deliver."""
+        window = share.window
+        if window is None or share.drained is not None:
+            return False
+        if window.ready:
+            return True
+        return share.is_paused and share.resumes_at <= self._time() and window.may_take
+
+    def _choose(self, places: Sequence[StreamPartition]) -> StreamPartition:
         """Choose a partition to give a level to: one with messages where there is one."""
-        now = self._time()
         waiting = [
             place
             for place in places
-            if (share := self.shares.get(place)) is not None
-            and share.window is not None
-            and (share.window.ready or (share.is_paused and share.resumes_at <= now))
+            if (share := self.shares.get(place)) is not None and self._waits(share)
         ]
         return random.choice(waiting or places)  # noqa: S311 - no secret
 
     def _flow_at(self) -> float:
         """Return when the flow has something to do; never while every partition has its share."""
-        needed = self.flow.backoff_level or len(self.shares) > self.max_in_flight
+        needed = self.flow.backoff_level or self.flow.is_short
         return self.flow.next_at() if needed else inf
 
     # Time

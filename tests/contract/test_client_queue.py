@@ -210,6 +210,61 @@ async def test_no_more_deliveries_are_in_flight_than_allowed(client: Client, str
         assert [each.message.offset for each in await take(queue, 3)] == [3, 4, 5]
 
 
+async def test_few_in_flight_serve_many_partitions(client: Client, stream_name: str) -> None:
+    """A partition without messages passes its place on at once."""
+    await client.create_stream(stream_name, partitions=6)
+    for partition in range(6):
+        await publish(client, stream_name, partition, 3)
+
+    async with queue_of(client, stream_name, max_in_flight=1) as queue:
+        async with asyncio.timeout(BOUND / 2):
+            seen = [await anext(queue)]
+            while len(seen) < 18:
+                await nothing_comes(queue, 0.01)
+                await seen[-1].ack()
+                seen.append(await anext(queue))
+        assert len({(each.message.partition, each.message.offset) for each in seen}) == 18
+        await seen[-1].ack()
+        for partition in (5, 0, 5):
+            await publish(client, stream_name, partition, 1)
+            [delivery] = await take(queue, 1)
+            assert delivery.message.partition == partition
+            await delivery.ack()
+
+
+async def test_a_waiting_task_gets_what_others_make_room_for(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    await publish(client, stream_name, 0, 1)
+
+    async with queue_of(client, stream_name, max_in_flight=1) as queue:
+        [first] = await take(queue, 1)
+        waiting = asyncio.create_task(take(queue, 1))
+        await publish(client, stream_name, 1, 1)
+        await first.ack()
+        [second] = await waiting
+        assert second.message.partition == 1
+
+
+async def test_deliveries_in_flight_count_for_a_lower_limit(
+    client: Client, stream_name: str
+) -> None:
+    await client.create_stream(stream_name, partitions=2)
+    await publish(client, stream_name, 0, 6)
+
+    async with queue_of(client, stream_name, max_in_flight=6) as queue:
+        held = await take(queue, 4)
+        queue.limit(3)
+        await publish(client, stream_name, 1, 1)
+        await nothing_comes(queue)
+        await held.pop().ack()
+        await nothing_comes(queue)
+        await held.pop().ack()
+        [delivery] = await take(queue, 1)
+        assert delivery.message.partition == 1
+
+
 # Failures
 
 

@@ -173,6 +173,23 @@ async def test_max_in_flight_holds_over_two_nsqds(start: StartDaemon, topic: str
         assert {each.address for each in orders.statistics().connections} == set(addresses)
 
 
+async def test_a_message_in_flight_counts_when_its_connection_passes_on(
+    start: StartDaemon, topic: str
+) -> None:
+    daemons = [start(), start()]
+    for daemon in daemons:
+        await publish(daemon, topic, b"1", b"2")
+    options = nsq.ConsumerOptions(idle_timeout=0.1, redistribute_interval=0.05)
+    addresses = [daemon.address for daemon in daemons]
+    async with nsq.Consumer(topic, "test", nsqd=addresses, options=options) as orders:
+        for _ in range(4):
+            message = await anext(orders)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await anext(orders)
+            await message.finish()
+
+
 async def test_batches_hold_what_is_there(nsqd: NsqDaemon, topic: str) -> None:
     await publish(nsqd, topic, *[b"%d" % number for number in range(25)])
     seen: list[bytes] = []

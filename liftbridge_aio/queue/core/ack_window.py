@@ -195,8 +195,11 @@ class AckWindow(Generic[AttemptT]):
     @property
     def wants_more(self) -> bool:
         """True if `take` may be called."""
-        if self.ready or len(self._in_flight) >= self.capacity:
-            return False
+        return not self.ready and len(self._in_flight) < self.capacity and self.may_take
+
+    @property
+    def may_take(self) -> bool:
+        """True if nothing but `capacity` keeps `take` from being called."""
         if (self.suspects and self._in_flight) or (self._one_at_a_time and self._unsettled):
             return False
         return self._next is None or self._next < self._far or self._is_short()

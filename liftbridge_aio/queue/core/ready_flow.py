@@ -13,7 +13,7 @@ connection is gone, and a connection that is gone leads back to SEEKING.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -148,13 +148,20 @@ class ReadyFlow(Generic[LinkT]):
         settings: of the flow.
         choose: chooses one of several connections.
         now: the time at which it begins, in seconds of any clock.
+        in_flight: counts the messages in flight on a connection; None: `delivered` and `answered`
+            do.
     """
 
     def __init__(
-        self, settings: FlowSettings, choose: Callable[[Sequence[LinkT]], LinkT], now: float
+        self,
+        settings: FlowSettings,
+        choose: Callable[[Sequence[LinkT]], LinkT],
+        now: float,
+        in_flight: Callable[[LinkT], int] | None = None,
     ) -> None:
         self._settings = settings
         self._choose = choose
+        self._in_flight = self._counted if in_flight is None else in_flight
         # State, changed only by events.
         self._max_in_flight = settings.max_in_flight
         self._links: dict[LinkT, _Link] = {}
@@ -168,6 +175,14 @@ class ReadyFlow(Generic[LinkT]):
         """Connections that were probed in vain since the last result; others are probed first."""
         self._redistribute_at = now + settings.redistribute
         self._must_redistribute = False
+        self._is_short = False
+        """True if a connection may have less than its share, because others have messages in flight
+        or there are more connections than messages."""
+
+    @property
+    def is_short(self) -> bool:
+        """True if a connection waits for room: for answers of others, or for their levels."""
+        return self._is_short and self._phase is Phase.FLOWING and self._max_in_flight > 0
 
     @property
     def backoff_level(self) -> int:
@@ -275,7 +290,8 @@ class ReadyFlow(Generic[LinkT]):
         known = self._links.get(link)
         if known is not None and known.in_flight:
             known.in_flight -= 1
-        return [] if outcome is None else self.signal(outcome, now)
+        levels = [] if outcome is None else self.signal(outcome, now)
+        return levels + self._fill(now) if self.is_short else levels
 
     def signal(self, outcome: Outcome, now: float) -> list[Level[LinkT]]:
         """Begin, lengthen or shorten the backoff after a message was answered.
@@ -291,6 +307,12 @@ class ReadyFlow(Generic[LinkT]):
         ):
             self._level += 1
         return self._on(Event.BACKED_OFF if self._level else Event.RECOVERED, now)
+
+    def pass_on(self, idle: Iterable[LinkT], now: float) -> list[Level[LinkT]]:
+        """Take the levels of connections that have nothing to deliver, and give them to others."""
+        if not self.is_short:
+            return []
+        return [level for link in idle for level in self._send(link, 0, now)] + self._fill(now)
 
     def limit(self, max_in_flight: int, now: float) -> list[Level[LinkT]]:
         """Set the limit of messages in flight; 0 pauses."""
@@ -365,9 +387,29 @@ class ReadyFlow(Generic[LinkT]):
         """Give a connection its share, unless backoff decides."""
         if self._phase is not Phase.FLOWING:
             return []
-        known = self._links[link]
+        return self._send(link, self._wanted(self._links[link]), now)
+
+    def _wanted(self, known: _Link) -> int:
+        """Return the level of a connection if there is room for it."""
         waits = self._settings.probe_first and not known.probed
-        return self._send(link, min(1, self.share) if waits else self.share, now)
+        return min(1 if waits else known.max_rdy, self.share, known.max_rdy)
+
+    def _counted(self, link: LinkT) -> int:
+        return self._links[link].in_flight
+
+    def _room(self, link: LinkT) -> int:
+        """Return the level that a connection may have, so that the limit holds.
+
+        What others have in flight counts, even if their level is lower by now.
+        """
+        if self._phase is not Phase.FLOWING:
+            return self._max_in_flight - self.total_rdy + self._links[link].rdy
+        taken = sum(
+            max(known.rdy, self._in_flight(each))
+            for each, known in self._links.items()
+            if each != link
+        )
+        return self._max_in_flight - taken
 
     def _send(self, link: LinkT, wanted: int, now: float) -> list[Level[LinkT]]:
         """Set a level within the limit."""
@@ -376,18 +418,16 @@ class ReadyFlow(Generic[LinkT]):
             return []
         known.retry_at = None
         wanted = min(wanted, known.max_rdy)
-        possible = self._max_in_flight - self.total_rdy + known.rdy
-        if 0 < possible < wanted:
-            wanted = possible
-        if possible <= 0 and wanted > 0:
-            if known.rdy == 0:
-                known.retry_at = now + _RETRY
+        granted = min(wanted, max(self._room(link), 0))
+        if granted < self._wanted(known):
+            self._is_short = True
+        if granted == 0 < wanted:
+            known.retry_at = now + _RETRY
+        if granted == known.rdy:
             return []
-        if wanted == known.rdy:
-            return []
-        known.rdy = wanted
+        known.rdy = granted
         known.raised_at = now
-        return [Level(link, wanted)]
+        return [Level(link, granted)]
 
     def _redistribute(self, now: float) -> list[Level[LinkT]]:
         """Take levels from idle connections where not all can have one, and give them to others."""
@@ -395,7 +435,8 @@ class ReadyFlow(Generic[LinkT]):
             others = any(
                 known.can_deliver for each, known in self._links.items() if each != self._probe
             )
-            if others and self._is_unused(self._links[self._probe], now):
+            idle = not self._in_flight(self._probe)
+            if others and idle and self._is_unused(self._links[self._probe], now):
                 return self._on(Event.IDLE, now)
             return []
         if self._phase is not Phase.FLOWING:
@@ -407,15 +448,23 @@ class ReadyFlow(Generic[LinkT]):
         for each, known in self._links.items():
             if known.rdy > 0 and self._is_unused(known, now):
                 levels += self._send(each, 0, now)
-        available = self._max_in_flight - self.total_rdy
+        return levels + self._fill(now)
+
+    def _fill(self, now: float) -> list[Level[LinkT]]:
+        """Raise levels that are below the share of their connections, as far as there is room."""
+        levels: list[Level[LinkT]] = []
         candidates = [
-            each for each, known in self._links.items() if not known.rdy and known.can_deliver
+            each
+            for each, known in self._links.items()
+            if known.can_deliver and known.rdy < self._wanted(known)
         ]
-        while candidates and available > 0:
+        self._is_short = bool(candidates)
+        while candidates:
             chosen = self._choose(candidates)
             candidates.remove(chosen)
-            levels += self._send(chosen, 1, now)
-            available -= 1
+            if self._room(chosen) <= self._links[chosen].rdy:
+                break
+            levels += self._update(chosen, now)
         return levels
 
     def _is_unused(self, known: _Link, now: float) -> bool:

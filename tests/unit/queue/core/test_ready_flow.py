@@ -273,7 +273,46 @@ def test_a_level_in_use_is_left_until_it_was_held_for_long() -> None:
         flow.answered("a", FINISHED, now)
         assert flow.tick(now) == []
     flow.delivered("a", 31)
-    assert flow.tick(35) == [("a", 0), ("b", 1)]
+    assert flow.tick(35) == [("a", 0)]
+    assert flow.answered("a", FINISHED, 36) == [("b", 1)]
+
+
+def test_messages_in_flight_count_after_their_level_was_lowered() -> None:
+    flow = flow_of("a", max_in_flight=4)
+    for _ in range(4):
+        flow.delivered("a", 0)
+    assert flow.connected("b", 2500, 1) == [("a", 2)]
+    assert flow.tick(6) == []
+    assert flow.answered("a", FINISHED, 7) == [("b", 1)]
+    assert flow.answered("a", None, 7) == [("b", 2)]
+    assert flow.answered("a", FINISHED, 7) == []
+
+
+def test_a_lower_limit_stops_all_while_messages_are_in_flight() -> None:
+    flow = flow_of("ab", max_in_flight=4)
+    for _ in range(2):
+        flow.delivered("a", 0)
+    flow.limit(1, 1)
+    assert rdy(flow, "b") == [0]
+    flow.answered("a", FINISHED, 2)
+    assert rdy(flow, "b") == [0]
+    flow.answered("a", FINISHED, 3)
+    assert flow.total_rdy == 1
+
+
+def test_a_connection_without_messages_passes_its_level_on() -> None:
+    flow = flow_of("abc", max_in_flight=1, choose=last)
+    assert flow.pass_on("a", 1) == [("a", 0), ("c", 1)]
+    assert flow.pass_on("", 1) == []
+
+
+def test_a_probe_in_flight_is_the_only_one() -> None:
+    flow = flow_of("ab", max_in_flight=1)
+    flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    assert flow.tick(2) == [("a", 1)]
+    flow.delivered("a", 2)
+    assert flow.tick(60) == []
 
 
 def test_idle_connections_lose_their_probe_in_backoff() -> None:
@@ -389,6 +428,8 @@ class Walk(RuleBasedStateMachine):
 
     def deliver_from(self, link: int) -> None:
         self.in_flight[link] += 1
+        if self.flow.phase is Phase.FLOWING:
+            assert sum(self.in_flight.values()) <= self.limit
         self.take(self.flow.delivered(link, self.now))
 
     @precondition(lambda self: any(self.in_flight.values()))
