@@ -18,7 +18,10 @@ from liftbridge_aio.wire.rpc import PUBLISH_ASYNC
 
 def no_ack() -> AckTimeout:
     """Return the error of a message that was not acked in time."""
-    return AckTimeout("no ack came in time; the leader may be gone or the partition read-only")
+    return AckTimeout(
+        "no ack came in time; the leader may be gone, the partition read-only, or too few replicas"
+        " in sync for AckPolicy.ALL"
+    )
 
 
 def not_written(absence: Absence | None, down_by: CallFailure | None) -> LiftbridgeError:

@@ -141,7 +141,7 @@ class ConnectionFlags:
     def _servers(self) -> Servers:
         texts = split_servers(self.servers)
         if not texts:
-            message = "--servers names no server"
+            message = "--servers or LIFTBRIDGE_SERVERS is given, and names no server"
             raise BadArgument(message)
         try:
             return parse_servers(texts)

@@ -310,7 +310,11 @@ class MemberRuntime:
         except LiftbridgeError as error:
             self._close_error = error
         except TimeoutError:
-            text = "on_revoked and the last commit exceeded their timeout"
+            text = (
+                f"the group {self.plan.group!r} was left after {limit * 0.75:g} s, before all was"
+                " stored: a handler or on_revoked took too long, or the servers did not answer;"
+                " what was not stored is delivered again"
+            )
             self._close_error = RequestTimeout(text)
         except asyncio.CancelledError:
             self._close_error = ClientClosed("the client was closed before the group was left")

@@ -380,7 +380,7 @@ class Deliveries:
 
 def _check_in_flight(message: Message) -> None:
     if message.is_answered:
-        text = f"{message!r} was answered before"
+        text = f"{message!r} was answered before, or requeued when the consumer was closed"
         raise AlreadyAnswered(text)
     if message.connection.error is not None:
         text = f"{message!r} is not in flight: {message.connection.error.message}"

@@ -28,7 +28,7 @@ from liftbridge_aio.groups.core.group_state import GroupState
 from liftbridge_aio.groups.stop_signal import stopped_by_signals
 from liftbridge_aio.model import Ack, AckPolicy, Message, StartAt, StreamPartition
 from liftbridge_aio.net.supervisor import Child
-from liftbridge_aio.options import Duration, timer_seconds
+from liftbridge_aio.options import Duration, seconds, timer_seconds
 from liftbridge_aio.retry import Retry
 from liftbridge_aio.transactions.errors import CommitInDoubt
 from liftbridge_aio.transactions.sender import Sender
@@ -515,7 +515,7 @@ class Queue(Generic[DeliveryT]):
         if tiers is None or plan.retry_streams is None:
             text = "messages wait in retry streams: give the queue retry_streams=RetryStreams(...)"
             raise UsageError(text, stream=self.stream)
-        wait, longest = timer_seconds(delay, "delay"), plan.retry_streams.tiers[-1]
+        wait, longest = seconds(delay, "delay"), plan.retry_streams.tiers[-1]
         if wait > longest:
             text = f"a delay of {wait:g} s is longer than the longest tier, {longest:g} s"
             raise InvalidRequest(text, stream=self.stream)

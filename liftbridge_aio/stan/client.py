@@ -321,7 +321,7 @@ class Client:
         check_bytes(data, "data")
         if reply:
             _check_reply(reply)
-        timeout = None if ack_timeout is None else timer_seconds(ack_timeout)
+        timeout = None if ack_timeout is None else timer_seconds(ack_timeout, "ack_timeout")
         runtime.check()
         publisher = runtime.publisher
         publish = publisher.submit_now(channel, data, reply, timeout)

@@ -17,7 +17,15 @@ from typing import Any, Final
 
 import pytest
 
-from liftbridge_aio import Client, ClientOptions, Isolation, Message, Retry, StreamPartition
+from liftbridge_aio import (
+    Client,
+    ClientOptions,
+    Isolation,
+    Message,
+    RequestTimeout,
+    Retry,
+    StreamPartition,
+)
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.queue import DeadLetter, Delivery, Order, Queue
 from liftbridge_aio.queue.acks_store import AcksStream
@@ -532,3 +540,21 @@ async def test_a_server_that_is_killed_loses_no_ack(
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1):
                     await anext(queue)
+
+
+async def test_acks_that_are_not_stored_in_time_are_told_when_a_queue_is_closed(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    await client.publish("s", b"1")
+    options = ClientOptions(backoff=QUICK, close_timeout=1)
+    async with Client(broker.address, options=options) as leaving:
+        queue = leaving.queue("s", group="g", start=EARLIEST, commit_interval=60)
+        await queue.__aenter__()
+        async with asyncio.timeout(BOUND):
+            await (await anext(queue)).ack()
+        broker.freeze()
+        try:
+            with pytest.raises(RequestTimeout, match=r"'g' was left after 0\.75 s, before all was"):
+                await queue.aclose()
+        finally:
+            broker.thaw()

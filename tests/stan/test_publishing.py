@@ -38,6 +38,8 @@ from support.streaming_clients import (
 
 async def test_basic_publish(make: MakeClient, channel: str) -> None:
     async with make() as client:
+        with pytest.raises(InvalidRequest, match="ack_timeout"):
+            await client.publish(channel, b"hello", ack_timeout=-1)
         guid = await client.publish(channel, b"hello")
         assert guid != await client.publish(channel, b"hello", reply="answers.here")
         async with client.subscribe(channel, start=stan.StartAt.earliest()) as messages:

@@ -100,7 +100,8 @@ def refusal(attempt: Attempt) -> AlreadySettled | LeaseExpired:
     elif attempt.state is AttemptState.EXPIRED:
         error = LeaseExpired("the delivery was not answered within ack_wait")
     else:
-        error = LeaseExpired("the partition was released, perhaps to another member of the group")
+        text = "the partition was released: the queue was closed, or another member has it"
+        error = LeaseExpired(text)
     message = attempt.message
     error.at(message.stream, message.partition, message.offset)
     return error
