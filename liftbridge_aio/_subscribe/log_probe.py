@@ -69,14 +69,12 @@ class LogProbe:
         Servers up to 1.9.0 miss messages: `time_lookup` explains when. Cancelling resets the call.
 
         Returns:
-            The offset; None if it is the end of the log, or the server does not name it.
+            The offset, which may be the end of the log; None if the server does not name it.
 
         Raises:
             CallFailure: the server refused, or could not be reached.
         """
-        end = await self._start_offset(StartAt.new_only())
-        found = await self._start_offset(StartAt.time(timestamp))
-        return None if end is None or found is None or found >= end else found
+        return await self._start_offset(StartAt.time(timestamp))
 
     async def first_place(self, start: int, stop: int) -> tuple[int, int] | None:
         """Return offset and timestamp of the first message from `start` to `stop`, inclusive.

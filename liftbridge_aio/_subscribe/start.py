@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 from liftbridge_aio._core.status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
@@ -123,13 +124,23 @@ async def _resolve_reverse(plan: ReadingPlan, network: Network) -> tuple[StartAt
 
 
 async def _by_time(plan: ReadingPlan, network: Network, start: StartAt) -> StartAt:
-    """Return the offset to start at; the time itself if the server refuses readers, with reason."""
+    """Return the offset to start at; the time itself if the leader refuses to say.
+
+    Raises:
+        PartitionPaused: the partition is paused.
+        LiftbridgeError: the leader did not answer.
+    """
+
+    async def ask(probe: LogProbe) -> int:
+        state = await network.metadata.partition(plan.stream, plan.partition, plan.timeout)
+        if state.paused and not plan.resume:
+            raise PartitionPaused("the partition is paused")
+        return await offset_at(probe, start.value, state.newest_offset, plan.timeout)
+
     try:
-        return StartAt.offset(
-            await _ask(plan, network, lambda probe: offset_at(probe, start.value, plan.timeout))
-        )
+        return StartAt.offset(await _ask(replace(plan, from_isr_replica=False), network, ask))
     except CallFailure:
-        return start
+        return start  # the subscription is refused with reason
 
 
 async def _oldest_read_backwards(plan: ReadingPlan, network: Network, newest: int) -> int:

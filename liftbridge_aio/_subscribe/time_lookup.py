@@ -12,14 +12,15 @@ from .log_probe import LogProbe
 from .log_start import settled_state
 
 
-async def offset_at(probe: LogProbe, timestamp: int, timeout: float) -> int:
+async def offset_at(probe: LogProbe, timestamp: int, newest: int, timeout: float) -> int:
     """Return the offset of the first message that is not older than a time.
 
     Cancelling abandons the calls.
 
     Args:
-        probe: of the log.
+        probe: of the leader's log.
         timestamp: the time, in Unix nanoseconds.
+        newest: offset of the newest message that was stored a moment ago.
         timeout: seconds for the leader to say where the log ends.
 
     Returns:
@@ -30,7 +31,7 @@ async def offset_at(probe: LogProbe, timestamp: int, timeout: float) -> int:
         LiftbridgeError: the leader did not answer.
     """
     found = await probe.offset_from(timestamp)
-    if found is not None:
+    if found is not None and found <= newest:
         return found
     state = await settled_state(probe.network, probe.stream, probe.partition, timeout)
     newest = state.high_watermark
