@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
     from liftbridge_aio._subscribe.position_store import PositionStore
     from liftbridge_aio._subscribe.subscription import Subscription
-    from liftbridge_aio.transactions.reading import OnTruncated, ReadCommitted
+    from liftbridge_aio.transactions.reading import OnMalformed, OnTruncated, ReadCommitted
 
 logger = logging.getLogger("liftbridge_aio.subscription")
 
@@ -325,6 +325,7 @@ class ClientReading(ClientBase):
         *,
         look_back: int | None = None,
         on_truncated: OnTruncated = "error",
+        on_malformed: OnMalformed = "error",
         resume: bool = False,
         timeout: Duration | None = None,
     ) -> Subscription:
@@ -344,6 +345,7 @@ class ClientReading(ClientBase):
             look_back: offsets before the start whose single messages are recognised when they are
                 repeated; None: as for `ReadCommitted`.
             on_truncated: as for `ReadCommitted`.
+            on_malformed: as for `ReadCommitted`, for acks in the range.
             resume: resume the partition whenever it is paused.
             timeout: seconds until the server has accepted; None is the client's call_timeout.
 
@@ -359,6 +361,7 @@ class ClientReading(ClientBase):
             check_whole_number(end, "end", start, INT64_MAX)
             isolation = ReadCommitted(
                 on_truncated=on_truncated,
+                on_malformed=on_malformed,
                 max_producers=INT64_MAX,
                 look_back=LOOK_BACK if look_back is None else look_back,
             )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from liftbridge_aio import transactions
     from liftbridge_aio.transactions import CheckpointStream, Explanation, OpenSpan
     from liftbridge_aio.transactions.claimed_log import LogClient
+    from liftbridge_aio.transactions.reading import OnMalformed
 
 _EARLIEST: Final = StartAt.earliest()
 
@@ -72,6 +73,7 @@ class ClientTransactions(ClientPublishing, ClientReading, ClientAdministration):
         partition: int = 0,
         start: StartAt = _EARLIEST,
         *,
+        on_malformed: OnMalformed = "error",
         timeout: Duration | None = None,
     ) -> Explanation:
         """Find out why a committed reading shows nothing: read a partition for open transactions.
@@ -83,17 +85,19 @@ class ClientTransactions(ClientPublishing, ClientReading, ClientAdministration):
             stream: the stream.
             partition: which of its partitions.
             start: where to begin; a transaction that began before it may be missing.
+            on_malformed: as for `ReadCommitted`; `Explanation.malformed` counts skipped ones.
             timeout: seconds until the server has accepted; None is the client's call_timeout.
 
         Raises:
             StreamNotFound: no such stream.
             PartitionNotFound: the stream has no such partition.
+            MalformedAck: a message says that it is an ack, and cannot be read as one.
             LiftbridgeError: the partition could not be read.
         """
         from liftbridge_aio.transactions.explain import Explainer  # noqa: PLC0415 - not before use
 
+        explainer = Explainer(on_malformed)
         state = await self.fetch_partition_metadata(stream, partition, timeout=timeout)
-        explainer = Explainer()
         if not state.paused:
             reading = self.read(stream, start, StopAt.latest(), partition, timeout=timeout)
             async with reading:

@@ -45,7 +45,7 @@ class Totals:
     """Rows that are available and not read yet, as far as it is known."""
     batches: int = 0
     bad_records: int = 0
-    """Records among them that a source of a pipeline could not parse."""
+    """Messages among them that could not be parsed: as records of a source, or as acks."""
 
     def as_json(self) -> dict[str, float]:
         """Return the figures for a line of JSON."""

@@ -19,7 +19,7 @@ from .messages import Template, message_json
 from .output import json_line, say, write_bytes, write_lines
 
 if TYPE_CHECKING:
-    from liftbridge_aio.transactions.reading import ReadCommitted
+    from liftbridge_aio.transactions.reading import OnMalformed, ReadCommitted
 
 Format = Annotated[
     str | None,
@@ -43,9 +43,20 @@ Acks = Annotated[
     Parameter(negative="", help="With --isolation committed: acks of transactions too."),
 ]
 
+OnMalformedFlag = Annotated[
+    Literal["error", "skip"],
+    Parameter(
+        name="--on-malformed",
+        help="What to do about a message that says that it is an ack of transactions, and cannot be"
+        " read as one.",
+    ),
+]
 
-def isolation_of(isolation: str, *, acks: bool) -> Isolation | ReadCommitted:
-    """Return what `--isolation` and `--acks` ask for.
+
+def isolation_of(
+    isolation: str, *, acks: bool, on_malformed: OnMalformed
+) -> Isolation | ReadCommitted:
+    """Return what `--isolation`, `--acks` and `--on-malformed` ask for.
 
     Raises:
         BadArgument: acks are asked for where all messages are shown.
@@ -56,7 +67,7 @@ def isolation_of(isolation: str, *, acks: bool) -> Isolation | ReadCommitted:
         return Isolation.UNCOMMITTED
     from liftbridge_aio.transactions.reading import ReadCommitted  # noqa: PLC0415 - help must not wait for it
 
-    return ReadCommitted(acks=acks)
+    return ReadCommitted(acks=acks, on_malformed=on_malformed)
 
 
 MessageWriter: TypeAlias = Callable[[Iterable[Message]], None]

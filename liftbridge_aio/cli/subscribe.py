@@ -17,7 +17,15 @@ from .connection import (
     Partition,
 )
 from .output import readable
-from .reading import Acks, Format, IsolationFlag, isolation_of, message_writer, reading_client
+from .reading import (
+    Acks,
+    Format,
+    IsolationFlag,
+    OnMalformedFlag,
+    isolation_of,
+    message_writer,
+    reading_client,
+)
 from .running import CLIENT, in_event_loop, while_output_is_read
 
 
@@ -43,6 +51,7 @@ async def subscribe(
     ] = None,
     isolation: IsolationFlag = "uncommitted",
     acks: Acks = False,
+    on_malformed: OnMalformedFlag = "error",
     template: Format = None,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
@@ -63,7 +72,7 @@ async def subscribe(
     """
     start_at = parse_start(start)
     stop_at = None if stop is None else parse_stop(stop)
-    shown = isolation_of(isolation, acks=acks)
+    shown = isolation_of(isolation, acks=acks, on_malformed=on_malformed)
     write = message_writer(template, as_json=as_json, line=_line)
     async with (
         while_output_is_read(),

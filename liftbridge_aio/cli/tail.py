@@ -31,6 +31,7 @@ from .reading import (
     Format,
     IsolationFlag,
     MessageWriter,
+    OnMalformedFlag,
     isolation_of,
     message_writer,
     reading_client,
@@ -97,6 +98,7 @@ async def tail(
     resume: Annotated[bool, Parameter(negative="", help="Resume paused partitions.")] = False,
     isolation: IsolationFlag = "uncommitted",
     acks: Acks = False,
+    on_malformed: OnMalformedFlag = "error",
     template: Format = None,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
@@ -122,7 +124,7 @@ async def tail(
     end = parse_until(until, follow=follow, now=datetime.now(UTC))
     wanted = None if grep is None else Grep.parse(grep, grep_in)
     partitions = tuple(dict.fromkeys(partition)) or None
-    shown = isolation_of(isolation, acks=acks)
+    shown = isolation_of(isolation, acks=acks, on_malformed=on_malformed)
     write = message_writer(template, as_json=as_json, line=partial(message_line, headers=headers))
 
     def is_wanted(message: Message) -> bool:

@@ -16,11 +16,12 @@ from .connection import DEFAULT_CONNECTION, AsJson, ConnectionFlags, Integers, S
 from .messages import message_line
 from .output import failure_line, moment, say, write_json, write_table
 from .partition_states import fetch_streams
-from .reading import message_writer
+from .reading import OnMalformedFlag, message_writer
 from .running import CLIENT, TABLES, in_event_loop, while_output_is_read
 
 if TYPE_CHECKING:
     from liftbridge_aio.transactions import CheckpointStream, Explanation, OpenSpan
+    from liftbridge_aio.transactions.reading import OnMalformed
 
 app = App(
     name="transactions",
@@ -52,6 +53,7 @@ async def list_transactions(
     *,
     partition: Partitions = (),
     begin: Begin = "earliest",
+    on_malformed: OnMalformedFlag = "error",
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
@@ -67,11 +69,13 @@ async def list_transactions(
     """
     start = parse_start(begin)
     async with connection.client() as client:
-        found = await _explain(client, stream, partition, start)
+        found = await _explain(client, stream, partition, start, on_malformed)
     if as_json:
         write_json([_as_json(each, span) for each in found for span in each.open])
         return
     for each in found:
+        if each.malformed:
+            say(f"partition {each.partition}: malformed acks were skipped ({each.malformed})")
         if each.paused:
             say(f"partition {each.partition} is paused; it was not read")
         elif each.high_watermark < each.newest_offset:
@@ -105,6 +109,7 @@ async def show(
     *,
     partition: Partitions = (),
     begin: Begin = "earliest",
+    on_malformed: OnMalformedFlag = "error",
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
@@ -119,7 +124,7 @@ async def show(
     start = parse_start(begin)
     write = message_writer(None, as_json=as_json, line=partial(message_line, headers=False))
     async with while_output_is_read(), connection.client() as client:
-        found = await _explain(client, stream, partition, start)
+        found = await _explain(client, stream, partition, start, on_malformed)
         for span in _of(found, wanted, stream):
             within = StartAt.offset(span.begin), StopAt.offset(span.newest), span.partition
             async with client.read(stream, *within) as messages:
@@ -140,6 +145,7 @@ async def abort(
     *,
     partition: Partitions = (),
     begin: Begin = "earliest",
+    on_malformed: OnMalformedFlag = "error",
     force: Annotated[
         bool,
         Parameter(negative="", help="Also where its newest message is less than a minute old."),
@@ -174,13 +180,13 @@ async def abort(
     wanted = _producer(producer)
     start = parse_start(begin)
     async with connection.client() as client:
-        found = await _explain(client, stream, partition, start)
+        found = await _explain(client, stream, partition, start, on_malformed)
         spans = _of(found, wanted, stream)
         if name is not None and store is not None:
             for span in spans:
                 check_idle(span, force=force)
             await _fence_off(client, name, CheckpointStream(store))
-            found = await _explain(client, stream, partition, start)
+            found = await _explain(client, stream, partition, start, on_malformed)
             spans = [span for each in found for span in each.open if span.producer == wanted]
             force = True  # it is fenced
         failures = []
@@ -225,13 +231,21 @@ def _counted(messages: int) -> str:
 
 
 async def _explain(
-    client: Client, stream: str, partitions: tuple[int, ...], start: StartAt
+    client: Client,
+    stream: str,
+    partitions: tuple[int, ...],
+    start: StartAt,
+    on_malformed: OnMalformed,
 ) -> list[Explanation]:
     from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
 
     [info] = await fetch_streams(client, [stream])
     chosen = dict.fromkeys(partitions) or sorted(info.partitions)
-    return await bounded_gather(chosen, lambda number: client.explain(stream, number, start))
+
+    async def explain(number: int) -> Explanation:
+        return await client.explain(stream, number, start, on_malformed=on_malformed)
+
+    return await bounded_gather(chosen, explain)
 
 
 def _of(found: list[Explanation], producer: bytes, stream: str) -> list[OpenSpan]:

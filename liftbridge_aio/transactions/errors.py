@@ -71,7 +71,10 @@ class NewerFormat(TransactionError):
 class MalformedAck(TransactionError):
     """A message says that it is an ack, and cannot be read as one."""
 
-    hint = "find out who wrote it; ReadCommitted(on_malformed='skip') passes it over"
+    hint = (
+        "find out who wrote it; on_malformed='skip' of ReadCommitted, committed_range and explain,"
+        " or --on-malformed skip, goes past it"
+    )
 
 
 class TransactionTruncated(TransactionError):

@@ -10,8 +10,9 @@ from liftbridge_aio.model import AckPolicy, Message, OutgoingMessage, PartitionI
 from liftbridge_aio.retry import Retry
 
 from .core.open_spans import OpenSpan, OpenSpans
-from .errors import TransactionActive
+from .errors import MalformedAck, NewerFormat, TransactionActive
 from .log_format import ACK_HEADERS, ack_values, event_of
+from .reading import OnMalformed, check_on_malformed
 
 IDLE: Final = 60.0
 """Seconds without a message after which a transaction is taken for abandoned."""
@@ -33,6 +34,8 @@ class Explanation:
     """The open transactions, the oldest first."""
     now: int
     """The time of this, in Unix nanoseconds, for ages."""
+    malformed: int = 0
+    """Malformed acks that were skipped."""
 
     def age(self, span: OpenSpan) -> float:
         """Return for how many seconds a transaction has been open."""
@@ -50,6 +53,9 @@ class Explanation:
             f" begun {self.age(span):.0f} s ago, idle for {self.idle(span):.0f} s"
             for span in self.open
         ]
+        if self.malformed:
+            were = "ack was" if self.malformed == 1 else "acks were"
+            lines.append(f"{self.malformed} malformed {were} skipped")
         if self.paused:
             lines.insert(0, "the partition is paused")
         if self.high_watermark < self.newest_offset:
@@ -66,8 +72,11 @@ class Explanation:
 class Explainer:
     """Makes an `Explanation` of the messages of a partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_malformed: OnMalformed) -> None:
         """Begin with the oldest message that is looked at."""
+        check_on_malformed(on_malformed)
+        self._on_malformed = on_malformed
+        self._malformed = 0
         self._spans = OpenSpans()
 
     def feed(self, message: Message) -> None:
@@ -75,12 +84,19 @@ class Explainer:
 
         Raises:
             NewerFormat: it is an ack of a later version of the format.
-            MalformedAck: it is a malformed ack.
+            MalformedAck: it is a malformed ack, and these are not skipped.
         """
         headers = message.transaction_headers
-        if headers:
+        if not headers:
+            return
+        try:
             event = event_of(message.offset, headers, message.value, None)
-            self._spans.feed(message.offset, message.timestamp, event.uuid, event.acks)
+        except (NewerFormat, MalformedAck) as error:
+            if isinstance(error, MalformedAck) and self._on_malformed == "skip":
+                self._malformed += 1
+                return
+            raise error.at(message.stream, message.partition) from None
+        self._spans.feed(message.offset, message.timestamp, event.uuid, event.acks)
 
     def explanation(self, stream: str, state: PartitionInfo) -> Explanation:
         """Return what was found out."""
@@ -92,6 +108,7 @@ class Explainer:
             state.paused,
             tuple(self._spans.found(stream, state.id)),
             time.time_ns(),
+            self._malformed,
         )
 
 

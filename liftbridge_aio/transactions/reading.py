@@ -65,13 +65,22 @@ class ReadCommitted:
         if self.on_truncated not in {"error", "emit", "skip"}:
             text = f"on_truncated is 'error', 'emit' or 'skip', not {self.on_truncated!r}"
             raise InvalidRequest(text)
-        if self.on_malformed not in {"error", "skip"}:
-            text = f"on_malformed is 'error' or 'skip', not {self.on_malformed!r}"
-            raise InvalidRequest(text)
+        check_on_malformed(self.on_malformed)
         check_flags(acks=self.acks)
         for name in ("max_messages", "max_bytes", "max_producers"):
             check_whole_number(getattr(self, name), name, 1, INT64_MAX)
         check_whole_number(self.look_back, "look_back", 0, INT64_MAX)
+
+
+def check_on_malformed(on_malformed: OnMalformed) -> None:
+    """Refuse another policy than `ReadCommitted.on_malformed` has.
+
+    Raises:
+        InvalidRequest: it is another one.
+    """
+    if on_malformed not in {"error", "skip"}:
+        text = f"on_malformed is 'error' or 'skip', not {on_malformed!r}"
+        raise InvalidRequest(text)
 
 
 _USUAL = ReadCommitted()
@@ -187,7 +196,9 @@ class CommittedVisibility:
         except MalformedAck as error:
             if self._options.on_malformed == "error":
                 raise
-            logger.warning("skipped a message of %s: %s", message.stream, error)
+            logger.warning(
+                "skipped a message of %s/%d: %s", message.stream, message.partition, error.message
+            )
             return
         if not event.acks:
             yield [offset], [data]

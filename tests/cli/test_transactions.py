@@ -9,6 +9,7 @@ from anyio.from_thread import BlockingPortal
 
 from cli.conftest import ON_EMBEDDED, ByClient, Run
 from liftbridge_aio import Client, Record
+from liftbridge_aio.model import ACK_HEADER
 from liftbridge_aio.transactions import (
     CheckpointStream,
     ProducerFenced,
@@ -66,6 +67,27 @@ def test_a_committed_subscribe_and_a_group(run_on_each: Run, logs: str) -> None:
     assert values(run_on_each, *read, "--isolation", "committed") == SHOWN
     group = ("tail", logs, "--group", logs, "--from", "earliest", "--isolation", "committed")
     assert sorted(values(run_on_each, *group, "--count", "7")) == sorted(["-", *SHOWN])
+
+
+@ON_EMBEDDED
+def test_a_malformed_ack_ends_a_reading_unless_it_is_skipped(
+    run_on_each: Run, prepare: ByClient, logs: str
+) -> None:
+    garbage = Record(b"", headers={ACK_HEADER: b"garbage"}, partition=1)
+    prepare(lambda client: publish_records(client, logs, [garbage]))
+    commands = {
+        "tail": ("--isolation", "committed", "--no-follow"),
+        "transactions list": (),
+        f"transactions show {logs} {A}": (),
+    }
+    for command, flags in commands.items():
+        words = (*command.split(), *([] if logs in command else [logs]), "--partition", "1", *flags)
+        complaint = run_on_each(*words, code=1).err
+        assert f"stream={logs!r}, partition=1, offset=3" in complaint
+        assert "--on-malformed skip" in complaint
+        run_on_each(*words, "--on-malformed", "skip")
+    listed = run_on_each("transactions", "list", logs, "--on-malformed", "skip")
+    assert "partition 1: malformed acks were skipped (1)" in listed.err
 
 
 @ON_EMBEDDED

@@ -290,6 +290,28 @@ async def test_malformed_acks_are_skipped_by_policy(client: Client, stream: str)
         assert words([await anext(group) for _ in range(3)]) == "- A1c A2c"
     async with client.queue(stream, group="q", **skipping) as queue, asyncio.timeout(BOUND):
         assert [(await anext(queue)).value for _ in range(3)] == [b"-", b"A1c", b"A2c"]
+    shown = client.committed_range(stream, 0, 0, 5, on_malformed="skip")
+    assert words(await rest(shown)) == "- A1c A2c"
+    assert words(await rest(client.committed_range(stream, 0, 3, 5))) == "A1c A2c"  # not its range
+    explanation = await client.explain(stream, on_malformed="skip")
+    assert (explanation.malformed, explanation.open) == (1, ())
+    assert str(explanation).splitlines()[1:] == ["1 malformed ack was skipped"]
+
+
+async def test_a_malformed_ack_is_told_with_its_place_and_a_way_past_it(
+    client: Client, stream: str
+) -> None:
+    await write(client, stream, "- -")
+    garbage = OutgoingMessage(stream, b"", own_headers={ACK_HEADER: b"garbage"})
+    await publish_own(client, garbage)
+    failing: list[Awaitable[object]] = [
+        rest(client.committed_range(stream, 0, 0, 3)),
+        client.explain(stream),
+    ]
+    for reading in failing:
+        with pytest.raises(MalformedAck, match=r"on_malformed='skip'") as caught:
+            await reading
+        assert (caught.value.stream, caught.value.partition, caught.value.offset) == (stream, 0, 2)
 
 
 @pytest.mark.parametrize("name", [ACK_HEADER, UUID_HEADER])

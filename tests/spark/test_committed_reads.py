@@ -8,8 +8,10 @@ from itertools import pairwise
 
 import pytest
 
+from liftbridge_aio import Record
+from liftbridge_aio.model import ACK_HEADER
 from liftbridge_aio.spark.connection import close_connections
-from liftbridge_aio.spark.errors import DataLoss
+from liftbridge_aio.spark.errors import DataLoss, ReadFailed
 from liftbridge_aio.spark.read import committed_columns
 from spark.conftest import EVERY_SERVER
 from spark.test_range_reader import offsets, options, rows, task
@@ -86,6 +88,46 @@ def test_a_transaction_whose_beginning_is_gone_is_a_loss_of_data(
     kept = options(spark_broker, stream_name, failOnDataLoss="false")
     assert offsets(committed, kept) == [1, 4]
     assert offsets(task(log, stream_name, 2, 3), kept) == [2]
+
+
+@EVERY_SERVER
+def test_malformed_acks_are_treated_as_the_option_says(
+    spark_broker: str, log: LogClient, stream_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a transaction is read again, too; and each counts in the range where it is."""
+    garbage = Record(b"garbage", headers={ACK_HEADER: b"garbage"})
+    log.create(stream_name)
+    before, after = records_of(log_of("- A1c"))[:2], records_of(log_of("- - - A2c A3/1/0 -"))[3:]
+    log.publish(stream_name, [*before, garbage, *after])
+    whole, second = task(log, stream_name, 0, 6), task(log, stream_name, 3, 6)
+
+    with pytest.raises(ReadFailed, match="malformed") as caught:
+        offsets(whole, options(spark_broker, stream_name))
+    error = caught.value
+    assert (error.stream, error.partition, error.offset) == (stream_name, 0, 2)
+    assert "onMalformed=skip" in str(error)
+    assert offsets(second, options(spark_broker, stream_name)) == [1, 3, 5]
+
+    skipping = options(spark_broker, stream_name, onMalformed="skip")
+    assert offsets(whole, skipping) == [0, 1, 3, 5]
+    assert offsets(second, skipping) == [1, 3, 5]
+    assert f"{stream_name}/0 has 1 malformed acks (offsets 2)" in caplog.text
+
+    emitting = options(spark_broker, stream_name, onMalformed="emit")
+    found = [(row["offset"], row["value"]) for row in rows(whole, emitting)]
+    assert found == [(0, b"-"), (2, None), (1, b"A1c"), (3, b"A2c"), (5, b"-")]
+    everything = options(spark_broker, stream_name, isolationLevel="read_uncommitted")
+    assert offsets(whole, everything) == [0, 1, 2, 3, 4, 5]
+
+
+def test_acks_of_a_later_format_ask_for_an_upgrade(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    log.create(stream_name)
+    log.publish(stream_name, [Record(b"", headers={ACK_HEADER: b"\2"})])
+    how = options(spark_broker, stream_name, onMalformed="skip")
+    with pytest.raises(ReadFailed, match=r"later version.*upgrade liftbridge_aio"):
+        offsets(task(log, stream_name, 0, 1), how)
 
 
 def test_what_is_shown_does_not_change_when_more_is_committed(

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liftbridge_aio import Record
+from liftbridge_aio.model import ACK_HEADER
 from liftbridge_aio.spark.core.pipeline_file import PipelineFile, PipelineFileError, parse_pipeline
+from liftbridge_aio.spark.pipelines.archive import ArchivePlan, start_archive
 from liftbridge_aio.spark.pipelines.file_pipeline import (
     analyse,
     start_pipeline,
@@ -191,6 +193,34 @@ def test_bad_records_are_counted_and_put_where_the_file_says(
         f"p.toml, line 4: {unknown}.shuffle.partitons; did you mean spark.sql.shuffle.partitions?",
         f"p.toml, line 6: {unknown}.nonsense",
     ]
+
+
+def test_malformed_acks_that_a_source_skips_are_counted(
+    spark: SparkSession, log: LogClient, stream_name: str, tmp_path: Path
+) -> None:
+    """By a pipeline, for each of its sinks, and by an archive."""
+    log.create(stream_name)
+    garbage = Record(b"garbage", headers={ACK_HEADER: b"garbage"})
+    log.publish(stream_name, [sale("ann", 1, "09:00:00"), garbage, garbage])
+    text = FILES.replace("SALES", stream_name)
+    options = {"onmalformed": "skip"}
+    plan = ArchivePlan(
+        servers=log.address, streams=(stream_name,), folder=tmp_path / "archive", options=options
+    )
+    queries = start_pipeline(
+        spark,
+        parsed(text.replace("value =", "options = { onMalformed = 'SKIP' }\nvalue ="), log.address),
+        tmp_path,
+        print,
+    )
+    queries["archive"] = start_archive(spark, plan)
+    for query in queries.values():
+        assert query.awaitTermination(100)
+        counter = ProgressCounter()
+        counter.update(query)
+        assert (counter.total.rows_read, counter.total.bad_records) == (3, 2)
+    for files in ("files", "archive"):
+        assert spark.read.parquet(str(tmp_path / files)).count() == 1
 
 
 FILES = """\

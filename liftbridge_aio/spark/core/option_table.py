@@ -47,6 +47,7 @@ READ_NAMES: Final = (
     "failOnDataLoss",
     "arrowBatchRows",
     "isolationLevel",
+    "onMalformed",
     "readTimeout",
 )
 TARGET_NAMES: Final = ("stream", "topic", "path")

@@ -61,6 +61,18 @@ _ISOLATIONS: Final = {
 _STRATEGIES: Final = {strategy.value: strategy for strategy in NoOffsetStrategy}
 
 
+class OnMalformed(enum.Enum):
+    """What a committed reading does about a malformed ack of transactions."""
+
+    ERROR = "error"
+    SKIP = "skip"
+    EMIT = "emit"
+    """Show it as a row whose value is null, which no other row has."""
+
+
+_ON_MALFORMED: Final = {policy.value: policy for policy in OnMalformed}
+
+
 @dataclass(frozen=True, slots=True)
 class ExtraColumns:
     """Optional columns besides key, value, topic, partition, offset and timestamp."""
@@ -114,6 +126,7 @@ class ReadOptions:
     pushdown_filters: bool = False
     """Batch queries only."""
     isolation: Isolation = Isolation.READ_COMMITTED
+    on_malformed: OnMalformed = OnMalformed.ERROR
     read_timeout: float = _READ_TIMEOUT
     """Seconds without a message after which reading a range fails."""
     positions_group: str | None = None
@@ -156,6 +169,7 @@ class ReadOptions:
             isolation=one_of(
                 options, "isolationLevel", _ISOLATIONS, default=Isolation.READ_COMMITTED
             ),
+            on_malformed=one_of(options, "onMalformed", _ON_MALFORMED, default=OnMalformed.ERROR),
             read_timeout=seconds_above_zero(options, "readTimeout", default=_READ_TIMEOUT),
             positions_group=_group(options),
         )

@@ -28,12 +28,13 @@ from liftbridge_aio.spark.errors import (
     SparkSourceError,
     StreamMissing,
 )
-from liftbridge_aio.transactions.errors import TransactionTruncated
+from liftbridge_aio.transactions.errors import MalformedAck, NewerFormat, TransactionTruncated
 
 _MISSING_HINT: Final = (
     "create it, or change the option that names it; if it was deleted and created again, "
     f"{NEW_QUERY_HINT}"
 )
+_MALFORMED_HINT: Final = "find out who wrote it, or set onMalformed=skip to continue without it"
 _RESET_HINT: Final = (
     f"to read it from where you choose, {NEW_QUERY_HINT}; or set failOnDataLoss=false to continue "
     "with what is stored"
@@ -90,6 +91,10 @@ def _meaning(error: LiftbridgeError, servers: str) -> tuple[type[SparkSourceErro
                 "the beginning of a transaction is no longer in the log",
                 "keep messages longer (retention), or set failOnDataLoss=false to read the rest",
             )
+        case MalformedAck() | NewerFormat():
+            malformed = isinstance(error, MalformedAck)
+            hint = _MALFORMED_HINT if malformed else error.hint
+            return ReadFailed, "an ack of transactions cannot be read", hint
         case SubscriptionLost():
             return (
                 ReadFailed,

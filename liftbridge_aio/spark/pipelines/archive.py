@@ -28,6 +28,7 @@ from liftbridge_aio.spark.core.options import ReadOptions
 from liftbridge_aio.spark.errors import InvalidOption
 
 from .compaction import CHECKPOINT, PARTITION_COLUMNS, ArchiveBroken, compact
+from .source_rows import source_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,7 +111,7 @@ def start_archive(
     _remove_staging(plan.folder)
     if plan.compacted:
         compact(spark, plan.folder)
-    messages = spark.readStream.format("liftbridge").options(**source_options(plan)).load()
+    messages = source_rows(spark, source_options(plan), "the archive")
     writer = (
         messages.writeStream.foreachBatch(_BatchWriter(plan))
         .option("checkpointLocation", str(plan.folder / CHECKPOINT))

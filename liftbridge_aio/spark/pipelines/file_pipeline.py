@@ -26,6 +26,7 @@ from liftbridge_aio.spark.session.query_progress import BAD_RECORDS
 
 from .json_columns import JSON_OPTIONS
 from .pipeline_folders import check_folders
+from .source_rows import source_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -148,7 +149,7 @@ def _views(spark: SparkSession, source: Source) -> tuple[DataFrame, DataFrame]:
     from pyspark.sql import functions as f  # noqa: PLC0415 - optional
     from pyspark.sql.types import StructType  # noqa: PLC0415 - optional
 
-    rows = spark.readStream.format("liftbridge").options(**source.options).load()
+    rows = source_rows(spark, source.options, source.name)
     if source.value is None:
         return rows, rows
     fields: Any = StructType.fromDDL(source.value)

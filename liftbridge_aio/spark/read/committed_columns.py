@@ -11,6 +11,7 @@ follow one another are a run, of which only the first and last clock are looked 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from itertools import chain, groupby
 from operator import lt
 from struct import unpack
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from liftbridge_aio._core.arguments import INT64_MAX
 from liftbridge_aio.model import ACK_HEADER
+from liftbridge_aio.spark.core.options import OnMalformed
 from liftbridge_aio.transactions.core.sequencer import NO_OFFSET
 from liftbridge_aio.transactions.core.uuid import (
     PRODUCER_BYTES,
@@ -27,6 +29,7 @@ from liftbridge_aio.transactions.core.uuid import (
     parse_uuid,
 )
 from liftbridge_aio.transactions.core.visibility import AckEntry, Event, Follower, Replay
+from liftbridge_aio.transactions.errors import MalformedAck
 from liftbridge_aio.transactions.log_format import event_of
 from liftbridge_aio.transactions.reading import LOOK_BACK, truncated
 from liftbridge_aio.wire.column_batch import ColumnBatch
@@ -82,7 +85,9 @@ class LogPart:
         uuids, acks = columns.transaction_headers()
         for index, uuid in enumerate(uuids):
             if uuid is not None or index in acks:
-                self._take(_event(columns, index, uuid, acks))
+                # Malformed acks are those of the range in which they are.
+                with suppress(MalformedAck):
+                    self._take(_event(columns, index, uuid, acks))
 
 
 class CommittedColumns:
@@ -92,11 +97,15 @@ class CommittedColumns:
         start: the first position.
         whole: True to fail where the beginning of a transaction is no longer in the log; False to
             show the rest of it.
+        on_malformed: what to do about malformed acks.
     """
 
-    def __init__(self, start: int, *, whole: bool) -> None:
+    def __init__(self, start: int, *, whole: bool, on_malformed: OnMalformed) -> None:
+        self.malformed: dict[int, MalformedAck] = {}
+        """The malformed acks of the range, by offset; empty unless they are skipped or shown."""
         self._start = start
         self._whole = whole
+        self._on_malformed = on_malformed
         self._looked_back = not start
         self._spans: dict[bytes, _Span] = {}
         """Open transactions by their producers, the oldest first."""
@@ -110,7 +119,8 @@ class CommittedColumns:
 
         Raises:
             TransactionTruncated: the beginning of a transaction is no longer in the log.
-            TransactionError: an ack cannot be understood.
+            MalformedAck: a message of the range is a malformed ack, and these are an error.
+            NewerFormat: an ack has a later version of the format.
         """
         if not columns.has_transactions:
             yield columns
@@ -126,7 +136,7 @@ class CommittedColumns:
             stop = start + len(list(group))
             if kind is _ACK:
                 for index in range(start, stop):
-                    shown += yield from self._acked(_event(columns, index, None, acks))
+                    shown += yield from self._acked(columns, index, acks)
             elif kind is None or len(kind) + 8 != UUID_BYTES:
                 shown.append(_Run(columns, start, stop))
             elif not self._extend(columns, uuids[start:stop], start):
@@ -175,8 +185,22 @@ class CommittedColumns:
         event = Event(columns.offsets[index], (columns, index), uuid)
         return [_Run(columns, index, index + 1) for _ in self._outside.feed(event)]
 
-    def _acked(self, ack: Event[_Place]) -> Generator[LogPart, None, list[_Run]]:
-        """Take an ack; yield what must be read, and return what is shown."""
+    def _acked(
+        self, columns: ColumnBatch, index: int, acks: dict[int, bytes]
+    ) -> Generator[LogPart, None, list[_Run]]:
+        """Take an ack; yield what must be read, and return what is shown.
+
+        Raises:
+            MalformedAck: it is malformed, and these are an error.
+        """
+        try:
+            ack = _event(columns, index, None, acks)
+        except MalformedAck as error:
+            if self._on_malformed is OnMalformed.ERROR:
+                raise
+            self.malformed[columns.offsets[index]] = error
+            emitted = self._on_malformed is OnMalformed.EMIT
+            return [_Run(columns, index, index + 1)] if emitted else []
         steps: list[list[_Run] | Replay[_Place]] = []
         for place, entry in enumerate(ack.acks):
             span = self._drop(entry.producer)

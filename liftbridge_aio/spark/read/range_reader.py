@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from liftbridge_aio._subscribe.subscription import Subscription
+    from liftbridge_aio.transactions.errors import MalformedAck
     from liftbridge_aio.wire.column_batch import ColumnBatch
 
     from .committed_columns import LogPart
@@ -46,6 +47,8 @@ logger = logging.getLogger("liftbridge_aio.spark")
 _CHECK_INTERVAL: Final = 2.0
 """Seconds without a message after which the log is checked for loss."""
 
+_NAMED: Final = 10
+"""Most offsets that a warning names."""
 _LINGER: Final = 0.05
 """Seconds to wait for more messages after the first: larger batches cost less."""
 
@@ -79,7 +82,8 @@ def read_range(task: ReadTask, options: ReadOptions) -> Iterator[pa.RecordBatch]
     chunks = connection.iterate(reader.chunks, None, options.read_timeout)
     try:
         for chunk in chunks:
-            yield record_batch(chunk, schema)
+            yield record_batch(chunk, schema, reader.malformed)
+        reader.tell_malformed()
     except LiftbridgeError as error:
         place, servers = task.wanted.place, options.connection.servers
         failure = read_failure(error, servers, place, reader.rest.start)
@@ -104,10 +108,35 @@ class RangeReader:
         self._task = task
         self._options = options
         self._committed = (
-            CommittedColumns(task.wanted.start, whole=options.fail_on_data_loss)
+            CommittedColumns(
+                task.wanted.start,
+                whole=options.fail_on_data_loss,
+                on_malformed=options.on_malformed,
+            )
             if options.isolation is Isolation.READ_COMMITTED
             else None
         )
+
+    @property
+    def malformed(self) -> Mapping[int, MalformedAck]:
+        """The malformed acks that were passed, by offset."""
+        return {} if self._committed is None else self._committed.malformed
+
+    def tell_malformed(self) -> None:
+        """Warn of malformed acks that were passed."""
+        if malformed := self.malformed:
+            offsets = list(map(str, malformed))
+            more = ", …" if len(offsets) > _NAMED else ""
+            logger.warning(
+                "onMalformed=%s, so the query continues though %s has %d malformed acks (offsets"
+                " %s%s): %s",
+                self._options.on_malformed.value,
+                self._task.wanted.place,
+                len(malformed),
+                ", ".join(offsets[:_NAMED]),
+                more,
+                next(iter(malformed.values())).message,
+            )
 
     async def chunks(self, client: Client) -> AsyncGenerator[Chunk, None]:
         """Read the range in chunks, one for each record batch. Cancelling ends the subscription.

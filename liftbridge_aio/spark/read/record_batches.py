@@ -8,7 +8,7 @@ Messages arrive as columns and stay columns: no object is made for each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Collection, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
@@ -137,12 +137,15 @@ def _sizes(columns: ColumnBatch, headers: list[list[Header]]) -> list[int]:
     return sizes
 
 
-def record_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
+def record_batch(
+    chunk: Chunk, schema: pa.Schema, malformed: Collection[int] = ()
+) -> pa.RecordBatch:
     """Convert a chunk into a record batch.
 
     Args:
         chunk: with at least one message.
         schema: from `schema.arrow_schema`, for the columns of the chunk.
+        malformed: the offsets of malformed acks, whose values become null.
     """
     import pyarrow as pa  # noqa: PLC0415 - the extra [spark], and used on executors only
 
@@ -153,7 +156,11 @@ def record_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
         "key": _contents(pa.binary(), [key or b"" for key in chunk.keys], _validity(chunk.keys))
         if any(chunk.keys)
         else pa.nulls(count, pa.binary()),
-        "value": _contents(pa.binary(), chunk.values),
+        "value": _contents(
+            pa.binary(),
+            chunk.values,
+            _validity([offset not in malformed for offset in chunk.offsets]) if malformed else None,
+        ),
         "topic": pa.repeat(_contents(pa.string(), [chunk.stream.encode()])[0], count),
         "partition": pa.repeat(_numbers(pa.int32(), "i", [chunk.partition])[0], count),
         "offset": _numbers(pa.int64(), "q", chunk.offsets),

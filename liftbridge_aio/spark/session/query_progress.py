@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 BAD_RECORDS: Final = "bad_records_"
-"""The beginning of the names of metrics that count records which a source could not parse."""
+"""The beginning of the names of metrics that count what a source could not parse."""
 _OUR_ERROR: Final = re.compile(r"\[LIFTBRIDGE_[A-Z_]+\] .*")
 _STATE: Final = re.compile(r"(?: SQLSTATE: \w+)+$")
 """What Spark adds to texts that SQL raises."""
@@ -47,7 +47,7 @@ class Progress:
     lag: int = 0
     """Offsets that were available and not read yet when the last batch was planned."""
     bad_records: int = 0
-    """Records that were not JSON of the fields that the source has."""
+    """Records that were not JSON of the fields that the source has, and malformed acks."""
 
 
 class ProgressCounter:

@@ -20,6 +20,7 @@ from liftbridge_aio.spark.core.option_table import READ_NAMES, WRITE_NAMES, Unkn
 from liftbridge_aio.spark.core.options import (
     Delivery,
     ExtraColumns,
+    OnMalformed,
     ReadOptions,
     WriteOptions,
 )
@@ -53,6 +54,7 @@ FULL_READ = {
     "maxRecordsPerPartition": "1000",
     "failOnDataLoss": "false",
     "arrowBatchRows": "1024",
+    "onMalformed": "Skip",
     "readTimeout": "2.5",
     "liftbridge.call_timeout": "7",
     "liftbridge.dataLane": "0",
@@ -88,6 +90,7 @@ def test_every_option_of_a_streaming_read_is_understood() -> None:
         max_records_per_partition=1000,
         fail_on_data_loss=False,
         arrow_batch_rows=1024,
+        on_malformed=OnMalformed.SKIP,
         read_timeout=2.5,
     )
 
@@ -256,6 +259,7 @@ def test_a_start_is_an_edge_offsets_or_a_time(options: dict[str, str], position:
         ({"readTimeout": "9" * 400}, ["readTimeout", "above 0"]),
         ({"readTimeout": "5 weeks"}, ["readTimeout", "such as 90s or 2m"]),
         ({"positionsGroup": " "}, ["positionsGroup is empty"]),
+        ({"onMalformed": "fail"}, ["onMalformed must be error or skip or emit, not 'fail'"]),
         ({"servers": ""}, ["servers is missing"]),
         ({"servers": "http://x"}, ["servers:", "liftbridge+tls://"]),
         ({"liftbridge.bootstrap.servers": "x"}, ["exclude each other"]),
