@@ -50,8 +50,8 @@ def test_a_batch_shows_its_rows_once_however_often_it_is_run(query: PlayedQuery,
 
 
 def test_an_attempt_that_failed_or_lost_shows_nothing(query: PlayedQuery) -> None:
-    loser = query.task(7, 0, ("a", "b"), number=0)
-    winner = query.task(7, 0, ("b", "a"), number=1)
+    loser = query.task(7, 0, ["0a", "0b"], number=0)
+    winner = query.task(7, 0, ["0b", "0a"], number=1)
     query.sink().abort([loser, None], 7)
     query.sink().commit([winner], 7)
     query.sink().abort([winner], 7)
@@ -97,7 +97,10 @@ def test_queries_may_share_a_stream_of_decisions(query: PlayedQuery, stream_name
 def test_a_batch_write_that_is_named_is_recognised(query: PlayedQuery, stream_name: str) -> None:
     def write(*values: str, **more: str) -> None:
         sink = BatchSink(query.options(**more), SCHEMA, overwrite=False)
-        sink.commit([query.task(0, task, values, 0, sink._job) for task in (0, 1)])
+        rows = [[f"{task}{value}" for value in values] for task in (0, 1)]
+        sink.commit(
+            [query.task(0, task, own, 0, sink._job, **more) for task, own in enumerate(rows)]
+        )
 
     write("a", writeId=f"{stream_name} of Monday")
     write("A", writeId=f"{stream_name} of Monday")
@@ -111,19 +114,42 @@ def test_a_batch_write_that_is_named_is_recognised(query: PlayedQuery, stream_na
 def test_a_name_that_was_used_for_other_rows_is_told(
     query: PlayedQuery, stream_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def write(*values: str) -> str:
+    name = f"{stream_name} of Monday"
+
+    def write(*tasks: list[str]) -> str:
         caplog.clear()
-        options = query.options(writeId=f"{stream_name} of Monday")
-        sink = BatchSink(options, SCHEMA, overwrite=False)
-        sink.commit([query.task(0, task, values, 0, sink._job) for task in (0, 1)])
+        sink = BatchSink(query.options(writeId=name), SCHEMA, overwrite=False)
+        sink.commit(
+            [
+                query.task(0, number, rows, 0, sink._job, writeId=name)
+                for number, rows in enumerate(tasks)
+            ]
+        )
         return caplog.text
 
-    assert "writeId" not in write("a", "b")
-    assert "the 4 rows of this run are not, as many; if they are other rows" in write("a", "b")
-    told = write("a", "b", "c")
-    assert "whose 4 rows are committed; the 6 rows of this run are not" in told
-    assert "[LIFTBRIDGE_WRITE_ID_USED]" in told
-    assert query.committed() == ["0a", "0b", "1a", "1b"]
+    assert "writeId" not in write(["a", "b"], ["c", "d"])
+    for same in ([["d", "a"], ["b", "c"]], [["a", "b", "c"], ["d"]], [["b", "c", "d", "a"]]):
+        assert "the 4 rows of this run are not, as they repeat those" in write(*same)
+    for other in (
+        [["a", "b"], ["c", "e"]],
+        [["a", "b"], ["c", "d", "e"]],
+        [["a", "a"], ["c", "d"]],
+    ):
+        told = write(*other)
+        assert "whose 4 rows are committed; the " in told
+        assert f"[LIFTBRIDGE_WRITE_ID_USED] writeId {name!r} was decided for other rows" in told
+    assert query.committed() == ["a", "b", "c", "d"]
+
+
+def test_a_decision_of_before_there_were_digests_is_completed(
+    query: PlayedQuery, stream_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"{stream_name} of Monday"
+    sink = BatchSink(query.options(writeId=name), SCHEMA, overwrite=False)
+    sink.commit([query.task(0, 0, ["a"], 0, sink._job)])  # as tasks without a name: no digest
+    sink.commit([query.task(0, 0, ["b"], 0, sink._job, writeId=name)])
+    assert "as many; if they are other rows, use another writeId" in caplog.text
+    assert query.committed() == ["a"]
 
 
 def test_a_batch_without_tasks_or_rows_is_committed(query: PlayedQuery) -> None:

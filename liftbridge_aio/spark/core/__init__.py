@@ -14,6 +14,7 @@
 - `positions`: Start and end of a read as given by options: earliest, latest, offsets or times.
 - `read_failures`: Convert errors of the client into those of a query that reads.
 - `row_columns`: Find the columns of a DataFrame that messages are written from.
+- `row_digest`: A digest of rows that does not depend on their order, or on how tasks share them.
 - `row_placement`: Choose the stream and partition of each row.
 - `selection`: The partitions that a query reads: streams by name or pattern, or single partitions.
 - `toml_lines`: Find the lines of tables and keys in TOML, which the standard parser does not tell.

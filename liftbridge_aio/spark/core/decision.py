@@ -7,10 +7,11 @@ Numbers are in big-endian order:
 
 | Part | Bytes | What |
 |---|---|---|
-| head | 1 | 1, the version of this format |
+| head | 1 | the version of this format: 2, or 1 without a digest |
 | | 16 | id of the query |
 | | 8 | number of the batch |
 | | 4 | number of streams |
+| | 8 | the digest of the rows, see `row_digest`; not in version 1 |
 | each stream | 2, then as many | length and name, in UTF-8 |
 | each producer | 6 | its id |
 | | 8 | the clock before its first row |
@@ -34,8 +35,10 @@ from liftbridge_aio.transactions.core.transaction import AckIntent
 
 from .one_shot_producer import UncommittedRows
 
-_VERSION: Final = 1
+_WITHOUT_DIGEST: Final = 1
+_VERSION: Final = 2
 _HEAD: Final = Struct(">B16sQI")
+_DIGEST: Final = Struct(">Q")
 _NAME: Final = Struct(">H")
 _PRODUCER: Final = Struct(">6sQQI")
 _BEGIN: Final = Struct(">IIq")
@@ -48,6 +51,8 @@ class Decision:
     query: UUID
     batch: int
     rows: tuple[UncommittedRows, ...]
+    digest: int | None = None
+    """Of the rows, see `row_digest`; None: it is not known."""
 
     def __str__(self) -> str:
         return f"batch {self.batch} of query {self.query}"
@@ -66,7 +71,10 @@ class Decision:
         """Encode it; 18 bytes for each producer and partition, about."""
         names = sorted({stream for rows in self.rows for stream, _, _ in rows.begins})
         number = {name: index for index, name in enumerate(names)}
-        parts = [_HEAD.pack(_VERSION, self.query.bytes, self.batch, len(names))]
+        version = _WITHOUT_DIGEST if self.digest is None else _VERSION
+        parts = [_HEAD.pack(version, self.query.bytes, self.batch, len(names))]
+        if self.digest is not None:
+            parts.append(_DIGEST.pack(self.digest))
         for name in names:
             encoded = name.encode()
             parts += _NAME.pack(len(encoded)), encoded
@@ -91,10 +99,14 @@ class Decision:
     @classmethod
     def _decode(cls, encoded: bytes) -> Self:
         version, query, batch, count = _HEAD.unpack_from(encoded)
-        if version != _VERSION:
+        if version not in {_WITHOUT_DIGEST, _VERSION}:
             text = f"a decision of version {version}, and this package reads version {_VERSION}"
             raise MalformedData(text)
         at = _HEAD.size
+        digest = None
+        if version == _VERSION:
+            [digest] = _DIGEST.unpack_from(encoded, at)
+            at += _DIGEST.size
         names = []
         for _ in range(count):
             [length] = _NAME.unpack_from(encoded, at)
@@ -113,4 +125,4 @@ class Decision:
                 raise IndexError(end)
             rows.append(UncommittedRows(producer, previous, clock, begins))
             at = end
-        return cls(UUID(bytes=query), batch, tuple(rows))
+        return cls(UUID(bytes=query), batch, tuple(rows), digest)

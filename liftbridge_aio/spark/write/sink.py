@@ -31,6 +31,7 @@ from liftbridge_aio.spark.core.decision import Decision
 from liftbridge_aio.spark.core.one_shot_producer import UncommittedRows
 from liftbridge_aio.spark.core.options import Delivery, WriteOptions
 from liftbridge_aio.spark.core.row_columns import RowColumns, row_columns
+from liftbridge_aio.spark.core.row_digest import joined_digest
 from liftbridge_aio.spark.core.write_id import ATTEMPT_BYTES, TaskAttempt
 from liftbridge_aio.spark.errors import BatchUnknown, InvalidOption, SparkSourceError
 
@@ -62,6 +63,8 @@ class TaskCommit(WriterCommitMessage):
     """Rows that the task sent again because their outcome was unknown."""
     uncommitted: tuple[UncommittedRows, ...] = ()
     """The rows that a commit makes visible; empty if they are visible already."""
+    digest: int | None = None
+    """The digest of the rows, in a write that has a name."""
 
     @property
     def rows(self) -> int:
@@ -227,7 +230,7 @@ def _write(
     except SparkSourceError as error:
         error.at(options.stream)  # errors before a row is placed name no stream
         raise
-    return TaskCommit(attempt, task.written(), task.resent, task.uncommitted())
+    return TaskCommit(attempt, task.written(), task.resent, task.uncommitted(), task.digest)
 
 
 def _commit(
@@ -241,30 +244,34 @@ def _commit(
         from .commit import commit_batch  # noqa: PLC0415 - tasks have no use for it
 
         rows = tuple(rows for task in tasks for rows in task.uncommitted)
-        decision = Decision(tasks[0].attempt.query, tasks[0].attempt.batch, rows)
+        digests = [task.digest for task in tasks if task.digest is not None]
+        digest = joined_digest(digests) if len(digests) == len(tasks) else None
+        decision = Decision(tasks[0].attempt.query, tasks[0].attempt.batch, rows, digest)
         decided = commit_batch(options, decision, decision_stream, again)
         if decided != decision:
-            _report_decided(decided.row_count, decision.row_count, options.write_id, what)
+            _report_decided(decided, decision, options.write_id, what)
             return
     _report(tasks, what)
 
 
-def _report_decided(before: int, now: int, write_id: str | None, what: str) -> None:
+def _report_decided(before: Decision, now: Decision, write_id: str | None, what: str) -> None:
     """Warn that an earlier run decided, and of rows that are others than its rows."""
     about = "as they repeat those"
-    if write_id is not None and before == now:
-        about = f"as many; if they are other rows, use another writeId than {write_id!r}"
-    elif write_id is not None:
-        about = (
-            f"and cannot be the same: [LIFTBRIDGE_WRITE_ID_USED] writeId {write_id!r} was decided"
-            " for other rows; give each write a writeId of its own"
-        )
+    if write_id is not None:
+        unknown = None in (before.digest, now.digest)
+        if before.row_count != now.row_count or not (unknown or before.digest == now.digest):
+            about = (
+                f"and are not the same: [LIFTBRIDGE_WRITE_ID_USED] writeId {write_id!r} was decided"
+                " for other rows; give each write a writeId of its own"
+            )
+        elif unknown:
+            about = f"as many; if they are other rows, use another writeId than {write_id!r}"
     logger.warning(
         "%s was decided by an earlier run of it, whose %d rows are committed; the %d rows of this"
         " run are not, %s",
         what,
-        before,
-        now,
+        before.row_count,
+        now.row_count,
         about,
     )
 

@@ -22,6 +22,7 @@ from liftbridge_aio.spark.connection import connection_to
 from liftbridge_aio.spark.core.one_shot_producer import OneShotProducer, UncommittedRows
 from liftbridge_aio.spark.core.options import Delivery, WriteOptions
 from liftbridge_aio.spark.core.row_columns import RowColumns
+from liftbridge_aio.spark.core.row_digest import joined_digest, rows_digest
 from liftbridge_aio.spark.core.row_placement import RowPlacement, Rows
 from liftbridge_aio.spark.core.write_id import TaskAttempt
 from liftbridge_aio.spark.errors import (
@@ -68,6 +69,8 @@ class TaskWriter:
         self._partition_counts: dict[str, int] = {}
         self._counting = asyncio.Lock()
         self._uncommitted = options.delivery is Delivery.EXACTLY_ONCE
+        self.digest: int | None = None if options.write_id is None else 0
+        """The digest of the rows so far; None unless the write has a name."""
         self._publisher = BatchPublisher(
             ack_policy=options.ack_policy,
             max_in_flight=options.max_in_flight,
@@ -103,7 +106,11 @@ class TaskWriter:
             with _relaxed_gc():
                 for batch in batches:
                     if batch.num_rows:
-                        self._publish(rows_of(batch, self._columns, first=first))
+                        rows = rows_of(batch, self._columns, first=first)
+                        self._publish(rows)
+                        if self.digest is not None:
+                            own = rows_digest(rows, self._options.stream)
+                            self.digest = joined_digest([self.digest, own])
                         first += batch.num_rows
                 if self._publisher.in_flight:
                     self._run(self._publisher.finish)

@@ -14,8 +14,7 @@ from pyspark.sql.types import StringType, StructType
 from liftbridge_aio.spark.core.options import WriteOptions
 from liftbridge_aio.spark.core.row_columns import RowColumns
 from liftbridge_aio.spark.core.write_id import TaskAttempt
-from liftbridge_aio.spark.write.sink import StreamSink, TaskCommit
-from liftbridge_aio.spark.write.task_writer import TaskWriter
+from liftbridge_aio.spark.write.sink import StreamSink, TaskCommit, _write
 
 if TYPE_CHECKING:
     from support.spark.log_client import LogClient
@@ -70,18 +69,24 @@ class PlayedQuery:
 
     def run(self, batch: int, *values: str, number: int = 0) -> list[WriterCommitMessage | None]:
         """Run the tasks of a batch; each value is a row of both."""
-        return [self.task(batch, task, values, number) for task in (0, 1)]
+        rows = [[f"{task}{value}" for value in values] for task in (0, 1)]
+        return [self.task(batch, task, own, number) for task, own in enumerate(rows)]
 
     def task(
-        self, batch: int, task: int, values: tuple[str, ...], number: int, query: UUID | None = None
+        self,
+        batch: int,
+        task: int,
+        rows: list[str],
+        number: int,
+        query: UUID | None = None,
+        **more: str,
     ) -> TaskCommit:
+        """Run a task with these rows, with more options."""
         attempt = TaskAttempt(
             query or self.id, batch, task, number, next(_numbers).to_bytes(8, "big")
         )
-        writer = TaskWriter(attempt, self.options(), RowColumns(value=0))
-        rows = [f"{task}{value}" for value in values]
-        writer.publish_all(iter([pa.record_batch({"value": pa.array(rows, pa.string())})]))
-        return TaskCommit(attempt, writer.written(), writer.resent, writer.uncommitted())
+        batches = iter([pa.record_batch({"value": pa.array(rows, pa.string())})])
+        return _write(batches, attempt, self.options(**more), RowColumns(value=0))
 
     def sink(self, **more: str) -> StreamSink:
         """Make a writer, as Spark does for each call."""
