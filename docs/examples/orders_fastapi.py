@@ -35,7 +35,7 @@ PAGE = """<!doctype html>
   };
   new EventSource("/orders").onmessage = (event) => {
     document.querySelector("ul").append(Object.assign(document.createElement("li"),
-      {textContent: event.lastEventId + ": " + event.data}));
+      {textContent: event.lastEventId.split("@")[0] + ": " + event.data}));
   };
 </script>
 """

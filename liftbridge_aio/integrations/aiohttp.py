@@ -111,10 +111,10 @@ async def send_events(
 ) -> web.StreamResponse:
     """Send the messages of a partition as server-sent events, for as long as the browser listens.
 
-    The id of an event is the offset of its message; a browser that reconnects continues after the
-    last one that it received (`Last-Event-ID`). If it stops reading, the subscription is paused by
-    back-pressure. If it disconnects, the subscription ends: within a quarter of a second, or at
-    once if the application is run with `handler_cancellation=True`.
+    The id of an event is the position of the browser in the log; a browser that reconnects
+    continues after the last one that it received (`Last-Event-ID`). If it stops reading, the
+    subscription is paused by back-pressure. If it disconnects, the subscription ends: within a
+    quarter of a second, or at once if the application is run with `handler_cancellation=True`.
 
     Args:
         request: the request to answer.

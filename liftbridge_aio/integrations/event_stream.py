@@ -14,6 +14,7 @@ import anyio
 from liftbridge_aio._client.client import Client
 from liftbridge_aio._core.arguments import INT32_MAX, PARTITION_0, check_whole_number
 from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
+from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
 from liftbridge_aio._subscribe.subscription import Subscription
 from liftbridge_aio._subscribe.subscription_base import Batches
@@ -38,8 +39,8 @@ from liftbridge_aio.integrations.server_sent_events import (
     id_of,
     mark,
     missed,
-    offsets_of,
     opening,
+    position_of,
 )
 from liftbridge_aio.integrations.service import Service
 from liftbridge_aio.model import (
@@ -47,6 +48,7 @@ from liftbridge_aio.model import (
     EndReason,
     Message,
     StartAt,
+    StartPosition,
     StopAt,
     StopPosition,
     StreamInfo,
@@ -107,8 +109,8 @@ class EventStream:
     """A response that sends messages as events.
 
     The id of an event encodes the position of the browser, which sends the last id when it
-    reconnects and receives the messages after it. With one partition the id is the offset of the
-    message.
+    reconnects and receives the messages after it: with one partition, the offset of the message.
+    It also has the creation timestamp of the stream, because offsets mean nothing in another log.
 
     Args:
         stream: the stream to read.
@@ -151,6 +153,8 @@ class EventStream:
         self._subscribing = subscribing
         self._offsets: dict[int, int] = {}
         """The position of the browser: the last offset that is behind it, by partition."""
+        self._created = 0
+        """The creation timestamp of the stream with these offsets; 0 if it is not known."""
 
     async def serve(self, service: Service, begin: Begin, gone: Wait) -> None:
         """Send events until the subscription ends, the browser disconnects or the service stops.
@@ -205,7 +209,7 @@ class EventStream:
         try:
             messages = await self._next(batches, 0)  # messages that are available, or the end
         except StopAsyncIteration:
-            at_end = id_of(self._offsets, self._only)
+            at_end = self._event_id
             if gaps := await self._missed(subscription):
                 write = await begin(_OK)
                 await write(opening(self._retry, at_end or None) + gaps)
@@ -217,7 +221,7 @@ class EventStream:
             await self._refuse(begin, error)
             return
         write = await begin(_OK)
-        await write(opening(self._retry, id_of(self._offsets, self._only) or None))
+        await write(opening(self._retry, self._event_id or None))
         while not messages or await self._send_messages(subscription, messages, write):
             try:
                 messages = await self._next(batches, self._heartbeat)
@@ -244,10 +248,10 @@ class EventStream:
         partition, start = self._partition, self._start
         starts: dict[int, StartAt] = {}
         if self._last_event_id is not None:
-            self._offsets = offsets_of(self._last_event_id, self._only)
+            self._offsets, self._created = position_of(self._last_event_id, self._only)
         known = await self._known()
         if self._last_event_id is not None:
-            starts = await self._starts(self._chosen_of(known))
+            starts = await self._starts(known)
             if not starts:
                 return None
         subscription: Readable
@@ -268,11 +272,13 @@ class EventStream:
                 **self._subscribing,
             )
         await subscription.__aenter__()
+        checkpoints = _checkpoints(subscription)
         self._offsets |= {
-            partition: position - 1
-            for partition, position in _positions(subscription).items()
-            if position is not None
+            partition: checkpoint.value - 1
+            for partition, checkpoint in checkpoints.items()
+            if checkpoint.position is StartPosition.OFFSET
         }
+        self._created = min(checkpoint.created for checkpoint in checkpoints.values())
         return subscription
 
     async def _known(self) -> StreamInfo:
@@ -301,8 +307,12 @@ class EventStream:
             return [self._partition]
         return known.partitions if isinstance(self._partition, AllPartitions) else self._partition
 
-    async def _starts(self, partitions: Collection[int]) -> dict[int, StartAt]:
+    async def _starts(self, known: StreamInfo) -> dict[int, StartAt]:
         """Return the start of each partition that is not at its end."""
+        partitions, created = self._chosen_of(known), known.creation_timestamp
+        if created and self._created not in {0, created}:
+            text = f"the stream was deleted and created again since event {self._last_event_id}"
+            raise StreamReset(text, stream=self._stream)
         if not self._offsets.keys() <= set(partitions):
             text = f"Last-Event-ID names partitions that are not read here: {self._last_event_id!r}"
             raise StreamReset(text, stream=self._stream)
@@ -313,7 +323,13 @@ class EventStream:
                 starts[partition] = self._start
             elif not self._ended_by(last):
                 await self._check(partition, last)
-                starts[partition] = StartAt.offset(last + 1)
+                starts[partition] = Checkpoint(
+                    StartPosition.OFFSET,
+                    last + 1,
+                    stream=self._stream,
+                    partition=partition,
+                    created=created,
+                )
         return starts
 
     def _ended_by(self, offset: int) -> bool:
@@ -321,10 +337,10 @@ class EventStream:
         return stop is not None and stop.position is StopPosition.OFFSET and offset >= stop.value
 
     async def _check(self, partition: int, last: int) -> None:
-        """Check, as far as possible, that the log is the one that the browser was reading.
+        """Check that the log has the last message that the browser received.
 
-        A recreated log begins at 0 again: messages would be skipped until it is as long as the old
-        one was.
+        Messages would be skipped until a truncated log is as long as before. The same holds for a
+        recreated log if the id has no creation timestamp.
         """
         state = await self._client.fetch_partition_metadata(
             self._stream, partition, timeout=self._timeout
@@ -332,6 +348,10 @@ class EventStream:
         if last > state.newest_offset:
             text = "the log ends before the last message that the browser received"
             raise StreamReset(text, stream=self._stream, partition=partition, offset=last)
+
+    @property
+    def _event_id(self) -> str:
+        return id_of(self._offsets, self._only, self._created)
 
     @property
     def _timeout(self) -> Duration | None:
@@ -365,7 +385,7 @@ class EventStream:
                 if is_due and gap.start > self._offsets.get(partition, gap.start):
                     self._offsets[partition] = gap.stop - 1
                     event = missed(partition, gap)
-                    encoded.append(event.encode(id_of(self._offsets, self._only)))
+                    encoded.append(event.encode(self._event_id))
         return b"".join(encoded)
 
     async def _send_messages(
@@ -382,18 +402,18 @@ class EventStream:
                 event = self._to_event(message)
                 if event is not None:
                     _check_event(event)
-                    encoded.append(event.encode(id_of(offsets, self._only)))
+                    encoded.append(event.encode(id_of(offsets, self._only, self._created)))
             except CALLBACK_ERRORS as error:
                 where = f"{message.stream}/{message.partition} at offset {message.offset}"
                 logger.exception("the message of %s could not be converted to an event", where)
                 failed_event = failure(error, message.partition, message.offset)
-                encoded.append(failed_event.encode(id_of(self._offsets, self._only)))
+                encoded.append(failed_event.encode(self._event_id))
                 failed = True
                 break
             self._offsets = offsets
             left_out = event is None
         if left_out and not failed:
-            encoded.append(mark(id_of(self._offsets, self._only)))
+            encoded.append(mark(self._event_id))
         await write(b"".join(encoded))
         return not failed
 
@@ -405,7 +425,7 @@ class EventStream:
                 self._offsets.clear()
             else:
                 self._offsets.pop(error.partition, None)
-            await write(failed_event.encode(id_of(self._offsets, self._only)))
+            await write(failed_event.encode(self._event_id))
         else:
             await write(failed_event.encode())
 
@@ -421,10 +441,10 @@ def _check_event(event: object) -> None:
         raise WrongType(text)
 
 
-def _positions(subscription: Readable) -> dict[int, int | None]:
+def _checkpoints(subscription: Readable) -> dict[int, Checkpoint]:
     if isinstance(subscription, Subscription):
-        return {subscription.partition: subscription.position}
-    return subscription.positions
+        return {subscription.partition: subscription.checkpoint()}
+    return subscription.checkpoint()
 
 
 def _end_reasons(subscription: Readable) -> Iterable[EndReason]:

@@ -42,6 +42,7 @@ _NOT_IN_A_LINE: Final = re.compile(r"[\r\n]")
 _SHOWN: Final = 100
 """The most characters of a wrong id that an error shows."""
 _PAIRS: Final = re.compile(r"([0-9]{1,10}):(-1|[0-9]{1,19})(?:,|$)")
+_LOG: Final = re.compile(r"[0-9a-f]{1,16}")
 
 
 class Event(NamedTuple):
@@ -109,30 +110,41 @@ def missed(partition: int, gap: range) -> Event:
 # Ids
 
 
-def id_of(offsets: Mapping[int, int], only: int | None) -> str:
-    """Encode the position of a browser: the last offset it received, -1 for none.
+def id_of(offsets: Mapping[int, int], only: int | None, created: int) -> str:
+    """Encode the position of a browser: the last offset it received, -1 for none, and the log.
 
     Args:
-        offsets: these offsets by partition, without unknown ones.
-        only: the only partition, whose offset is the whole id; None for several, as
-            `partition:offset,partition:offset`. Empty if no offset is known.
+        offsets: these offsets by partition, without unknown ones. The id is empty if there are
+            none.
+        only: the only partition, written as `offset`; None for several, written as
+            `partition:offset,partition:offset`.
+        created: the creation timestamp of the stream, appended in hexadecimal after an `@`; 0 if
+            it is not known.
     """
     if only is not None:
-        return str(offsets[only]) if only in offsets else ""
-    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
+        position = str(offsets[only]) if only in offsets else ""
+    else:
+        pairs = sorted(offsets.items())
+        position = ",".join(f"{partition}:{offset}" for partition, offset in pairs)
+    return f"{position}@{created:x}" if position and created else position
 
 
-def offsets_of(event_id: str, only: int | None) -> dict[int, int]:
+def position_of(event_id: str, only: int | None) -> tuple[dict[int, int], int]:
     """Parse an id of `id_of` that a browser sent back.
+
+    Returns:
+        The offsets, and the creation timestamp: 0 in an id of an earlier version, which had none.
 
     Raises:
         StreamReset: it is no such id: the page was sent by something else, or before the service
             was changed to read one partition instead of several, or several instead of one.
     """
-    pairs = _PAIRS.findall(event_id if only is None else f"{only}:{event_id}")
+    position, _, log = event_id.partition("@")
+    pairs = _PAIRS.findall(position if only is None else f"{only}:{position}")
     offsets = {int(partition): int(offset) for partition, offset in pairs}
-    if max(offsets.values(), default=0) < INT64_MAX and id_of(offsets, only) == event_id:
-        return offsets
+    created = int(log, 16) if _LOG.fullmatch(log) else 0
+    if max(offsets.values(), default=0) < INT64_MAX and id_of(offsets, only, created) == event_id:
+        return offsets, created
     text = f"Last-Event-ID is not an id of this service: {event_id[:_SHOWN]!r}"
     raise StreamReset(text)
 

@@ -142,9 +142,9 @@ async def health_of(service: Service, streams: Sequence[str], timeout: Duration)
 class EventStreamResponse(Response):
     """Sends the messages of a partition as server-sent events, for as long as the browser listens.
 
-    The id of an event is the offset of its message; a browser that reconnects continues after the
-    last one that it received (`Last-Event-ID`). If it stops reading, the subscription is paused by
-    back-pressure. If it disconnects, the subscription ends.
+    The id of an event is the position of the browser in the log; a browser that reconnects
+    continues after the last one that it received (`Last-Event-ID`). If it stops reading, the
+    subscription is paused by back-pressure. If it disconnects, the subscription ends.
 
     Args:
         request: the request to answer.

@@ -21,13 +21,15 @@ from support.marks import ON_EMBEDDED, ON_ONE_FRAMEWORK
 from support.raw import Wire
 from support.segments import become, create, create_compacted, publish_keys
 from support.servers.node import Server
-from support.web.event_source import Received, browse
+from support.web.event_source import Received, browse, log_of
 from support.web.web_apps import Serve
 
 EARLIEST = StartAt.earliest()
 
 
-def failure_of(error: str, offset: int, last_event_id: str, partition: int = 0) -> Received:
+def failure_of(
+    error: str, offset: int | None, last_event_id: str, partition: int | None = 0
+) -> Received:
     told = {"error": error, "partition": partition, "offset": offset}
     return Received("failure", json.dumps(told), last_event_id)
 
@@ -47,7 +49,8 @@ async def test_a_browser_that_comes_back_goes_on_behind_what_it_got(
             await client.publish(stream_name, b"5")
         async with browse(service.events, seen[-1].last_event_id) as page:
             seen += await page.take(3)
-    assert seen == [Received("message", f"{number}", f"{number}") for number in range(6)]
+    log = await log_of(client, stream_name)
+    assert seen == [Received("message", f"{number}", f"{number}{log}") for number in range(6)]
 
 
 @ON_ONE_FRAMEWORK
@@ -59,7 +62,7 @@ async def test_nothing_is_missed_by_a_browser_that_left_before_the_first_message
     async with serve(server.address, stream_name) as service:  # from what is new
         async with browse(service.events) as page:
             await page.read()
-            assert page.last_event_id == "0"
+            assert page.last_event_id == "0" + await log_of(client, stream_name)
         await client.publish(stream_name, b"new")
         async with browse(service.events, page.last_event_id) as page:
             assert (await anext(page)).data == "new"
@@ -73,7 +76,7 @@ async def test_what_came_into_an_empty_stream_meanwhile_is_not_missed_either(
     async with serve(server.address, stream_name) as service:
         async with browse(service.events) as page:
             await page.read()
-            assert page.last_event_id == "-1"
+            assert page.last_event_id == "-1" + await log_of(client, stream_name)
         await client.publish(stream_name, b"first")
         async with browse(service.events, page.last_event_id) as page:
             assert (await anext(page)).data == "first"
@@ -84,14 +87,15 @@ async def test_the_end_is_told_and_who_comes_back_is_told_not_to(
 ) -> None:
     await client.create_stream(stream_name)
     await client.publish_many(stream_name, [b"a", b"b"])
+    log = await log_of(client, stream_name)
     async with serve(server.address, stream_name, start=EARLIEST, stop=StopAt.offset(1)) as service:
         async with browse(service.events) as page:
             assert [event async for event in page] == [
-                Received("message", "a", "0"),
-                Received("message", "b", "1"),
-                Received("end", "stop reached", "1"),
+                Received("message", "a", f"0{log}"),
+                Received("message", "b", f"1{log}"),
+                Received("end", "stop reached", f"1{log}"),
             ]
-        async with browse(service.events, "1") as page:
+        async with browse(service.events, page.last_event_id) as page:
             assert page.status == 204
             assert not await page.read()
 
@@ -193,6 +197,61 @@ async def test_a_browser_whose_place_is_gone_is_told_and_begins_anew(
             assert (await anext(page)).data == "of another log"
 
 
+@ON_ONE_FRAMEWORK
+@pytest.mark.parametrize(
+    "options", [{}, {"partition": ALL_PARTITIONS}, {"stop": StopAt.offset(1)}], ids=str
+)
+async def test_a_longer_log_of_a_recreated_stream_is_told(
+    server: Server, client: Client, stream_name: str, serve: Serve, options: dict[str, Any]
+) -> None:
+    async def create(kind: str, count: int) -> None:
+        await client.create_stream(stream_name, partitions=2)
+        for number in range(count):
+            await client.publish(stream_name, f"{kind} {number}".encode(), partition=0)
+
+    await create("old", 2)
+    async with serve(server.address, stream_name, start=EARLIEST, **options) as service:
+        async with browse(service.events) as page:
+            assert [event.data for event in await page.take(2)] == ["old 0", "old 1"]
+        await client.delete_stream(stream_name)
+        await create("new", 4)
+        async with browse(service.events, page.last_event_id) as page:
+            assert page.status == 200
+            assert await anext(page) == failure_of("StreamReset", None, "", None)
+            assert [event async for event in page] == []
+        async with browse(service.events, page.last_event_id) as page:
+            assert [event.data for event in await page.take(2)] == ["new 0", "new 1"]
+
+
+@ON_ONE_FRAMEWORK
+@pytest.mark.parametrize("partition", [0, ALL_PARTITIONS], ids=str)
+async def test_a_stream_recreated_during_the_handshake_is_told(
+    stream_name: str, serve: Serve, partition: Any
+) -> None:
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream(stream_name)
+        await client.publish(stream_name, b"old")
+        options = {"start": EARLIEST, "partition": partition}
+        async with serve(broker.address, stream_name, **options) as service:
+            async with browse(service.events) as page:
+                assert (await anext(page)).data == "old"
+            check = broker.faults.stall("FetchPartitionMetadata")
+            async with asyncio.TaskGroup() as tasks:
+
+                async def recreate() -> None:
+                    await check.wait()
+                    await client.delete_stream(stream_name)
+                    await client.create_stream(stream_name)
+                    await client.publish_many(stream_name, [b"new 0", b"new 1"])
+                    check.release()
+
+                tasks.create_task(recreate())
+                async with browse(service.events, page.last_event_id) as page:
+                    assert json.loads((await anext(page)).data)["error"] == "StreamReset"
+            async with browse(service.events, page.last_event_id) as page:
+                assert (await anext(page)).data == "new 0"
+
+
 def missed_event(first: int, following: int, last_event_id: str, partition: int = 0) -> Received:
     told = {"partition": partition, "first_offset": first, "next_offset": following}
     return Received("missed", json.dumps(told), last_event_id)
@@ -205,10 +264,11 @@ async def test_a_browser_is_told_what_retention_removed(
     await create(wire, cleaned_stream, retention_max_messages=3)
     await wire.publish(cleaned_stream, *[b"x"] * 10)
     await become(wire, cleaned_stream, [7, 8, 9])
-    messages = [Received("message", "x", f"{number}") for number in (7, 8, 9)]
     async with serve(server.address, cleaned_stream, start=EARLIEST) as service:
+        log = await log_of(service.client, cleaned_stream)
+        messages = [Received("message", "x", f"{number}{log}") for number in (7, 8, 9)]
         async with browse(service.events, "2") as page:
-            assert await page.take(4) == [missed_event(3, 7, "6"), *messages]
+            assert await page.take(4) == [missed_event(3, 7, f"6{log}"), *messages]
         for last_event_id in ("6", ""):  # it was told, or did not ask for them
             async with browse(service.events, last_event_id) as page:
                 assert await page.take(3) == messages
@@ -216,13 +276,13 @@ async def test_a_browser_is_told_what_retention_removed(
         serve(server.address, cleaned_stream, start=EARLIEST, partition=ALL_PARTITIONS) as service,
         browse(service.events, "0:2") as page,
     ):
-        assert await anext(page) == missed_event(3, 7, "0:6")
-        assert await anext(page) == Received("message", "x", "0:7")
+        assert await anext(page) == missed_event(3, 7, f"0:6{log}")
+        assert await anext(page) == Received("message", "x", f"0:7{log}")
     async with serve(server.address, cleaned_stream, start=EARLIEST, stop=StopAt.offset(5)) as s:
         async with browse(s.events, "2") as page:
             assert [event async for event in page] == [
-                missed_event(3, 6, "5"),
-                Received("end", "stop reached", "5"),
+                missed_event(3, 6, f"5{log}"),
+                Received("end", "stop reached", f"5{log}"),
             ]
         async with browse(s.events, page.last_event_id) as page:
             assert page.status == 204
@@ -236,9 +296,10 @@ async def test_a_browser_is_not_told_of_compaction(
     await publish_keys(wire, cleaned_stream, "aabab-b")
     await become(wire, cleaned_stream, [3, 5, 6])
     async with serve(server.address, cleaned_stream, start=EARLIEST) as service:
+        log = await log_of(service.client, cleaned_stream)
         async with browse(service.events, "0") as page:
             seen = await page.take(3)
-        assert seen == [Received("message", "", f"{offset}") for offset in (3, 5, 6)]
+        assert seen == [Received("message", "", f"{offset}{log}") for offset in (3, 5, 6)]
 
 
 @ON_ONE_FRAMEWORK
@@ -252,16 +313,16 @@ async def test_several_partitions_are_read_as_one_and_resumed_each_where_it_was(
     async with serve(
         server.address, stream_name, start=EARLIEST, partition=ALL_PARTITIONS
     ) as service:
-        last_event_id, seen = "", []
+        log, last_event_id, seen = await log_of(client, stream_name), "", []
         for count in (3, 1, 4):
             async with browse(service.events, last_event_id) as page:
                 events = await page.take(count)
             seen += [event.data for event in events]
             last_event_id = events[-1].last_event_id
-        assert last_event_id == "0:3,2:3"  # nothing is known of partition 1
+        assert last_event_id == f"0:3,2:3{log}"  # nothing is known of partition 1
         await client.publish(stream_name, b"1 0", partition=1)
         async with browse(service.events, last_event_id) as page:
-            assert await anext(page) == Received("message", "1 0", "0:3,1:0,2:3")
+            assert await anext(page) == Received("message", "1 0", f"0:3,1:0,2:3{log}")
         for partition in (0, 2):
             one = [value for value in seen if value.startswith(f"{partition}")]
             assert one == [value for value in values if value.startswith(f"{partition}")]
@@ -274,13 +335,14 @@ async def test_a_browser_that_left_misses_nothing_of_any_partition(
 ) -> None:
     await client.create_stream(stream_name, partitions=3)
     await client.publish(stream_name, b"old", partition=2)
+    log = await log_of(client, stream_name)
     async with serve(server.address, stream_name, partition=[0, 2]) as service:
         async with browse(service.events) as page:
             await page.read()
-            assert page.last_event_id == "0:-1,2:0"
+            assert page.last_event_id == f"0:-1,2:0{log}"
         await client.publish(stream_name, b"new", partition=2)
         async with browse(service.events, page.last_event_id) as page:
-            assert await anext(page) == Received("message", "new", "0:-1,2:1")
+            assert await anext(page) == Received("message", "new", f"0:-1,2:1{log}")
 
 
 @ON_ONE_FRAMEWORK
@@ -290,19 +352,20 @@ async def test_several_partitions_end_when_all_have(
     await client.create_stream(stream_name, partitions=2)
     for partition in (0, 1, 1):
         await client.publish(stream_name, b"x", partition=partition)
+    log = await log_of(client, stream_name)
     async with serve(
         server.address, stream_name, start=EARLIEST, stop=StopAt.offset(1), partition=ALL_PARTITIONS
     ) as service:
         async with browse(service.events) as page:
             last = (await page.take(3))[-1].last_event_id
-        assert last == "0:0,1:1"
+        assert last == f"0:0,1:1{log}"
         await client.publish(stream_name, b"y", partition=0)
         async with browse(service.events, last) as page:
             assert [event async for event in page] == [
-                Received("message", "y", "0:1,1:1"),
-                Received("end", "stop reached", "0:1,1:1"),
+                Received("message", "y", f"0:1,1:1{log}"),
+                Received("end", "stop reached", f"0:1,1:1{log}"),
             ]
-        async with browse(service.events, "0:1,1:1") as page:
+        async with browse(service.events, page.last_event_id) as page:
             assert page.status == 204
 
 
@@ -314,13 +377,16 @@ async def test_one_partition_of_several_begins_anew(
     await client.create_stream(stream_name, partitions=2)
     for partition in (0, 1):
         await client.publish(stream_name, b"%d" % partition, partition=partition)
+    log = await log_of(client, stream_name)
     async with serve(
         server.address, stream_name, start=EARLIEST, partition=ALL_PARTITIONS
     ) as service:
-        async with browse(service.events, "0:0,1:5") as page:
-            assert [event async for event in page] == [failure_of("StreamReset", 5, "0:0", 1)]
-        async with browse(service.events, "0:0") as page:
-            assert await anext(page) == Received("message", "1", "0:0,1:0")
+        for named in ("", log):
+            async with browse(service.events, f"0:0,1:5{named}") as page:
+                failed = failure_of("StreamReset", 5, f"0:0{named}", 1)
+                assert [event async for event in page] == [failed]
+            async with browse(service.events, page.last_event_id) as page:
+                assert await anext(page) == Received("message", "1", f"0:0,1:0{log}")
 
 
 @ON_EMBEDDED
@@ -344,7 +410,8 @@ async def test_a_page_with_an_id_of_another_service_begins_at_the_start(
 ) -> None:
     await client.create_stream(stream_name, partitions=3)
     await client.publish(stream_name, b"a", partition=0)
-    ids = ["x", "-2", "1" * 30, "0:1,3:4", "0:01", "4" if partition else "0:4"]
+    ids = ["x", "-2", "1" * 5000, "0:1,3:4", "0:01", "4" if partition else "0:4"]
+    ids += [f"{position}@{'1' * 5000}" for position in ("0", "0:0")]
     async with serve(server.address, stream_name, start=EARLIEST, partition=partition) as service:
         for event_id in ids:
             async with browse(service.events, event_id) as page:
@@ -397,12 +464,13 @@ async def test_messages_can_be_made_events_of_ones_own_or_left_out(
 
     await client.create_stream(stream_name)
     await client.publish_many(stream_name, [b"1", b"2", b"3", b"5", b"x", b"7"])
+    log = await log_of(client, stream_name)
     async with (
         serve(server.address, stream_name, start=EARLIEST, to_event=only_even) as service,
         browse(service.events) as page,
     ):
-        assert await anext(page) == Received("even", "no. 2", "1")
-        assert await anext(page) == failure_of("ValueError", 4, "3")
+        assert await anext(page) == Received("even", "no. 2", f"1{log}")
+        assert await anext(page) == failure_of("ValueError", 4, f"3{log}")
         assert [event async for event in page] == []
 
 
@@ -418,7 +486,8 @@ async def test_what_was_left_out_is_not_looked_at_again(
     ):
         await page.read()
         await client.publish_many(stream_name, [b"a", b"b"])
-        while page.last_event_id != "1":
+        last = "1" + await log_of(client, stream_name)
+        while page.last_event_id != last:
             assert await page.read()
 
 

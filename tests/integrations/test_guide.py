@@ -22,7 +22,7 @@ from liftbridge_aio.integrations.server_sent_events import BINARY, END, FAILURE,
 from support.faults import eventually
 from support.markdown import blocks, names, table
 from support.servers.node import Server
-from support.web.event_source import Received, browse
+from support.web.event_source import Received, browse, log_of
 from support.web.web_process import BOUND, COMMANDS, ENDS_WITH, GUIDE, code_of, running
 
 PUBLISHERS: Final = 12
@@ -82,6 +82,7 @@ async def test_a_service_publishes_follows_resumes_and_loses_nothing_at_its_end(
     framework: str, server: Server, client: Client, stream_name: str, tmp_path: Path
 ) -> None:
     await client.create_stream(stream_name)
+    log = await log_of(client, stream_name)
     values = [order(f"bread {number}") for number in range(4)]
     async with (
         running(framework, server.address, tmp_path, code_of(framework, stream_name)) as service,
@@ -102,7 +103,7 @@ async def test_a_service_publishes_follows_resumes_and_loses_nothing_at_its_end(
         async with browse(events, seen[-1].last_event_id) as page:
             seen += await page.take(2)
             assert seen == [
-                Received("message", value.decode(), f"0:{number}")
+                Received("message", value.decode(), f"0:{number}{log}")
                 for number, value in enumerate(values)
             ]
 
@@ -115,7 +116,7 @@ async def test_a_service_publishes_follows_resumes_and_loses_nothing_at_its_end(
                 followed = [event.last_event_id async for event in page]
                 assert await service.code() == ENDS_WITH[framework], service.log
                 await publishing
-    assert followed == [f"0:{offset}" for offset in range(4, 4 + len(followed))]
+    assert followed == [f"0:{offset}{log}" for offset in range(4, 4 + len(followed))]
     found = await stored(client, stream_name)
     assert len(load.sent) > len(load.acked) + len(load.taken)  # some were on their way
     assert set(found) <= load.sent | set(values)

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 import aiohttp
 
+from liftbridge_aio import Client
+
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
@@ -117,3 +119,10 @@ async def browse(url: str, last_event_id: str = "") -> AsyncIterator[Browser]:
         session.get(url, headers=headers) as response,
     ):
         yield Browser(response, last_event_id)
+
+
+async def log_of(client: Client, stream: str) -> str:
+    """Return the end of each event id, which names the log."""
+    created = (await client.fetch_metadata([stream])).streams[stream].creation_timestamp
+    assert created
+    return f"@{created:x}"

@@ -20,8 +20,8 @@ from liftbridge_aio.integrations.server_sent_events import (
     failure,
     id_of,
     mark,
-    offsets_of,
     opening,
+    position_of,
 )
 from support.examples import examples
 from support.web.event_source import EventStreamParser, Received
@@ -29,6 +29,7 @@ from support.web.event_source import EventStreamParser, Received
 TEXT = st.text() | st.text("a :\r\n\0\N{ZERO WIDTH NO-BREAK SPACE}\N{LINE SEPARATOR}", max_size=8)
 ONE_LINE = TEXT.filter(lambda text: not re.search(r"[\r\n]", text))
 OFFSETS = st.integers(-1, 2**63 - 2)
+CREATED = st.integers(0, 2**63 - 1)
 EVENTS = st.builds(Event, TEXT, ONE_LINE)
 
 
@@ -92,22 +93,30 @@ def test_json_carries_all_of_a_message(value: bytes, key: bytes, offset: int) ->
         assert found == wanted
 
 
-@given(st.dictionaries(st.integers(0, 2**31 - 1), OFFSETS), st.integers(0, 3))
-def test_an_id_is_read_as_it_was_written(offsets: dict[int, int], only: int) -> None:
-    assert id_of({}, None) == id_of({}, only) == ""  # at which a browser sends none
+@given(st.dictionaries(st.integers(0, 2**31 - 1), OFFSETS), st.integers(0, 3), CREATED)
+def test_an_id_is_read_as_it_was_written(offsets: dict[int, int], only: int, created: int) -> None:
+    for each in (None, only):  # at an empty id a browser sends none
+        assert id_of({}, each, created) == ""
     if offsets:
-        assert offsets_of(id_of(offsets, None), None) == offsets
-    assert offsets_of(id_of({only: 7} | offsets, only), only) == {only: offsets.get(only, 7)}
+        assert position_of(id_of(offsets, None, created), None) == (offsets, created)
+    event_id = id_of({only: 7} | offsets, only, created)
+    assert position_of(event_id, only) == ({only: offsets.get(only, 7)}, created)
+
+
+def test_an_id_names_the_log() -> None:
+    assert id_of({0: 41}, 0, 0xBEEF) == "41@beef"
+    assert id_of({0: 41, 2: 17}, None, 0xBEEF) == "0:41,2:17@beef"
+    assert position_of("0:41,2:17", None) == ({0: 41, 2: 17}, 0)  # of an earlier version
 
 
 @given(st.text(min_size=1) | st.from_regex(r"[-+ 0-9_]{1,25}") | st.just(str(2**63 - 1)))
 def test_an_id_that_is_no_offset_is_refused(event_id: str) -> None:
     digits = event_id.isascii() and event_id.isdigit() and event_id == str(int(event_id))
     if event_id == "-1" or (digits and int(event_id) < 2**63 - 1):
-        assert offsets_of(event_id, 0) == {0: int(event_id)}
+        assert position_of(event_id, 0) == ({0: int(event_id)}, 0)
         return
     with pytest.raises(StreamReset, match="Last-Event-ID"):
-        offsets_of(event_id, 0)
+        position_of(event_id, 0)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +125,16 @@ def test_an_id_that_is_no_offset_is_refused(event_id: str) -> None:
 )
 def test_an_id_that_names_no_offsets_by_partition_is_refused(event_id: str) -> None:
     with pytest.raises(StreamReset, match="Last-Event-ID"):
-        offsets_of(event_id, None)
+        position_of(event_id, None)
+
+
+@pytest.mark.parametrize(
+    "log", ["@", "@0", "@01", "@-1", "@G", "@F", "@g", "@1@1", "@1 ", "@1\n", "@" + "1" * 5000]
+)
+def test_an_id_that_names_no_log_is_refused(log: str) -> None:
+    for event_id, only in (("7", 7), ("7:7", None), ("", 7), ("", None)):
+        with pytest.raises(StreamReset, match="Last-Event-ID"):
+            position_of(event_id + log, only)
 
 
 def test_what_only_the_browser_hears_is_no_event() -> None:
