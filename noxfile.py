@@ -178,6 +178,10 @@ def tests(session: nox.Session) -> None:
     coverage = ("--cov", "--cov-report=") if os.environ.get("CI") else ()
     covered = ("-n", "4", "--dist", "worksteal", *coverage, *UNIT, *CONTRACT, *long)
     elsewhere = [*long, *(f"--ignore={each}" for each in (BROWSER, "tests/unit", *CONTRACT))]
+    if python_for_simulation() is not None:
+        elsewhere += ("-m", "not virtual_time")
+        if not os.environ.get("CI"):  # where it is run anyway
+            session.notify("simulation")
     _run_each(
         session,
         ("pytest", *covered),
@@ -358,7 +362,7 @@ def simulation(session: nox.Session) -> None:
         with session.chdir("tests"):
             session.run("python", "-m", "simulation", *session.posargs)
     else:
-        session.run("pytest", "tests/simulation", "-n", "2")
+        session.run("pytest", "-m", "virtual_time", "-n", "2", "tests/simulation", "tests/faults")
 
 
 @nox.session

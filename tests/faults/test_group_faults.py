@@ -42,6 +42,8 @@ from support.groups.group_watcher import (
 )
 from support.raw import FROM_EARLIEST, Wire, eventually
 
+pytestmark = pytest.mark.virtual_time
+
 DATA_PATHS: Final = ["lane"]
 
 FETCH: Final = "FetchConsumerGroupAssignments"

@@ -37,6 +37,8 @@ from support.faults import (
     within,
 )
 
+pytestmark = pytest.mark.virtual_time
+
 ENDS: Final = ("UNAVAILABLE", "INTERNAL", "UNKNOWN", "RESOURCE_EXHAUSTED", "CANCELLED", "cut")
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from .guards import GUARDS, Guard, path_of
 
+pytestmark = pytest.mark.virtual_time
+
 
 @pytest.mark.parametrize("guard", GUARDS.values(), ids=GUARDS)
 def test_a_guard_stands_in_the_code_once(guard: Guard) -> None:

@@ -14,6 +14,8 @@ import pytest
 from .campaign import Run, simulate
 from .world import Stuck, World
 
+pytestmark = pytest.mark.virtual_time
+
 SEEDS: Final = int(os.environ.get("LIFTBRIDGE_SEEDS", "12"))
 
 

@@ -48,7 +48,7 @@ if IS_POSSIBLE or TYPE_CHECKING:
             self._began = time.time()
             self._ports = itertools.count(20_000)
             resolve = self.net._resolve
-            vars(self.net)["_resolve"] = lambda host: DRIVER if host in LOCAL else resolve(host)
+            self.net._resolve = lambda host: DRIVER if host in LOCAL else resolve(host)
 
         def run_forever(self) -> None:
             """Run in virtual time, of which the clocks of the standard library tell, too."""
@@ -74,7 +74,7 @@ if IS_POSSIBLE or TYPE_CHECKING:
             server.__class__ = type(kind.__name__, (kind,), {"sockets": (_Listening(host, port),)})
             return server
 
-        def remove_reader(self, fd: Any) -> bool:
+        def remove_reader(self, fd: Any) -> bool:  # noqa: ARG002 - asyncio names it
             """Do nothing: a server here has no socket that could become readable."""
             return False
 
