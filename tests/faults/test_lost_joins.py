@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import pytest
+
 from liftbridge_aio import Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedBroker
 from support.faults import QUICK
 from support.groups.group_watcher import holds
+
+pytestmark = pytest.mark.virtual_time
 
 DATA_PATHS: Final = ["lane"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from liftbridge_aio.broker.faults.fault_plan import RpcName
 
@@ -134,6 +134,28 @@ async def kill_process(target: Target, seconds: float) -> None:
     target.world.restart(host)
 
 
+async def kill_at_commit(target: Target, seconds: float) -> None:
+    """Crash a process when a commit record was stored and its ack has not arrived."""
+    world, hosts = target.world, target.processes.with_twins or target.processes.hosts
+    stalls = [
+        node.faults.stall("PublishAsync", at="reply", when_reply=_is_commit)
+        for node in world.cluster.nodes.values()
+    ]
+    deadline = world.now + seconds
+    while world.now < deadline and not any(each.applied for each in stalls):  # noqa: ASYNC110 - virtual time
+        await asyncio.sleep(0.01)
+    host = target.chance.choice(hosts)
+    await world.crash(host)
+    for each in stalls:
+        each.release()
+    await asyncio.sleep(seconds)
+    world.restart(host)
+
+
+def _is_commit(reply: Any) -> bool:
+    return str(reply.ack.stream).startswith(("__acks.", "checkpoints."))
+
+
 async def slow_network(target: Target, seconds: float) -> None:
     """Let every packet take long, and crash a process meanwhile: between two calls, most likely."""
     world, host = target.world, target.chance.choice(target.processes.hosts)
@@ -213,7 +235,9 @@ KINDS: Final[dict[str, Callable[[Target, float], Awaitable[None]]]] = {
             lose_answers,
             repeat_messages,
             cut,
+            slow_network,
             kill_process,
+            kill_at_commit,
             stop_process,
             start_twin,
             set_clock,
