@@ -9,7 +9,7 @@ import pytest
 
 from liftbridge_aio import Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.groups.fenced_cursors import group_cursor
+from liftbridge_aio.cli.group_positions import fetch_position
 from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.spark.connection import close_connections
 from liftbridge_aio.spark.core.data_loss import LogState
@@ -18,7 +18,7 @@ from liftbridge_aio.spark.core.options import ReadOptions
 from liftbridge_aio.spark.core.selection import Assigned, Pattern, Selection, Streams
 from liftbridge_aio.spark.errors import DataLoss, ServersUnreachable, StreamMissing
 from liftbridge_aio.spark.read.driver import run_with_retry
-from liftbridge_aio.spark.read.group_positions import show_positions
+from liftbridge_aio.spark.read.group_positions import GroupPositions
 from liftbridge_aio.spark.read.log_ends import SelectedStreams, fetch_selected, log_states
 from liftbridge_aio.spark.read.stream_planning import resume_position
 from support.servers.ports import free_ports
@@ -160,14 +160,24 @@ def test_the_position_of_a_query_is_that_of_a_group(
         return ReadOptions.parse({"servers": servers, **more}, streaming=True)
 
     def position(partition: int) -> int | None:
-        cursor = group_cursor(group)
-        return log.run(lambda client: client.fetch_cursor(cursor, stream_name, partition))
+        return log.run(lambda client: fetch_position(client, group, stream_name, partition))
 
-    end = Offsets({(stream_name, 0): 3, (stream_name, 1): 0})
     [port] = free_ports(1)
-    away = options(f"127.0.0.1:{port}")
-    assert show_positions(away, group, end, Offsets({})) == Offsets({})
+    GroupPositions(options(f"127.0.0.1:{port}"), group).show(Offsets({(stream_name, 0): 3}))
     assert f"not shown as that of the group {group}" in caplog.text
-    here = options(spark_broker)
-    assert show_positions(here, group, end, Offsets({})) == end
+
+    async def created(client: Client) -> dict[str, int]:
+        found = (await client.fetch_metadata([stream_name])).streams[stream_name]
+        return {stream_name: found.creation_timestamp}
+
+    shown = GroupPositions(options(spark_broker), group)
+    first = Offsets({(stream_name, 0): 3, (stream_name, 1): 0}, log.run(created))
+    shown.show(first)
     assert [position(0), position(1)] == [2, None]
+    log.delete(stream_name)
+    log.create(stream_name, 2)
+    shown.show(first.changed({(stream_name, 0): 5}))  # of the former log
+    assert [position(0), position(1)] == [None, None]
+    again = Offsets({(stream_name, 0): 2}, log.run(created))
+    shown.show(again)
+    assert [position(0), position(1)] == [1, None]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from liftbridge_aio.cli.group_positions import fetch_position
 from liftbridge_aio.spark.connection import close_connections
 from spark.conftest import EVERY_SERVER
 from support.spark.broker_thread import BrokerThread
@@ -157,6 +160,32 @@ def test_a_running_query_reads_what_is_published_until_its_stream_is_gone(
     assert "checkpointLocation" in text
 
 
+def shown(server: str, group: str) -> dict[int, tuple[int | None, int]]:
+    """Return position and lag of each partition, as `groups show` has them."""
+    command = (sys.executable, "-m", "liftbridge_aio", "groups", "show", group, "--json")
+    done = subprocess.run(
+        (*command, "--servers", server), capture_output=True, check=True, timeout=60
+    )
+    [found] = json.loads(done.stdout)
+    return {each["partition"]: (each["position"], each["lag"]) for each in found["positions"]}
+
+
+@EVERY_SERVER
+def test_a_group_has_the_whole_position_of_a_query_that_stopped_by_itself(
+    spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str, checkpoint: str
+) -> None:
+    log.create(stream_name, partitions=2)
+    log.publish(stream_name, numbers(0, 7), partition=0)
+    log.publish(stream_name, numbers(7, 10), partition=1)
+    options = {"servers": spark_broker, "stream": stream_name, "maxOffsetsPerTrigger": "5"}
+    query = start(
+        spark, Collected(), checkpoint, NOW, **options, **EARLIEST, positionsGroup=stream_name
+    )
+    query.awaitTermination()
+    log.publish(stream_name, numbers(10, 12), partition=1)
+    assert shown(spark_broker, stream_name) == {0: (6, 0), 1: (2, 2)}
+
+
 def wait(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
@@ -165,6 +194,48 @@ def wait(condition: Callable[[], bool]) -> None:
 
 
 # Called as Spark calls it
+
+
+def test_a_position_is_shown_when_its_batch_is_committed(
+    spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    """Not when it is planned, and not where the query begins."""
+    log.create(stream_name)
+    log.publish(stream_name, numbers(0, 5))
+
+    def position(group: str = stream_name) -> int | None:
+        return log.run(lambda client: fetch_position(client, group, stream_name, 0))
+
+    query = MicroBatches(spark_broker, stream=stream_name, positionsGroup=stream_name)
+    assert query.run() == []
+    assert position() is None
+    log.publish(stream_name, numbers(5, 9))
+    limit = query.reader.getDefaultReadLimit()
+    end = query.reader.latestOffset(json.loads(query.offsets[0]), limit)
+    assert position() is None
+    query.offsets.append(json.dumps(end))
+    assert query.run() == []
+    assert position() == 8
+    log.publish(stream_name, numbers(9, 10))
+    query.run()
+    assert position() == 9
+    query.restart(positionsGroup=f"{stream_name}-2")
+    assert query.run() == []
+    assert position(f"{stream_name}-2") == 9
+
+
+def test_a_position_that_cannot_be_shown_is_tried_once_for_each_batch(
+    stream_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with BrokerThread(cursors_partitions=0) as broker, LogClient(broker.address) as log:
+        log.create(stream_name)
+        options = {"stream": stream_name, "positionsGroup": "g", **EARLIEST}
+        query = MicroBatches(broker.address, **options)
+        for batches in (1, 2):
+            log.publish(stream_name, numbers(0, 1))
+            assert len(query.run()) == 1
+            assert query.run() == []
+            assert caplog.text.count("not shown as that of the group g") == batches
 
 
 @EVERY_SERVER

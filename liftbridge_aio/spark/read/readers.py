@@ -46,6 +46,8 @@ from .stream_planning import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .group_positions import GroupPositions
+
 
 class BatchReader(DataSourceReader):
     """Reads a batch query."""
@@ -80,8 +82,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._batch: MicroBatch | None = None
         """The micro-batch that was planned last."""
-        self._shown = Offsets({})
-        """The position that the group has."""
+        self._group: GroupPositions | None = None
+        """The group with the position of the query, when it has one."""
         self._delay = TriggerDelay(options.min_offsets_per_trigger, options.max_trigger_delay)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -101,6 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options, lambda client: next_batch(client, options, position, limits, target), position
         )
         self._batch = batch
+        self._show(position)
         if batch.end != position or not limits.min_offsets:
             self._delay.planned(time.monotonic())
         if batch.end == position:
@@ -149,21 +152,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read the range of a task."""
         return _read(partition, self._options)
 
-    def commit(self, end: dict[str, Any]) -> None:
-        """Show the position of the query, which is in Spark's checkpoint, as that of a group."""
-        if self._options.positions_group is not None:
-            # Importing groups takes long, and Spark waits 10 s for a process that it starts.
-            from .group_positions import show_positions  # noqa: PLC0415
-
-            self._shown = show_positions(
-                self._options,
-                self._options.positions_group,
-                Offsets.from_checkpoint(end),
-                self._shown,
-            )
-
     def stop(self) -> None:
         """Do nothing: the connection is closed when the process ends."""
+
+    def _show(self, committed: Offsets) -> None:
+        """Show where the query is as the position of a group.
+
+        Spark plans a batch when the one before is in the commit log of the checkpoint, and once
+        more when a query with `availableNow` ends. Its call `commit` comes later, and not in the
+        end.
+        """
+        group = self._options.positions_group
+        if group is None or committed == self._initial:
+            return
+        if self._group is None:
+            # Importing groups takes long, and Spark waits 10 s for a process that it starts.
+            from .group_positions import GroupPositions  # noqa: PLC0415
+
+            self._group = GroupPositions(self._options, group)
+        self._group.show(committed)
 
     def _limits(self, limit: ReadLimit) -> Limits:
         """Combine Spark's limit with those in the options; a query that runs once has none.

@@ -17,12 +17,16 @@ from support.servers.ports import free_ports
 
 
 class BrokerThread:
-    """An embedded broker that can be stopped and started again, with all its data, on its port."""
+    """An embedded broker that can be stopped and started again, with all its data, on its port.
 
-    def __init__(self) -> None:
+    Args:
+        **options: of the broker.
+    """
+
+    def __init__(self, **options: Any) -> None:
         self._loop = LoopThread()
         (port,) = free_ports(1)  # nobody else's while it is stopped
-        self._broker = EmbeddedBroker(port=port)
+        self._broker = EmbeddedBroker(port=port, **options)
         self._address = ""
         self.start()
 
