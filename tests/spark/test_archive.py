@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from liftbridge_aio.spark.pipelines.archive import (
     write_batch,
 )
 from liftbridge_aio.spark.pipelines.compaction import CHECKPOINT, ArchiveBroken
+from liftbridge_aio.spark.pipelines.json_file import replace_json
 from support.spark.broker_thread import BrokerThread
 from support.spark.log_client import LogClient
 
@@ -132,6 +134,48 @@ def test_the_next_run_goes_on_and_replaces_what_a_cut_off_batch_wrote(
     run(stream_name)  # with nothing new
     assert offsets(archive) == each_once(stream_name, 30, 5)
     assert batches(archive) == {0, 1, 2, 3}
+
+
+def test_a_checkpoint_that_does_not_fit_the_archive_is_refused(
+    log: LogClient, run: Callable[..., None], archive: Path, tmp_path: Path, stream_name: str
+) -> None:
+    """An older copy would write other messages into batches that are there, and repeat the rest."""
+    log.create(stream_name)
+    checkpoint, older, newest = archive / CHECKPOINT, tmp_path / "older", tmp_path / "newest"
+    log.publish(stream_name, [b"x"] * 10)
+    run(stream_name, max_messages=10)
+    shutil.copytree(checkpoint, older)
+    log.publish(stream_name, [b"x"] * 20)
+    run(stream_name, max_messages=10)
+    checkpoint.rename(newest)
+
+    def refused(problem: str) -> None:
+        with pytest.raises(ArchiveBroken, match=problem) as caught:
+            run(stream_name)
+        assert "choose another folder" in str(caught.value)
+
+    shutil.copytree(older, checkpoint)
+    refused("is at batch 0, and the archive has batch 2")
+    for folder in archive.glob("stream=*/date=*/batch=2"):  # as compaction leaves the archive
+        day = folder.parent.relative_to(archive).as_posix()
+        folder.rename(tmp_path / "batch=2")
+        replace_json(
+            archive / "_manifest.json",
+            {"version": 1, "compacted": {day: {"through": 2, "at": time.time()}}},
+        )
+        refused("is at batch 0, and the archive has batch 2")
+        (archive / "_manifest.json").unlink()
+        (tmp_path / "batch=2").rename(folder)
+    shutil.rmtree(checkpoint)
+
+    shutil.copytree(newest, checkpoint)
+    (checkpoint / "metadata").write_text('{"id":"another"}')
+    refused("is that of query another")
+    shutil.rmtree(checkpoint)
+
+    newest.rename(checkpoint)
+    run(stream_name)
+    assert offsets(archive) == each_once(stream_name, 30)
 
 
 def cut_off(archive: Path) -> set[int]:

@@ -14,6 +14,7 @@ from liftbridge_aio import Record
 from liftbridge_aio.model import ACK_HEADER
 from liftbridge_aio.spark.core.pipeline_file import PipelineFile, PipelineFileError, parse_pipeline
 from liftbridge_aio.spark.pipelines.archive import ArchivePlan, start_archive
+from liftbridge_aio.spark.pipelines.checkpoints import NOTE
 from liftbridge_aio.spark.pipelines.file_pipeline import (
     analyse,
     start_pipeline,
@@ -268,6 +269,50 @@ def test_files_of_another_checkpoint_are_refused_not_skipped(
     run(6)
     files = spark.read.parquet(str(tmp_path / "files")).select("cents")
     assert sorted(row[0] for row in files.collect()) == [0, 0, 0, 1, 2, 6]
+
+
+TWO = f"""{FILES}
+[sinks.others]
+from = "sales"
+parquet = "others"
+"""
+
+
+def test_files_of_another_query_at_the_same_batch_are_refused(
+    spark: SparkSession, log: LogClient, stream_name: str, tmp_path: Path
+) -> None:
+    """Also folders of before there were notes, from their second run on."""
+    log.create(stream_name)
+    text = TWO.replace("SALES", stream_name)
+    swapped = (
+        text.replace('parquet = "files"', 'parquet = "?"')
+        .replace('parquet = "others"', 'parquet = "files"')
+        .replace('parquet = "?"', 'parquet = "others"')
+    )
+
+    def run(cents: int) -> None:
+        log.publish(stream_name, [sale("ann", cents, "09:00:00")])
+        for query in start_pipeline(spark, parsed(text, log.address), tmp_path, print).values():
+            assert query.awaitTermination(100)
+
+    run(1)
+    for name in ("files", "others"):
+        (tmp_path / name / NOTE).unlink()
+    run(2)
+    ids = {
+        name: json.loads((tmp_path / "positions" / name / "metadata").read_text())["id"]
+        for name in ("files", "others")
+    }
+    with pytest.raises(PipelineFileError, match="Spark would skip batches") as caught:
+        check_folders(parsed(swapped, log.address), tmp_path)
+    told = str(caught.value)
+    assert told.startswith("p.toml, line 9: ")
+    assert f"has rows of query {ids['others']}" in told
+    assert f"is that of query {ids['files']}" in told
+    assert "a new checkpoint and a new folder" in told
+    run(3)
+    files = spark.read.parquet(str(tmp_path / "files")).select("cents")
+    assert sorted(row[0] for row in files.collect()) == [1, 2, 3]
 
 
 def test_files_that_no_pipeline_wrote_are_not_hidden(tmp_path: Path) -> None:

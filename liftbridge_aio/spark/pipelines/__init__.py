@@ -1,6 +1,7 @@
 """Pipelines that the command line runs.
 
 - `archive`: Copy streams to Parquet files, continuously or up to now, and resume where it stopped.
+- `checkpoints`: Whether a checkpoint of Spark is that of the query that wrote a folder of files.
 - `compaction`: Compact the closed dates of an archive, and read an archive while that happens.
 - `file_pipeline`: Run the pipeline that a file describes: views for sources and steps, a query for
   each sink.

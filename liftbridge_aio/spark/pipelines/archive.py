@@ -27,7 +27,14 @@ from liftbridge_aio.spark.core.option_table import (
 from liftbridge_aio.spark.core.options import ReadOptions
 from liftbridge_aio.spark.errors import InvalidOption
 
-from .compaction import CHECKPOINT, PARTITION_COLUMNS, ArchiveBroken, compact
+from .checkpoints import NO_BATCH, newest_batch, note_query, other_query
+from .compaction import (
+    CHECKPOINT,
+    PARTITION_COLUMNS,
+    ArchiveBroken,
+    compact,
+    newest_archived_batch,
+)
 from .source_rows import source_rows
 
 if TYPE_CHECKING:
@@ -101,8 +108,8 @@ def start_archive(
             and end.
 
     Raises:
-        ArchiveBroken: the folder has files of an archive, but no checkpoint: batches would be
-            numbered from 0 and replace them.
+        ArchiveBroken: the folder has files of an archive, but no checkpoint, or an older one, or
+            that of another query: its batches would replace them.
         InvalidOption: a name, the pattern or an option is invalid.
         OSError: the folder cannot be created.
     """
@@ -118,8 +125,12 @@ def start_archive(
         .queryName(f"archive to {plan.folder.name}")
     )
     if every is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=every).start()
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=every)
+    query = writer.start()
+    note_query(plan.folder, query.id)
+    return query
 
 
 @contextmanager
@@ -220,7 +231,9 @@ def check_folder(folder: Path) -> None:
     Raises:
         ArchiveBroken: see `start_archive`.
     """
-    if next((folder / CHECKPOINT / "offsets").glob("[0-9]*"), None) is not None:
+    planned = newest_batch(folder / CHECKPOINT / "offsets")
+    if planned != NO_BATCH:
+        _check_checkpoint(folder, planned)
         return
     if folder.exists() and not folder.is_dir():
         text = f"{folder} is not a folder"
@@ -230,6 +243,25 @@ def check_folder(folder: Path) -> None:
         text = (
             f"{folder} has files of an archive, such as {files.name}, but no folder {CHECKPOINT}:"
             " a new archive would replace them. Choose another folder, or restore that one"
+        )
+        raise ArchiveBroken(text)
+
+
+def _check_checkpoint(folder: Path, planned: int) -> None:
+    """Refuse a checkpoint whose next batches would replace others that the files have."""
+    written = newest_archived_batch(folder)
+    if written == NO_BATCH:
+        return
+    problem = other_query(folder / CHECKPOINT, folder)
+    if problem is None and written > planned:
+        problem = (
+            f"{folder / CHECKPOINT} is at batch {planned}, and the archive has batch {written}"
+        )
+    if problem is not None:
+        text = (
+            f"{problem}: new batches would replace some of the archive and repeat others. Restore"
+            f" the newest {CHECKPOINT} of this archive, or choose another folder, which gets a copy"
+            " of its own"
         )
         raise ArchiveBroken(text)
 

@@ -25,6 +25,7 @@ from liftbridge_aio.errors import UsageError
 from liftbridge_aio.spark.core.options import ExtraColumns
 from liftbridge_aio.spark.read.schema import spark_types
 
+from .checkpoints import NO_BATCH, newest_batch
 from .json_file import read_json, replace_json
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ ORDER: Final = ("partition", "batch", "position", "offset")
 
 _MANIFEST: Final = "_manifest.json"
 _COMPACTED: Final = "_compacted"
+_BATCHES: Final = "stream=*/date=*/batch=*"
 _VERSION: Final = 1
 _GRACE: Final = 3600.0
 """Least seconds between the replacement of files and their deletion."""
@@ -133,12 +135,20 @@ def compact(spark: SparkSession, folder: Path, before: date | None = None) -> in
     return count
 
 
+def newest_archived_batch(folder: Path) -> int:
+    """Return the newest batch of an archive, complete or not; `NO_BATCH` if it has none.
+
+    Raises:
+        ArchiveBroken: the archive was made by a newer version of this package.
+    """
+    compacted = (one.through for one in _manifest(folder).values())
+    return max((*map(_batch, folder.glob(_BATCHES)), *compacted), default=NO_BATCH)
+
+
 def last_complete_batch(folder: Path) -> int | None:
     """Return the newest batch that is complete; None if there is no checkpoint of Spark."""
     commits = folder / CHECKPOINT / "commits"
-    if not commits.is_dir():
-        return None
-    return max((int(file.name) for file in commits.iterdir() if file.name.isdecimal()), default=-1)
+    return newest_batch(commits) if commits.is_dir() else None
 
 
 def _read(spark: SparkSession, base: Path, paths: list[Path], more: str | None = None) -> DataFrame:
@@ -156,7 +166,7 @@ def _live(folder: Path, compacted: dict[str, _Compacted]) -> list[Path]:
     last = last_complete_batch(folder)
     return [
         path
-        for path in sorted(folder.glob("stream=*/date=*/batch=*"))
+        for path in sorted(folder.glob(_BATCHES))
         if (last is None or _batch(path) <= last) and not _is_replaced(folder, path, compacted)
     ]
 

@@ -24,6 +24,7 @@ from liftbridge_aio.spark.core.toml_lines import FIRST_LINE, KeyPath
 from liftbridge_aio.spark.errors import BadRecord, InvalidColumns
 from liftbridge_aio.spark.session.query_progress import BAD_RECORDS
 
+from .checkpoints import note_query
 from .json_columns import JSON_OPTIONS
 from .pipeline_folders import check_folders
 from .source_rows import source_rows
@@ -136,7 +137,9 @@ def start_pipeline(
             else:
                 writer = writer.trigger(processingTime=pipeline.trigger)
             with _located(pipeline, ("sinks", sink.name)):
-                queries[sink.name] = writer.start()
+                queries[sink.name] = query = writer.start()
+            if sink.kind == "parquet":
+                note_query(folder / sink.target, query.id)
     except BaseException:
         for query in queries.values():
             query.stop()

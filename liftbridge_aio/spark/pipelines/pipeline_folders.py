@@ -2,8 +2,8 @@
 
 Spark numbers the batches of a query in its checkpoint, and notes in the folder of the files,
 in `_spark_metadata`, which batches these have. It skips a batch that is noted there, whatever its
-rows are. So a checkpoint that is behind the files loses rows without a word, and one that is ahead
-of them fails later, when Spark merges the notes.
+rows are. So a checkpoint that is behind the files, or that of another query, loses rows without a
+word, and one that is ahead of them fails later, when Spark merges the notes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from liftbridge_aio._core.file_lock import FileLock, FileLocked
 from liftbridge_aio.errors import UsageError
 from liftbridge_aio.spark.core.pipeline_file import PipelineFile, Sink
 
+from .checkpoints import NO_BATCH, newest_batch, other_query
+
 _LOCK: Final = "_lock"
 _NOTES: Final = "_spark_metadata"
-_NO_BATCH: Final = -1
 
 
 class PipelineRunning(UsageError):
@@ -74,9 +75,15 @@ def check_folders(pipeline: PipelineFile, folder: Path) -> None:
 
 def _check_files(pipeline: PipelineFile, sink: Sink, folder: Path) -> None:
     checkpoint, files = folder / pipeline.checkpoint / sink.name, folder / sink.target
-    planned, committed = _newest(checkpoint / "offsets"), _newest(checkpoint / "commits")
-    written = _newest(files / _NOTES)
-    if written > planned:
+    planned, committed = newest_batch(checkpoint / "offsets"), newest_batch(checkpoint / "commits")
+    written = newest_batch(files / _NOTES)
+    if written != NO_BATCH and (other := other_query(checkpoint, files)):
+        problem = f"{other}: Spark would skip batches that the files have, and lose their rows"
+        hint = (
+            "name the folder that this query wrote, or the checkpoint that wrote this folder, or"
+            " begin anew with a new checkpoint and a new folder"
+        )
+    elif written > planned:
         problem = (
             f"{files} has batch {written} of another checkpoint, and {checkpoint} is"
             f" {_at(planned)}: Spark would skip its batches up to {written}, and lose their rows"
@@ -88,7 +95,7 @@ def _check_files(pipeline: PipelineFile, sink: Sink, folder: Path) -> None:
             " when it needs the missing batches"
         )
         hint = "restore the folder, or begin anew with a new checkpoint and a new folder"
-    elif planned == _NO_BATCH and _has_files(files):
+    elif planned == NO_BATCH and _has_files(files):
         problem = (
             f"{files} has files that this pipeline did not write: Spark would no longer show them"
             " to those who read the folder"
@@ -101,16 +108,8 @@ def _check_files(pipeline: PipelineFile, sink: Sink, folder: Path) -> None:
     raise error
 
 
-def _newest(log: Path) -> int:
-    """Return the newest batch in a log of Spark, whose files are `N` and `N.compact`."""
-    if not log.is_dir():
-        return _NO_BATCH
-    numbers = (each.name.removesuffix(".compact") for each in log.iterdir())
-    return max((int(number) for number in numbers if number.isdecimal()), default=_NO_BATCH)
-
-
 def _at(batch: int) -> str:
-    return "new" if batch == _NO_BATCH else f"at batch {batch}"
+    return "new" if batch == NO_BATCH else f"at batch {batch}"
 
 
 def _has_files(folder: Path) -> bool:
