@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from .cluster.controller import Controller
+from .flaws import FLAWLESS, Flaws
 from .server.clock import Clock
 from .server.local_cluster import Backing, LocalCluster
 from .server.server import BrokerServer
@@ -56,6 +57,7 @@ class EmbeddedBroker(BrokerServer):
         activity: bool = False,
         tls: BrokerTLS | None = None,
         profile: ServerProfile = ServerProfile.V1_9,
+        flaws: Flaws = FLAWLESS,
     ) -> None:
         """Create a broker that does not listen yet.
 
@@ -79,6 +81,7 @@ class EmbeddedBroker(BrokerServer):
             tls: accept TLS connections only, and require client certificates if it names an
                 authority for them; None: plain connections.
             profile: the server version to behave like.
+            flaws: what to do wrong as that version does; by default nothing.
 
         Raises:
             ValueError: a number is out of range.
@@ -95,6 +98,7 @@ class EmbeddedBroker(BrokerServer):
             encrypts=data_dir is None,
             tls=tls,
             profile=profile,
+            flaws=flaws,
         )
         if data_dir is None:
             open_backing = _in_memory(settings, server_id)
@@ -113,6 +117,7 @@ class EmbeddedBroker(BrokerServer):
             OSError: the address cannot be listened on, or stored data or the files for TLS cannot
                 be read.
             RuntimeError: the broker is not stopped.
+            BrokerPanicked: it has ended, see `Flaws.panics_at_start`.
         """
         try:
             await super().start()

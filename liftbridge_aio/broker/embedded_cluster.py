@@ -13,6 +13,7 @@ from liftbridge_aio.model import PartitionInfo
 from .cluster.controller import Controller
 from .cluster.node import Node
 from .cluster.partition import Partition
+from .flaws import FLAWLESS, Flaws
 from .server.broker_context import BrokerContext
 from .server.clock import Clock
 from .server.lifecycle import Lifecycle
@@ -73,6 +74,7 @@ class EmbeddedCluster(Lifecycle):
         activity: bool = False,
         tls: BrokerTLS | None = None,
         profile: ServerProfile = ServerProfile.V1_9,
+        flaws: Flaws = FLAWLESS,
     ) -> None:
         """Create brokers that do not listen yet; their ids are n1, n2, ….
 
@@ -94,6 +96,7 @@ class EmbeddedCluster(Lifecycle):
             activity: publish an activity stream.
             tls: see `EmbeddedBroker`.
             profile: the server version to behave like.
+            flaws: what to do wrong as that version does; by default nothing.
 
         Raises:
             ValueError: a number is out of range.
@@ -112,11 +115,14 @@ class EmbeddedCluster(Lifecycle):
             activity=activity,
             tls=tls,
             profile=profile,
+            flaws=flaws,
         )
         check_timeouts(max_lag=max_lag, leader_timeout=leader_timeout)
         self._controller = Controller(leader_timeout=leader_timeout)
         self._cluster = LocalCluster(settings, self._controller)
-        self._replicator = Replicator(self._controller, max_lag, leader_timeout)
+        self._replicator = Replicator(
+            self._controller, max_lag, leader_timeout, cuts_committed=flaws.cuts_committed
+        )
         self._replicating: asyncio.Task[None] | None = None
         self._frozen: set[str] = set()
         self._contexts: dict[str, BrokerContext] = {}
@@ -153,6 +159,7 @@ class EmbeddedCluster(Lifecycle):
         Raises:
             OSError: an address cannot be listened on.
             RuntimeError: a broker is not stopped.
+            BrokerPanicked: a broker has ended, see `Flaws.panics_at_start`; the others are stopped.
         """
         started = []
         try:
@@ -200,6 +207,7 @@ class EmbeddedCluster(Lifecycle):
             KeyError: there is no such broker.
             OSError: the port was taken meanwhile.
             RuntimeError: it is running.
+            BrokerPanicked: it has ended, see `Flaws.panics_at_start`.
         """
         await self._nodes[server_id].start()
 

@@ -23,6 +23,8 @@ class RetryState:
     ) -> None:
         self.call = call
         self.count = 0
+        self.unanswered = 0
+        """Failed attempts that a server may have acted on; the others took no time."""
         self.last: CallFailure | None = None
         self._loop = asyncio.get_running_loop()
         self._timeout = round(max(timeout, 0.0), 3)
@@ -45,6 +47,7 @@ class RetryState:
     def failed(self, where: str, failure: CallFailure) -> None:
         """Record a failed attempt."""
         self.count += 1
+        self.unanswered += failure.may_have_acted
         self.last = failure
         self._sent = self._sent or failure.reach is not Reach.NOT_SENT
         known = self._failures.get(where)

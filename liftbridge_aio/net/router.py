@@ -33,7 +33,7 @@ logger = logging.getLogger("liftbridge_aio.net")
 _SHORTEST_TIMEOUT: Final = 0.001
 """Seconds. A shorter deadline cannot be sent."""
 _FIRST_CHANGE_TIMEOUT: Final = 2.0
-"""Seconds for the first attempt of a change that goes through Raft, doubled with each failure.
+"""Seconds for the first attempt of a change that goes through Raft, doubled if it gets no answer.
 
 Liftbridge loses the answer if Raft is done before the server waits for it, and then holds up every
 other change until the deadline that it was given.
@@ -290,8 +290,8 @@ class Router:
             LiftbridgeError: the time is up.
         """
         through_raft = rpc.name in THROUGH_RAFT
-        longest = _FIRST_CHANGE_TIMEOUT * 2.0 ** min(state.count, 10) if through_raft else math.inf
-        timeouts = list(attempt_timeouts) or [longest]
+        longest = _FIRST_CHANGE_TIMEOUT * 2.0 ** min(state.unanswered, 10)
+        timeouts = list(attempt_timeouts) or [longest if through_raft else math.inf]
         while True:
             if state.left < _SHORTEST_TIMEOUT:
                 raise state.timed_out() from state.last

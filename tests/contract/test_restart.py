@@ -1,46 +1,73 @@
-"""The state that a single real server keeps after a crash, and the state that it loses."""
+"""The state that a single server keeps after a crash, and the state that it loses.
+
+The embedded broker, which loses none, does so with the flaw `hides_committed`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 
+import pytest
 from grpclib.const import Status
 
+from liftbridge_aio.broker import EmbeddedBroker, Flaws
 from liftbridge_aio.wire import proto, rpc
 from support.raw import FROM_EARLIEST, End, Wire, eventually, message
+from support.servers.build import pinned_version
 from support.servers.node import LiftbridgeNode
+from support.servers.ports import free_ports
 
-StartRealServer = Callable[..., LiftbridgeNode]
+HIDING = "hiding"
 LOST = End(Status.UNAVAILABLE, "Connection lost")
+CURSORS_PARTITIONS = 3
+
+CrashingServer = LiftbridgeNode | EmbeddedBroker
 
 
-async def crash(node: LiftbridgeNode) -> None:
-    await asyncio.to_thread(node.kill)
+@pytest.fixture(params=[HIDING, pinned_version()])
+async def crashing(request: pytest.FixtureRequest) -> AsyncIterator[CrashingServer]:
+    """Each kind of server in turn, running."""
+    if request.param != HIDING:
+        start = request.getfixturevalue("start_real_server")
+        yield await asyncio.to_thread(start)
+        return
+    flaws = Flaws(hides_committed=True)
+    async with EmbeddedBroker(
+        port=free_ports(1)[0], cursors_partitions=CURSORS_PARTITIONS, flaws=flaws
+    ) as broker:
+        yield broker
 
 
-async def restart(node: LiftbridgeNode) -> Wire:
-    await asyncio.to_thread(node.start)
-    return Wire(node.host, node.port)
+async def crash(crashing: CrashingServer) -> None:
+    if isinstance(crashing, EmbeddedBroker):
+        await crashing.stop()
+    else:
+        await asyncio.to_thread(crashing.kill)
 
 
-async def test_acked_messages_are_unseen_until_the_next_publish(
-    start_real_server: StartRealServer,
-) -> None:
+async def restart(crashing: CrashingServer) -> Wire:
+    if isinstance(crashing, EmbeddedBroker):
+        await crashing.start()
+    else:
+        await asyncio.to_thread(crashing.start)
+    return Wire(crashing.host, crashing.port)
+
+
+async def test_acked_messages_are_unseen_until_the_next_publish(crashing: CrashingServer) -> None:
     """They are kept, but the high watermark, which bounds every reader, is saved only sometimes."""
-    node = await asyncio.to_thread(start_real_server)
-    wire = Wire(node.host, node.port)
+    wire = Wire(crashing.host, crashing.port)
     await wire.create("stream")
     await wire.publish("stream", b"a", b"b")
     created = (await wire.stream("stream")).creation_timestamp
     async with wire.subscribe("stream", **FROM_EARLIEST) as subscription:
         await subscription.take(2)
-        await crash(node)
+        await crash(crashing)
         assert await subscription.end() == LOST
     wire.close()
 
-    wire = await restart(node)
+    wire = await restart(crashing)
     assert (await wire.stream("stream")).creation_timestamp == created
     found = await wire.partition("stream")
     assert (found.high_watermark, found.newest_offset) == (-1, 1)
@@ -52,9 +79,8 @@ async def test_acked_messages_are_unseen_until_the_next_publish(
     wire.close()
 
 
-async def test_flags_and_options_of_streams_survive(start_real_server: StartRealServer) -> None:
-    node = await asyncio.to_thread(start_real_server)
-    wire = Wire(node.host, node.port)
+async def test_flags_and_options_of_streams_survive(crashing: CrashingServer) -> None:
+    wire = Wire(crashing.host, crashing.port)
     for name in ("paused", "resumed", "readonly"):
         await wire.create(name)
     await wire.create("controlled", optimistic_concurrency_control=proto.NullableBool(value=True))
@@ -63,10 +89,10 @@ async def test_flags_and_options_of_streams_survive(start_real_server: StartReal
     await wire.pause("resumed")
     await wire.publish("resumed", b"resumes")
     await wire.set_readonly("readonly")
-    await crash(node)
+    await crash(crashing)
     wire.close()
 
-    wire = await restart(node)
+    wire = await restart(crashing)
     asked = proto.FetchPartitionMetadataRequest(stream="paused")
     end = await wire.refusal(rpc.FETCH_PARTITION_METADATA, asked)
     assert end.status is Status.FAILED_PRECONDITION
@@ -78,10 +104,10 @@ async def test_flags_and_options_of_streams_survive(start_real_server: StartReal
 
 
 async def test_cursors_are_gone_until_one_is_stored_and_then_at_their_highest(
-    start_real_server: StartRealServer,
+    crashing: CrashingServer,
 ) -> None:
     def home_of(cursor_id: str) -> int:
-        return zlib.crc32(f"{cursor_id},stream,0".encode()) % 3
+        return zlib.crc32(f"{cursor_id},stream,0".encode()) % CURSORS_PARTITIONS
 
     async def store(cursor_id: str, offset: int) -> None:
         request = proto.SetCursorRequest(stream="stream", cursor_id=cursor_id, offset=offset)
@@ -93,16 +119,15 @@ async def test_cursors_are_gone_until_one_is_stored_and_then_at_their_highest(
 
     neighbours = [name for name in (f"cursor-{n}" for n in range(20)) if home_of(name) == 0]
     asked_early, asked_late, stored_after = neighbours[:3]
-    node = await asyncio.to_thread(start_real_server)
-    wire = Wire(node.host, node.port)
+    wire = Wire(crashing.host, crashing.port)
     for cursor_id in (asked_early, asked_late):
         await store(cursor_id, 9)
         await store(cursor_id, 3)
         assert await fetch(cursor_id) == 3
-    await crash(node)
+    await crash(crashing)
     wire.close()
 
-    wire = await restart(node)
+    wire = await restart(crashing)
     assert await fetch(asked_early) == -1
     await store(stored_after, 1)
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from liftbridge_aio import Client, ClientOptions
-from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.broker import EmbeddedBroker, Flaws
 from liftbridge_aio.testing import FaultProxy
-from support.faults import QUICK, Crashable, Options, Recorder
+from support.faults import (
+    EMBEDDED,
+    FORGETFUL,
+    HIDING,
+    QUICK,
+    Crashable,
+    Options,
+    Recorder,
+    eventually,
+)
 from support.servers.build import pinned_version
 from support.servers.node import LiftbridgeNode, Server
 from support.servers.ports import free_ports
@@ -85,13 +94,19 @@ async def direct(server: Server) -> AsyncIterator[Client]:
         yield client
 
 
+BROKERS: Final = {
+    EMBEDDED: Flaws(),
+    HIDING: Flaws(hides_committed=True),
+    FORGETFUL: Flaws(forgets_streams=True),
+}
+
+
 class CrashableBroker:
-    """The embedded broker."""
+    """The embedded broker, without flaws or with one."""
 
-    kind = "embedded"
-
-    def __init__(self) -> None:
-        self._broker = EmbeddedBroker(port=free_ports(1)[0])
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._broker = EmbeddedBroker(port=free_ports(1)[0], flaws=BROKERS[kind])
 
     @property
     def address(self) -> str:
@@ -102,13 +117,19 @@ class CrashableBroker:
 
     async def start(self) -> None:
         await self._broker.start()
+        await self._known()
 
     async def open(self) -> None:
-        self._broker.faults.forget_streams()
+        if self.kind != FORGETFUL:
+            self._broker.faults.forget_streams()
         await self._broker.start()
 
     async def ready(self) -> None:
         self._broker.faults.remember_streams()
+        await self._known()
+
+    async def _known(self) -> None:
+        await eventually(lambda: self._broker.statistics().streams)  # it has one of its own
 
     def gives_offsets_anew(self, stream: str) -> bool:
         del stream
@@ -156,18 +177,18 @@ def crashable_node(
         node.stop()
 
 
-@pytest.fixture(params=["embedded", pinned_version()])
+@pytest.fixture(params=[EMBEDDED, pinned_version()])
 async def crashable(request: pytest.FixtureRequest) -> AsyncIterator[Crashable]:
-    """A running server that the test may kill; both kinds in turn."""
+    """A running server that the test may kill; both kinds in turn, or those that the test names."""
     server: Crashable
-    if request.param == "embedded":
-        server = CrashableBroker()
+    if request.param in BROKERS:
+        server = CrashableBroker(request.param)
     else:
         server = CrashableNode(request.getfixturevalue("crashable_node"))
     await server.start()
     try:
         yield server
     finally:
-        if request.param == "embedded":
+        if isinstance(server, CrashableBroker):
             with contextlib.suppress(RuntimeError):
                 await server.crash()

@@ -26,8 +26,18 @@ from liftbridge_aio import (
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.retry import Backoff
 from liftbridge_aio.wire import proto, rpc
-from support.faults import BOUND, QUICK, Crashable, Recorder, eventually, unless_offsets_repeat
+from support.faults import (
+    BOUND,
+    EMBEDDED,
+    FORGETFUL,
+    QUICK,
+    Crashable,
+    Recorder,
+    eventually,
+    unless_offsets_repeat,
+)
 from support.raw import End, Ended, Wire, message
+from support.servers.build import pinned_version
 
 pytestmark = pytest.mark.parametrize("data_path", ["lane"], indirect=True)
 
@@ -239,6 +249,7 @@ async def test_a_call_uses_the_time_that_it_was_given() -> None:
         assert min(times) > 0.7 * timeout
 
 
+@pytest.mark.parametrize("crashable", [EMBEDDED, FORGETFUL, pinned_version()], indirect=True)
 async def test_what_a_server_answers_before_it_knows_its_streams(
     crashable: Crashable, stream_name: str
 ) -> None:

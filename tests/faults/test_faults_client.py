@@ -289,6 +289,17 @@ async def test_a_change_that_is_not_answered_is_made_again(
         await client.create_stream("t")
 
 
+async def test_a_change_is_made_again_soon_after_many_refusals(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    """A server that has just elected itself may lose an answer, too."""
+    text = "no known metadata leader"
+    broker.faults.fail("CreateStream", code="INTERNAL", text=text, times=5)
+    broker.faults.drop("CreateStream", at="reply")
+    await client.create_stream("t", timeout=5)
+    broker.faults.assert_all_applied()
+
+
 async def test_a_change_whose_server_stopped_waiting_is_made_again(
     broker: EmbeddedBroker, client: Client
 ) -> None:

@@ -33,6 +33,8 @@ from liftbridge_aio.queue import Delivery, Queue, RetryStreams
 from liftbridge_aio.testing import FaultProxy
 from support.faults import (
     BOUND,
+    EMBEDDED,
+    HIDING,
     QUICK,
     Crashable,
     Recorder,
@@ -40,8 +42,13 @@ from support.faults import (
     take,
     unless_offsets_repeat,
 )
+from support.servers.build import pinned_version
 
 EARLIEST: Final = StartAt.earliest()
+ON_EACH_KIND: Final = pytest.mark.parametrize(
+    "crashable", [EMBEDDED, HIDING, pinned_version()], indirect=True
+)
+"""For tests about what real servers hide after a crash."""
 CHANGES: Final = {"CreateStream", "DeleteStream"}
 
 
@@ -285,6 +292,7 @@ async def test_none_tries_for_ever(
         assert (await take(subscription, 1))[0].value == b"meanwhile"
 
 
+@ON_EACH_KIND
 async def test_positions_are_found_after_a_crash(
     crashable: Crashable, stream_options: ClientOptions, stream_name: str
 ) -> None:
@@ -307,6 +315,7 @@ async def acked(queue: Queue[Delivery]) -> AsyncGenerator[Message, None]:
         yield delivery.message
 
 
+@ON_EACH_KIND
 @pytest.mark.parametrize("how", ["group", "cursor", "queue"])
 async def test_who_reads_new_messages_only_goes_on_after_a_crash(
     crashable: Crashable, stream_options: ClientOptions, stream_name: str, how: str
@@ -342,6 +351,7 @@ async def test_who_reads_new_messages_only_goes_on_after_a_crash(
             assert [(await anext(reading)).offset for _ in range(4)] == [3, 4, 5, 6]
 
 
+@ON_EACH_KIND
 @pytest.mark.parametrize("stays", [True, False])
 async def test_messages_in_retry_streams_come_after_a_crash(
     crashable: Crashable, stream_options: ClientOptions, stream_name: str, stays: bool
@@ -373,6 +383,7 @@ async def test_messages_in_retry_streams_come_after_a_crash(
             assert found <= {b"0", b"1", b"2"}
 
 
+@ON_EACH_KIND
 async def test_messages_that_a_server_does_not_show_are_told(
     crashable: Crashable,
     stream_options: ClientOptions,
@@ -387,7 +398,7 @@ async def test_messages_that_a_server_does_not_show_are_told(
         await crashable.start()
         last = [message.offset for message in await client.last(stream_name, 3)]
         read = [message.offset async for message in client.read(stream_name)]
-        hidden = crashable.kind != "embedded"
+        hidden = crashable.kind != EMBEDDED
         assert last == read == ([] if hidden else [0, 1, 2])
         assert ("has messages up to offset 2" in caplog.text) is hidden
         await client.publish(stream_name, b"3")

@@ -34,6 +34,10 @@ from liftbridge_aio.telemetry import (
 
 BOUND: Final = 15.0
 """Seconds after which a wait has failed, unless a test knows better."""
+EMBEDDED: Final = "embedded"
+HIDING: Final = "hiding"
+FORGETFUL: Final = "forgetful"
+"""The kinds of `Crashable` that are embedded brokers: as they are, or with a flaw of real ones."""
 QUICK: Final = Backoff(initial=0.005, maximum=0.05)
 """Waits between tries that suit servers on the same machine."""
 

@@ -125,7 +125,7 @@ class Controller:
         candidates = [
             node
             for server_id, node in sorted(self.nodes.items())
-            if node.is_running and server_id not in self._held
+            if node.is_running and server_id not in self._held and not node.is_forgetful
         ]
         if 2 * len(candidates) <= len(self.nodes):
             raise BrokerError(Code.INTERNAL, _NO_LEADER)

@@ -46,6 +46,11 @@ class ConsumerGroups:
         """Return a group, or None."""
         return self._visible.get(name)
 
+    @property
+    def is_forgetful(self) -> bool:
+        """True between `forget` and `remember`."""
+        return self._visible is not self._groups
+
     def forget(self) -> None:
         """Answer as if there were no groups, until `remember`."""
         self._visible = {}

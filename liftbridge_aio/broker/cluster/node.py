@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from liftbridge_aio.broker.errors import BrokerError, Code, PublishCode, PublishRefused
+from liftbridge_aio.broker.flaws import FLAWLESS, Flaws
 from liftbridge_aio.broker.storage.core.log import PartitionLog
 from liftbridge_aio.broker.storage.core.operations import (
     ChangeGroupCoordinator,
@@ -63,7 +64,14 @@ class Storage(Protocol):
 class Node:
     """Applies operations in order; leads and follows partitions while it is running."""
 
-    def __init__(self, server_id: str, bus: Bus, storage: Storage, consumer_timeout: float) -> None:
+    def __init__(
+        self,
+        server_id: str,
+        bus: Bus,
+        storage: Storage,
+        consumer_timeout: float,
+        flaws: Flaws = FLAWLESS,
+    ) -> None:
         """Create a node without streams, not running.
 
         Args:
@@ -72,6 +80,7 @@ class Node:
             storage: opens the logs.
             consumer_timeout: seconds without a heartbeat after which a member of a group is
                 expelled.
+            flaws: what it does wrong.
         """
         self.server_id = server_id
         self.info = BrokerInfo(server_id, "", 0)
@@ -88,6 +97,7 @@ class Node:
         """Called with a partition when there are messages for its followers to fetch."""
         self._is_unsubscribed = False
         self._bus = bus
+        self._flaws = flaws
         self._storage = storage
         self._streams: dict[str, Stream] = {}
         self._visible: dict[str, Stream] = self._streams
@@ -141,14 +151,16 @@ class Node:
         self.is_running = True
         self._is_unsubscribed = False
         for partition in self.partitions():
-            partition.open()
+            log = partition.open()
+            if self._flaws.loses_watermark:
+                log.lose_high_watermark()
             self._take_role(partition, now)
         self.liveness.reset(self.groups, now)
 
     @property
     def is_forgetful(self) -> bool:
-        """True between `forget` and `remember`."""
-        return self._visible is not self._streams
+        """True if requests see no streams, or no groups."""
+        return self._visible is not self._streams or self.groups.is_forgetful
 
     def forget(self) -> None:
         """Answer as if there were no streams and groups, until `remember`."""
@@ -166,6 +178,12 @@ class Node:
         for partition in self.partitions():
             self._bus.unsubscribe(partition)
             partition.deactivate()
+
+    def note_high_watermarks(self) -> None:
+        """Note the high watermarks of all logs, which `start` may return to."""
+        if self._flaws.loses_watermark:
+            for partition in self.partitions():
+                partition.note_high_watermark()
 
     def take_activated(self) -> Sequence[Partition]:
         """Return the partitions that began to lead or follow since the last call."""
@@ -339,6 +357,8 @@ class Node:
         self._activated.append(partition)
         if self.leads(partition):
             partition.lead(now)
+            if not self._flaws.hides_committed:
+                partition.advance(now)
             self._subscribe(partition)
             self._appended(partition)
         elif partition.is_replica and partition.leader:

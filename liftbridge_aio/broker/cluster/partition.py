@@ -131,14 +131,16 @@ class Partition:
         return self._server_id in self.replicas
 
     def lead(self, now: int) -> None:
-        """Become the leader: store messages and serve followers."""
+        """Become the leader: store messages and serve followers.
+
+        What can be committed by now, `advance` commits.
+        """
         followers = [one for one in self.replicas if one != self._server_id]
         self.is_following = False
         self.leadership = Leadership(followers, self.log.newest_offset, now)
         self.log.begin_epoch(self.leader_epoch)
         self._idle_since = now
         self.next_clean = now + cleaner_interval(self.config)
-        self.advance(now)
 
     def follow(self, now: int) -> None:
         """Become a follower."""
@@ -292,6 +294,19 @@ class Partition:
         log.commit(high_watermark)
         # Other followers have yet to learn of what the leader has just committed.
         return bool(batch) or high_watermark > before
+
+    def cut_to_watermark(self) -> None:
+        """Drop what may be uncommitted, of a follower that has not reached its leader yet.
+
+        A real server does so if the leader does not answer; its high watermark may be outdated.
+        """
+        if self.must_truncate:
+            self.log.truncate(self.log.high_watermark + 1)
+
+    def note_high_watermark(self) -> None:
+        """Note the high watermark of a log that was opened."""
+        if self._opened is not None:
+            self._opened.note_high_watermark()
 
     def next_due(self) -> int | None:
         """Return the earliest time at which `clean` or `is_idle` may be due.

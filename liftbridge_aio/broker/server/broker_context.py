@@ -49,7 +49,7 @@ class BrokerContext:
                 leader_count=node.loads.leader_count(server_id),
             )
             for server_id, node in self.controller.nodes.items()
-            if node.is_running and server_id not in self.hidden_brokers
+            if (node.is_running or node is self.node) and server_id not in self.hidden_brokers
         ]
 
     def publish(self, stream: str, number: int, incoming: Incoming) -> None:

@@ -30,7 +30,9 @@ class LocalCluster:
 
     def add_node(self, server_id: str, storage: Storage) -> Node:
         """Create a node, which counts as dead until it is started."""
-        node = Node(server_id, self._bus, storage, self._settings.consumer_timeout)
+        node = Node(
+            server_id, self._bus, storage, self._settings.consumer_timeout, self._settings.flaws
+        )
         self.controller.add(node)
         return node
 

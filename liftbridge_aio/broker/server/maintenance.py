@@ -1,4 +1,4 @@
-"""The background task of a broker: cleaning, pausing, expelling silent members."""
+"""The background task of a broker: cleaning, pausing, watermarks, expelling silent members."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 from liftbridge_aio.broker.cluster.group_controller import GroupController
 from liftbridge_aio.broker.cluster.partition import Partition
 from liftbridge_aio.broker.errors import BrokerError
+from liftbridge_aio.broker.flaws import NOTE_INTERVAL
 
 from .broker_context import BrokerContext
 
@@ -28,6 +29,7 @@ class Maintenance:
         self._groups = groups
         self._changed = asyncio.Event()
         self._due = 0
+        self._next_note = context.clock.now_ns() + round(NOTE_INTERVAL * _SECOND)
 
     async def run(self) -> None:
         """Run until cancelled. Failures are logged, and retried in the next round."""
@@ -56,6 +58,9 @@ class Maintenance:
         self._due = min([self._due, *(due for one in activated if (due := one.next_due()))])
         if self._due <= now:
             self._maintain_partitions(now)
+        if self._next_note <= now:
+            self._next_note = now + round(NOTE_INTERVAL * _SECOND)
+            node.note_high_watermarks()
         deadline = node.liveness.next_deadline()
         due = self._due if deadline is None else min(self._due, deadline)
         return min(max(due - now, 0) / _SECOND, _MAX_SLEEP)

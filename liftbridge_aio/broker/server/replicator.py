@@ -26,19 +26,28 @@ class Replicator:
     A held broker neither fetches nor is fetched from, and reports no leaders.
     """
 
-    def __init__(self, controller: Controller, max_lag: float, leader_timeout: float) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        max_lag: float,
+        leader_timeout: float,
+        *,
+        cuts_committed: bool = False,
+    ) -> None:
         """Create a replicator without held brokers.
 
         Args:
             controller: the controller of the brokers.
             max_lag: seconds after which a silent follower counts as out of sync.
             leader_timeout: seconds after which followers report a silent leader.
+            cuts_committed: see `Flaws`.
         """
         self.held: set[str] = set()
         self._controller = controller
         self._max_lag = round(max_lag * _SECOND)
         self._leader_timeout = round(leader_timeout * _SECOND)
         self._interval = min(max_lag, leader_timeout) / _CHECKS_PER_TIMEOUT
+        self._cuts_committed = cuts_committed
         self._clock = Clock()
         self._behind: dict[tuple[str, int], None] = {}
         """Partitions with messages that followers lack, in the order in which they got them."""
@@ -89,11 +98,11 @@ class Replicator:
 
     def _fetch(self, follower: Partition, now: int) -> bool:
         leading_node = self._controller.nodes.get(follower.leader)
-        if (
-            leading_node is None
-            or not leading_node.is_running
-            or leading_node.server_id in self.held
-        ):
+        if leading_node is None or not leading_node.is_running:
+            if self._cuts_committed:
+                follower.cut_to_watermark()
+            return False
+        if leading_node.server_id in self.held:
             return False
         leader = leading_node.partition(follower.stream, follower.number)
         return leader is not None and follower.fetch_from(leader, now)

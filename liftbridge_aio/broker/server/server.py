@@ -6,13 +6,14 @@ import asyncio
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from liftbridge_aio._core.addresses import format_address
 from liftbridge_aio._core.arguments import check_integer
 from liftbridge_aio._core.event_loop import running_loop
-from liftbridge_aio.broker.cluster.group_controller import GroupController
 from liftbridge_aio.broker.faults.fault_injection import FaultInjector
 from liftbridge_aio.broker.faults.faults import Faults
+from liftbridge_aio.broker.flaws import PANIC_SECONDS, REPLAY_SECONDS, BrokerPanicked
 from liftbridge_aio.model import BrokerInfo
 
 from .activity_publisher import ActivityPublisher
@@ -25,6 +26,8 @@ from .local_cluster import Backing
 from .maintenance import Maintenance
 from .service import LiftbridgeService, ServiceCounters
 from .settings import BrokerSettings
+
+_FROZEN_POLL: Final = 0.1  # seconds
 
 
 class BrokerState(enum.Enum):
@@ -97,6 +100,8 @@ class BrokerServer(Lifecycle):
         self._clock = Clock()
         self._injector = FaultInjector()
         self._forgetful = False
+        self._panics = settings.flaws.panics_at_start
+        """True if the next start ends by a panic."""
         self._faults = Faults(
             self._injector, self._clock, lambda: self._listener, self._set_forgetful
         )
@@ -198,6 +203,7 @@ class BrokerServer(Lifecycle):
                 be read.
             RuntimeError: the broker is not stopped, or no asyncio event loop is running, as under
                 trio.
+            BrokerPanicked: it has ended, see `Flaws.panics_at_start`.
         """
         running_loop("the embedded broker")
         if self._state is not BrokerState.STOPPED:
@@ -213,6 +219,18 @@ class BrokerServer(Lifecycle):
                 self._state = BrokerState.STOPPED
             self._starting = None
             starting.set()
+        panics, self._panics = self._panics, self._settings.flaws.panics_at_start
+        if panics:
+            self._panics = False
+            await self._panic()
+
+    async def _panic(self) -> None:
+        try:
+            await asyncio.sleep(PANIC_SECONDS)
+        finally:
+            await self.stop()
+        text = f"the broker {self._server_id} has ended by itself; start it again"
+        raise BrokerPanicked(text)
 
     async def _serve(self) -> None:
         settings = self._settings
@@ -241,8 +259,13 @@ class BrokerServer(Lifecycle):
                 self._isolate(context)
             elif context.node.is_forgetful:
                 self._rejoin(context)
-            context.controller.start(context.node, self._clock.now_ns())
-            self._create_internal_streams(backing)
+            if self._panics or settings.flaws.forgets_streams:
+                context.node.forget()  # and start in `_replay`
+            else:
+                if settings.flaws.forgets_groups:
+                    context.node.groups.forget()
+                context.controller.start(context.node, self._clock.now_ns())
+                self._create_internal_streams(backing)
             await listener.serve()
         except BaseException:
             listener.close()
@@ -250,15 +273,32 @@ class BrokerServer(Lifecycle):
             raise
         self._listener = listener
         self._maintenance = asyncio.create_task(
-            self._run_background_tasks(context, backing.cluster.groups),
+            self._run_background_tasks(backing),
             name=f"broker-maintenance-{self._server_id}",
         )
 
-    async def _run_background_tasks(self, context: BrokerContext, groups: GroupController) -> None:
+    async def _replay(self, backing: Backing) -> None:
+        """Remember what flaws made the broker forget at its start, once it has run for a while."""
+        await asyncio.sleep(REPLAY_SECONDS)
+        while self.is_frozen:  # noqa: ASYNC110 - a test thaws it
+            await asyncio.sleep(_FROZEN_POLL)
+        node = backing.context.node
+        if not self._forgetful:
+            node.remember()
+        if node.is_running:  # members were refused meanwhile
+            node.liveness.reset(node.groups, self._clock.now_ns())
+        else:
+            backing.context.controller.start(node, self._clock.now_ns())
+        self._create_internal_streams(backing)
+
+    async def _run_background_tasks(self, backing: Backing) -> None:
+        flaws = self._settings.flaws
+        if flaws.forgets_streams or flaws.forgets_groups:
+            await self._replay(backing)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(Maintenance(context, groups).run())
+            tasks.create_task(Maintenance(backing.context, backing.cluster.groups).run())
             if self._settings.activity:
-                tasks.create_task(ActivityPublisher(context).run())
+                tasks.create_task(ActivityPublisher(backing.context).run())
 
     def _leave(self, backing: Backing) -> None:
         self._backing = None

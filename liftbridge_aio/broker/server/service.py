@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,11 +14,13 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from liftbridge_aio.broker.cluster import messages
+from liftbridge_aio.broker.cluster.consumer_group import FIRST_EPOCH
 from liftbridge_aio.broker.cluster.cursors import CursorStore, refused_cursor
 from liftbridge_aio.broker.cluster.incoming import Incoming
 from liftbridge_aio.broker.cluster.requests import check_stream_request
 from liftbridge_aio.broker.errors import BrokerError, Code, PublishRefused
 from liftbridge_aio.broker.faults.fault_injection import FaultInjector
+from liftbridge_aio.broker.flaws import LOST_ANSWERS, RAFT_TIMEOUT
 from liftbridge_aio.model import CURSORS_STREAM, AckPolicy
 from liftbridge_aio.wire import health, proto, rpc
 from liftbridge_aio.wire.convert import ack_to_wire
@@ -37,6 +40,17 @@ ENCRYPTION_KEY_VARIABLE: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
 _HEALTHY_SERVICES: Final = frozenset({"", "proto.API"})
 _MAX_STATUS_TEXT: Final = 4096  # characters; a real server has no limit of its own
 _CURSOR_TIMEOUT: Final = 5.0  # seconds that storing a cursor may take
+_BEFORE_DEADLINE: Final = 0.05  # seconds, so that the client still hears the answer
+_NO_ANSWER: Final = "raft operation timed out"
+_THROUGH_RAFT: Final = {
+    "CreateStream": "Failed to replicate partition",
+    "DeleteStream": "Failed to delete stream",
+    "PauseStream": "Failed to pause stream",
+    "SetStreamReadonly": "Failed to set stream readonly flag",
+    "JoinConsumerGroup": "Failed to join consumer group",
+    "LeaveConsumerGroup": "Failed to set stream readonly flag",
+}
+"""What a real server says, before the reason, of changes that Raft has not confirmed."""
 
 
 def to_grpc(error: BrokerError) -> GRPCError:
@@ -123,6 +137,7 @@ class LiftbridgeService:
             request = await receive_only(call, procedure)
             try:
                 reply = await answer(request, call)
+                await self._confirm(call, reply)
             except BrokerError as error:
                 raise to_grpc(error) from error
             except PublishRefused as refused:
@@ -130,6 +145,23 @@ class LiftbridgeService:
             await call.send_message(reply)
 
         return procedure, handle
+
+    async def _confirm(self, call: Call, reply: object) -> None:
+        """Wait for Raft's answer to a change, which `Flaws.loses_answers` loses by chance.
+
+        Raises:
+            BrokerError: the answer was lost.
+        """
+        failed = _THROUGH_RAFT.get(call.name)
+        if failed is None or not self._settings.flaws.loses_answers:
+            return
+        if random.random() >= LOST_ANSWERS:  # noqa: S311 - not for security
+            return
+        limit = RAFT_TIMEOUT if call.deadline is None else call.deadline.time_remaining()
+        await asyncio.sleep(max(limit - _BEFORE_DEADLINE, 0))
+        if isinstance(reply, proto.JoinConsumerGroupResponse) and reply.epoch == FIRST_EPOCH:
+            raise BrokerError(Code.FAILED_PRECONDITION, _NO_ANSWER)  # the join made the group
+        raise BrokerError(Code.INTERNAL, f"{failed}: {_NO_ANSWER}")
 
     async def create_stream(
         self, request: proto.CreateStreamRequest, _call: Call

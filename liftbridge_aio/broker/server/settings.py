@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from liftbridge_aio._core.arguments import check_flags, check_integer, check_number, check_type
+from liftbridge_aio.broker.flaws import FLAWLESS, Flaws
 from liftbridge_aio.errors import WrongType
 
 from .tls import BrokerTLS
@@ -46,6 +47,7 @@ class BrokerSettings:
     activity: bool
     tls: BrokerTLS | None
     profile: ServerProfile
+    flaws: Flaws = FLAWLESS
     encrypts: bool = True
     """True if streams with encryption are accepted."""
 
@@ -54,8 +56,8 @@ class BrokerSettings:
 
         Raises:
             ValueError: a number is out of range.
-            WrongType: `tls` is another kind of TLS, say that of a client, `activity` no bool or
-                `profile` no `ServerProfile`.
+            WrongType: `tls` is another kind of TLS, say that of a client, `activity` no bool,
+                `profile` no `ServerProfile` or `flaws` no `Flaws`.
         """
         check_integer(self.cursors_partitions, "cursors_partitions")
         check_integer(self.max_message_bytes, "max_message_bytes")
@@ -69,6 +71,7 @@ class BrokerSettings:
         )
         check_flags(activity=self.activity)
         check_type(self.profile, ServerProfile, "the profile of a broker is a ServerProfile")
+        check_type(self.flaws, Flaws, "the flaws of a broker are Flaws")
         tls: object = self.tls
         if tls is not None and not isinstance(tls, BrokerTLS):
             text = f"the tls of a broker is a BrokerTLS, not {type(tls).__name__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -77,6 +78,18 @@ class Nodes:
         for name in names:
             self.nodes[name].start()
 
+    def start_anew(self, name: str) -> None:
+        """Kill a node, remove its data and its log, and start it."""
+        self.kill(name)
+        folder = self.nodes[name].process.folder
+        shutil.rmtree(folder / "data")
+        (folder / "server.log").unlink()
+        self.start(name)
+
+    def says(self, name: str, words: str) -> bool:
+        """True if its log has these words."""
+        return words in self.nodes[name].process.log
+
     def heal(self, stream: str) -> None:
         """Start who does not run, and wait until all nodes take messages for a new stream."""
         self.start(*self.names)
@@ -126,8 +139,10 @@ def _takes(server: Server, stream: str) -> bool:
     return server.publish(stream, b"healthy") >= 0
 
 
-def soon(what: str, condition: Callable[[], bool], timeout: float = 20.0) -> None:
-    """Ask until it holds; refusals mean "not yet".
+def soon(
+    what: str, condition: Callable[[], bool], timeout: float = 20.0, *, poll: float = 0.05
+) -> None:
+    """Ask every `poll` seconds until it holds; refusals mean "not yet".
 
     Raises:
         NotInTime: It did not hold within `timeout` seconds.
@@ -139,18 +154,26 @@ def soon(what: str, condition: Callable[[], bool], timeout: float = 20.0) -> Non
                 return
         if time.monotonic() > deadline:
             raise NotInTime(what)
-        time.sleep(0.05)
+        time.sleep(poll)
 
 
 @contextmanager
-def running(count: int, settings: Mapping[str, str] | None = None) -> Iterator[Nodes]:
+def running(
+    count: int, settings: Mapping[str, str] | None = None, *, data: Path | None = None
+) -> Iterator[Nodes]:
     """So many nodes that work together; they end with the block.
+
+    Args:
+        count: How many.
+        settings: Keys of the servers' YAML that differ from `SETTINGS`.
+        data: Where they keep their data, in a folder that is removed; None: among other files that
+            do not last.
 
     Raises:
         NotInTime: They did not within 40 seconds.
     """
     binary, nats_binary = build_server(), build_nats()
-    with tempfile.TemporaryDirectory(prefix="server-faults-") as place:
+    with tempfile.TemporaryDirectory(prefix="server-faults-", dir=data) as place:
         folder = Path(place)
         nats = NatsServer(nats_binary, folder)
         nodes = Nodes()

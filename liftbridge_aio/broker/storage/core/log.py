@@ -73,6 +73,8 @@ class PartitionLog:
         self._active = self._segments[-1]
         self._next_offset = self._active.next_offset
         self._high_watermark = NO_OFFSET
+        self._noted_watermark = NO_OFFSET
+        """The high watermark that a real server would have on its disk."""
         self._epochs = LeaderEpochs()
         self._removed: WeakSet[Segment] = WeakSet()
         self._compacted_until = 0
@@ -171,6 +173,14 @@ class PartitionLog:
         if offset > self._high_watermark:
             self._high_watermark = min(offset, self._next_offset - 1)
             self._changed()
+
+    def note_high_watermark(self) -> None:
+        """Keep the high watermark for `lose_high_watermark`."""
+        self._noted_watermark = self._high_watermark
+
+    def lose_high_watermark(self) -> None:
+        """Return to the noted high watermark, as a real server does in a crash."""
+        self._high_watermark = min(self._high_watermark, self._noted_watermark)
 
     def read(self, offset: int, limit: int) -> Sequence[Message]:
         """Return up to `limit` committed messages from `offset` on.
@@ -330,6 +340,7 @@ class PartitionLog:
         """End all readers; stored messages stay for `reopened`."""
         if self._state is LogState.OPEN:
             self._state = LogState.CLOSED
+            self.note_high_watermark()
             self._store.close()
             self._changed()
 
@@ -350,6 +361,7 @@ class PartitionLog:
         """
         log = PartitionLog(self._store, self._limits, concurrency_control=self.concurrency_control)
         log._high_watermark = self._high_watermark
+        log._noted_watermark = self._noted_watermark
         log._epochs = self._epochs
         return log
 
