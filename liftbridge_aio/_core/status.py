@@ -81,6 +81,16 @@ class CallFailure(Exception):
         return self.reach is Reach.UNKNOWN
 
     @property
+    def unanswered_by_raft(self) -> bool:
+        """True if a server answers that Raft has not confirmed the change in time.
+
+        A join that makes a group then ends with a code that otherwise means that nothing was done.
+        """
+        answered = self.reach is Reach.ANSWERED
+        codes = {Code.INTERNAL, Code.FAILED_PRECONDITION}
+        return answered and self.code in codes and self.text.endswith(_RAFT_TIMED_OUT)
+
+    @property
     def tls_failed(self) -> bool:
         """True if TLS failed, so that retries at the same address will not help."""
         return self.unusable is not None and issubclass(self.unusable, errors.TLSFailed)
@@ -126,7 +136,8 @@ _NOT_PARTITION_LEADER: Final = (
     "not cursor partition leader",
 )
 _NO_CURSORS_STREAM: Final = "Cursors stream does not exist"
-_TIMED_OUT: Final = ("raft operation timed out", "deadline exceeded", "timeout")
+_RAFT_TIMED_OUT: Final = "raft operation timed out"
+_TIMED_OUT: Final = (_RAFT_TIMED_OUT, "deadline exceeded", "timeout")
 _NOT_AUTHORISED: Final = ("not authorized", "Failed to retrieve client ID")
 
 

@@ -92,7 +92,7 @@ class GroupCalls:
             return Refused(
                 why,
                 error_from(_NAMES[type(call)], failure),
-                unknown=failure.may_have_acted,
+                unknown=failure.may_have_acted or failure.unanswered_by_raft,
             )
 
     async def _made(self, call: Call, limit: float) -> Answer:

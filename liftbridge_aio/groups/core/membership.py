@@ -282,7 +282,8 @@ class Membership:
             case _:
                 # "No group" is the answer if the last other member leaves at the same time.
                 self._join_unknown = self._join_unknown or answer.unknown
-                if now + again >= self._deadline:
+                # Whoever may be in the group leaves at the deadline, and fails after that.
+                if now + again >= self._deadline and not self._join_unknown:
                     self._fail(answer.error)
         self._not_before = now + again
 

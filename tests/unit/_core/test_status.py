@@ -268,6 +268,13 @@ def test_only_what_was_sent_may_have_been_done(failure: CallFailure) -> None:
     assert failure.may_have_acted == (failure.reach is not Reach.NOT_SENT and not known)
 
 
+def test_a_join_that_raft_has_not_answered_may_have_made_the_group() -> None:
+    """A server words it like a refusal then (metadata.go `JoinConsumerGroup`)."""
+    failure = CallFailure(Code.FAILED_PRECONDITION, "raft operation timed out")
+    assert failure.unanswered_by_raft
+    assert group_refusal(failure) is GroupRefusal.LOST
+
+
 @pytest.mark.parametrize(
     ("call", "code"),
     [("CreateStream", Code.ALREADY_EXISTS), ("DeleteStream", Code.NOT_FOUND)],
