@@ -25,8 +25,6 @@ from support.clients import EARLIEST, read_out, stored, take, values
 from support.faults import QUICK
 from support.raw import BOUND
 
-pytestmark = pytest.mark.virtual_time
-
 DATA_PATHS: Final = ["lane"]
 
 

@@ -33,8 +33,6 @@ from liftbridge_aio.net.metadata import MetadataCache
 from liftbridge_aio.net.supervisor import Supervisor
 from support.faults import BOUND, QUICK, Recorder, eventually, nothing_left_behind, take, within
 
-pytestmark = pytest.mark.virtual_time
-
 OPTIONS: Final = ClientOptions(backoff=QUICK)
 TEXT: Final = "a fault of the test"
 

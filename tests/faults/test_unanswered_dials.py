@@ -17,8 +17,6 @@ from liftbridge_aio._publish.broker_selection import choose_broker
 from liftbridge_aio.broker import EmbeddedCluster
 from support.faults import BOUND, QUICK, outcomes_of
 
-pytestmark = pytest.mark.virtual_time
-
 DATA_PATHS: Final = ["lane"]
 PARTITIONS: Final = 12
 PATIENCE: Final = 2.0

@@ -26,8 +26,6 @@ from liftbridge_aio.wire.rpc import (
 )
 from support.faults import BOUND, QUICK, within
 
-pytestmark = pytest.mark.virtual_time
-
 STORED: Final = 40
 
 
