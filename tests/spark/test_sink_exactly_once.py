@@ -12,12 +12,15 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import liftbridge_aio
+from liftbridge_aio.errors import MalformedData
+from liftbridge_aio.spark.core.decision import Decision
 from spark.conftest import EVERY_SERVER
 from spark.test_sink_stream import run, source
 from support.spark.broker_thread import BrokerThread
@@ -75,6 +78,38 @@ def test_a_batch_that_runs_again_is_committed_once(
     assert {int(row.value) for row in reader.load(copies).collect()} == set(range(40))
     everything = reader.option("isolationLevel", "read_uncommitted").load(copies)
     assert everything.count() > 55  # acks too
+
+
+def test_the_digest_of_a_write_is_that_of_its_rows_however_spark_shares_them_out(
+    small_batches: SparkSession, spark_broker: str, log: LogClient, stream_name: str
+) -> None:
+    orders, decisions = log.create(stream_name, 2), f"{stream_name}-decisions"
+    rows = small_batches.range(40).selectExpr(
+        "cast(id % 3 as string) as key",
+        "cast(id as string) as value",
+        "if(id % 2 = 0, map('h', cast(cast(id as string) as binary)), null) as headers",
+    )
+    frames = {
+        "a": rows,
+        "b": rows.orderBy("value").repartition(3),
+        "c": rows.where("value < 39").union(rows.where("value = 38")),
+    }
+    for name, frame in frames.items():
+        (
+            frame.write.format("liftbridge")
+            .mode("append")
+            .option("servers", spark_broker)
+            .option("delivery", EXACTLY_ONCE)
+            .option("decisionStream", decisions)
+            .option("writeId", f"{stream_name}-{name}")
+            .save(orders)
+        )
+    found = []
+    for message in log.read(decisions):
+        with suppress(MalformedData):  # a claim
+            found.append(Decision.decode(message.value))
+    assert [each.row_count for each in found] == [40, 40, 40]
+    assert found[0].digest == found[1].digest != found[2].digest
 
 
 @pytest.mark.parametrize("halt", ["raise", "kill"])
