@@ -32,6 +32,7 @@ def main() -> int:
         "--without", choices=GUARDS, help="take out a guard; stop when it is missed"
     )
     parser.add_argument("--faults", help="the numbers of the faults of one seed, such as 3,5")
+    parser.add_argument("--flaws", help="those of the brokers, such as loses_answers, or none")
     parser.add_argument("--guards", action="store_true", help="find what each guard is good for")
     parser.add_argument("--shrink", action="store_true", help="find the shortest run that fails")
     options = parser.parse_args()
@@ -45,11 +46,14 @@ def main() -> int:
     faults = None
     if options.faults is not None:
         faults = tuple(int(each) for each in options.faults.split(",") if each)
+    flaws = None
+    if options.flaws is not None:
+        flaws = tuple(each for each in options.flaws.split(",") if each not in {"", "none"})
     if options.hours:
         options.count = round(options.hours * 3600 / options.seconds)
     programs = tuple(options.program)
     seeds = range(options.seed, options.seed + options.count)
-    runs = [Run(seed, options.seconds, faults, programs) for seed in seeds]
+    runs = [Run(seed, options.seconds, faults, programs, flaws) for seed in seeds]
     if options.shrink:
         shortest = shrink(runs[0], say)
         say(f"the shortest run that fails: {shortest.command}")

@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from liftbridge_aio.broker import Flaws
+
 from .faults import Fault, plan
+from .flaws import drawn_flaws
 from .load import Load, drawn_programs
-from .programs import ALL
+from .programs import ALL, AT_LEAST_ONCE
 from .world import World, leaves
 
 BOUND = 300.0
@@ -27,12 +30,21 @@ class Run:
         seconds: simulated seconds of faults.
         faults: the numbers of those to inflict; None: all that the seed has planned.
         programs: the names of those to run; none: those that the seed has drawn.
+        flaws: the names of those that brokers have; None: those that the seed has drawn.
     """
 
     seed: int
     seconds: float = 60.0
     faults: tuple[int, ...] | None = None
     programs: tuple[str, ...] = ()
+    flaws: tuple[str, ...] | None = None
+
+    @property
+    def flawed(self) -> tuple[str, ...]:
+        """The flaws, but for one with which the programs cannot keep what they promise."""
+        flaws = drawn_flaws(self.seed) if self.flaws is None else self.flaws
+        sturdy = {each.__name__ for each in AT_LEAST_ONCE}.issuperset(self.programs)
+        return tuple(each for each in flaws if sturdy or each != "cuts_committed")
 
     @property
     def planned(self) -> list[Fault]:
@@ -46,6 +58,8 @@ class Run:
         words = f"nox -s simulation -- --seed {self.seed} --seconds {self.seconds:g}"
         if self.faults is not None:
             words += f" --faults {','.join(map(str, self.faults))}"
+        if self.flaws is not None:
+            words += f" --flaws {','.join(self.flaws) or 'none'}"
         return words + "".join(f" --program {each}" for each in self.programs)
 
 
@@ -76,15 +90,18 @@ class Result:
     def __str__(self) -> str:
         programs = ", ".join(self.recovered) or "no program has recovered"
         figures = f"{self.simulated:.0f} s in {self.took:.1f} s, {self.published} acked"
+        flaws = ", ".join(self.run.flawed) or "no flaws"
         failures = "".join(f"\n  {each}" for each in self.errors)
-        return f"seed {self.run.seed}: {figures}, {programs}, {self.digest[:12]}{failures}"
+        return f"seed {self.run.seed}: {figures}, {programs}; {flaws}; {self.digest[:12]}{failures}"
 
 
 def simulate(run: Run) -> Result:
     """Run a world."""
     began = time.perf_counter()
     # Every third seed by priorities.
-    world = World(run.seed, by_priority=run.seed % 3 == 0)
+    world = World(
+        run.seed, by_priority=run.seed % 3 == 0, flaws=Flaws(**dict.fromkeys(run.flawed, True))
+    )
     programs = [each for each in ALL if each.__name__ in run.programs]
     load = Load(world, run.planned, programs)
     result = Result(run, kinds=tuple(each.kind for each in run.planned))
@@ -115,7 +132,7 @@ def simulate_all(runs: Sequence[Run], jobs: int) -> Iterator[Result]:
 
 
 def shrink(run: Run, tell: Callable[[str], None]) -> Run:
-    """Return the shortest run that fails in the same way: with few programs and few faults.
+    """Return the shortest run that fails in the same way: few programs, flaws and faults.
 
     Args:
         run: one that fails.
@@ -135,12 +152,16 @@ def shrink(run: Run, tell: Callable[[str], None]) -> Run:
             tell(shorter.command)
         return found
 
-    programs = tuple(each.__name__ for each in drawn_programs(run.seed))
-    run = replace(run, programs=run.programs or programs)
-    for program in run.programs:
-        if len(run.programs) > 1:
-            fewer = replace(run, programs=tuple(p for p in run.programs if p != program))
-            run = fewer if fails(fewer) else run
+    drawn = drawn_programs(run.seed, sturdy="cuts_committed" in run.flawed)
+    programs = run.programs or tuple(each.__name__ for each in drawn)
+    run = replace(run, programs=programs, flaws=run.flawed)
+    for part in (*programs, *run.flawed):
+        fewer = replace(
+            run,
+            programs=tuple(each for each in run.programs if each != part),
+            flaws=tuple(each for each in run.flawed if each != part),
+        )
+        run = fewer if fewer.programs and fails(fewer) else run
     numbers = tuple(each.number for each in run.planned)
     size = len(numbers)
     while size and numbers:  # halves, quarters, …, single faults are left out

@@ -117,6 +117,20 @@ async def move_leader(target: Target, seconds: float) -> None:
         await cluster.start_node(broker)
 
 
+async def stop_two_brokers(target: Target, seconds: float) -> None:
+    """Crash two brokers at once, and start one after the other with their data.
+
+    Without a majority calls fail in the end, so one is back before that.
+    """
+    cluster, seconds = target.world.cluster, min(seconds, LASTS[1])
+    brokers = target.chance.sample(target.world.broker_ids, 2)
+    for broker in brokers:
+        await cluster.stop_node(broker)
+    for broker in reversed(brokers):
+        await asyncio.sleep(seconds / 2)
+        await cluster.start_node(broker)
+
+
 async def cut(target: Target, seconds: float) -> None:
     """Cut a process from one broker, or from all, in both directions or in one."""
     world, chance = target.world, target.chance
@@ -232,6 +246,7 @@ KINDS: Final[dict[str, Callable[[Target, float], Awaitable[None]]]] = {
         *(stop_broker, freeze_broker, hold_replication, hold_metadata, move_leader),
         *(
             crash_broker,
+            stop_two_brokers,
             lose_answers,
             repeat_messages,
             cut,

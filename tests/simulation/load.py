@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from liftbridge_aio import Client, StartAt, StopAt
+from liftbridge_aio import Client, StartAt, StopAt, StreamReset
 from liftbridge_aio.testing import check_history
 
 from .faults import Fault, inflict
+from .flaws import excuse
 from .programs import (
     ALL,
+    AT_LEAST_ONCE,
     PARTITIONS,
     SAFE,
     STREAM,
@@ -51,9 +53,15 @@ class Report:
     ended: int = 0
 
 
-def drawn_programs(seed: int) -> Sequence[type[Program]]:
-    """Return the programs of a seed, besides the publishers."""
-    return random.Random(f"{seed}:programs").sample(ALL, PROGRAMS)
+def drawn_programs(seed: int, *, sturdy: bool) -> Sequence[type[Program]]:
+    """Return the programs of a seed, besides the publishers.
+
+    Args:
+        seed: of the world.
+        sturdy: choose among those that servers that lose messages cannot confuse.
+    """
+    programs = AT_LEAST_ONCE if sturdy else ALL
+    return random.Random(f"{seed}:programs").sample(programs, PROGRAMS)
 
 
 class Load:
@@ -71,7 +79,7 @@ class Load:
         self.world = world
         self.orders = Orders(world)
         self.report = Report()
-        drawn = programs or drawn_programs(world.seed)
+        drawn = programs or drawn_programs(world.seed, sturdy=world.flaws.cuts_committed)
         self._publishing = Publishing(world, self.orders)
         self.programs = (self._publishing, *(each(world, self.orders) for each in drawn))
         self._faults = faults
@@ -106,7 +114,8 @@ class Load:
             await self._read_out(client)
             self.report.published = len(self.orders.acked)
             # Processes that were killed have left some unread; "at the end" all was read.
-            check_history(self.orders.history).raise_for_defects(allow_unread=True)
+            history = excuse(self.orders.history, self.orders.excused())
+            check_history(history).raise_for_defects(allow_unread=True)
             for program in self.programs:
                 await program.judge(client)
 
@@ -132,7 +141,10 @@ class Load:
         program.members.pop(host, None)
         if life.cancelled() or (error := life.exception()) is None:
             return
-        if all(isinstance(each, program.may_end_with) for each in leaves(error)):
+        named = program.may_end_with
+        if self.world.flaws.cuts_committed:
+            named += (StreamReset,)
+        if all(isinstance(each, named) for each in leaves(error)):
             self.report.ended += 1
         else:
             self._failures.append(error)

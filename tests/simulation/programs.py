@@ -19,6 +19,7 @@ from liftbridge_aio import (
     AckPolicy,
     Client,
     ClientOptions,
+    ConnectionFailed,
     ConsumerGroup,
     GroupState,
     Isolation,
@@ -26,11 +27,13 @@ from liftbridge_aio import (
     Message,
     NotFound,
     PublishOutcomeUnknown,
+    RequestTimeout,
     StartAt,
     StreamOptions,
 )
 from liftbridge_aio.durable_streams import START, DurableStream, IdempotentProducer
 from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions
+from liftbridge_aio.groups.core.group_plan import OnReset
 from liftbridge_aio.options import OWN_STREAM
 from liftbridge_aio.queue import DeadLetter, Delivery, Exponential, Order, Queue
 from liftbridge_aio.testing import History
@@ -48,6 +51,8 @@ PARTITIONS: Final = 2
 SAFE: Final = StreamOptions(min_isr=2)
 PACE: Final = 0.2
 """Seconds between two messages of a publisher."""
+OUTAGE: Final = (ConnectionFailed, RequestTimeout)
+"""With what a process ends that starts in an outage longer than its calls may take."""
 POISON: Final = 0.03
 """The part of the messages that no handler of the queue can handle."""
 
@@ -61,6 +66,9 @@ def new_client(world: World) -> Client:
 class Orders:
     """What was published to the stream that all programs read.
 
+    Args:
+        world: where they are.
+
     Attributes:
         history: of the publishers and of who reads in order.
         acked: values that servers have stored for sure.
@@ -71,6 +79,18 @@ class Orders:
         self.history = History(clock=lambda: world.now)
         self.acked: set[bytes] = set()
         self.log: dict[int, dict[int, bytes]] = {}
+        self._world = world
+
+    def excused(self, stream: str = STREAM) -> set[bytes]:
+        """Return the values that readers of a stream need not see, as servers have lost them."""
+        if not self._world.flaws.cuts_committed:
+            return set()
+        return self._world.cut_messages.excused(self._world.cluster, stream)
+
+    @property
+    def owed(self) -> set[bytes]:
+        """The values that were acked, but for those that are excused."""
+        return self.acked - self.excused()
 
 
 class Program:
@@ -105,7 +125,12 @@ class Program:
     def missing(self) -> Collection[bytes]:
         """Return what it must have seen by now and has not, and hosts whose member is out."""
         out = (host for host, each in self.members.items() if each.state is not GroupState.STABLE)
-        return {*(self.orders.acked - self.seen.keys()), *map(str.encode, out)}
+        return {*(self.orders.owed - self.seen.keys()), *map(str.encode, out)}
+
+    @property
+    def on_reset(self) -> OnReset:
+        """What members do if a log has lost what they had read."""
+        return "start" if self.world.flaws.cuts_committed else "error"
 
     async def judge(self, client: Client) -> None:
         """Check what it has seen, and what it has left in the servers."""
@@ -222,6 +247,7 @@ class Grouping(Program):
 
     hosts = ("g1", "g2", "g3")
     with_twins = hosts
+    may_end_with = OUTAGE
 
     async def work(self, host: str) -> None:
         """Be a member."""
@@ -232,7 +258,9 @@ class Grouping(Program):
 
         async with (
             new_client(self.world) as client,
-            client.group("billing", [STREAM], start=StartAt.earliest()) as group,
+            client.group(
+                "billing", [STREAM], start=StartAt.earliest(), on_reset=self.on_reset
+            ) as group,
         ):
             self.members[host] = group
             await group.run(handle, concurrency=2, stop_on_signals=False)
@@ -246,6 +274,7 @@ class Queueing(Program):
 
     hosts = ("q1", "q2", "undertaker")
     with_twins = ("q1", "q2")
+    may_end_with = OUTAGE
 
     def __init__(self, world: World, orders: Orders) -> None:
         super().__init__(world, orders)
@@ -276,6 +305,7 @@ class Queueing(Program):
                 retry=Exponential(0.1, max=2.0),
                 max_attempts=0,
                 dead_letter=DeadLetter("orders.dead"),
+                on_reset=self.on_reset,
             ) as queue:
                 self.members[host] = queue
                 await queue.run(self._ship, concurrency=4, stop_on_signals=False)
@@ -302,19 +332,19 @@ class Queueing(Program):
 
     def missing(self) -> Collection[bytes]:
         """Return acked messages that were neither shipped nor dead-lettered, and hosts as usual."""
+        letters = self._letters | self.orders.excused("orders.dead")
         return {
-            each
-            for each in super().missing()
-            if not self.is_poison(each) or each not in self._letters
+            each for each in super().missing() if not self.is_poison(each) or each not in letters
         }
 
     async def judge(self, client: Client) -> None:
         """Check the order of each key, and that only poisonous messages became dead letters."""
+        excused = self.orders.excused()
         for partition, log in self.orders.log.items():
             offsets = {value: at for at, value in sorted(log.items(), reverse=True)}
             for key, shipped in self._order.items():
                 if key.startswith(b"%d." % partition):
-                    first = [offsets[value] for value in shipped]
+                    first = [offsets[value] for value in shipped if value not in excused]
                     assert first == sorted(first), (
                         f"key {key!r} was shipped in another order: {first}"
                     )
@@ -329,7 +359,7 @@ class Invoicing(Program):
 
     hosts: ClassVar[tuple[str, ...]] = ("invoicer", "auditor")
     with_twins: ClassVar[tuple[str, ...]] = ("invoicer",)
-    may_end_with = (TransactionError,)
+    may_end_with = (TransactionError, *OUTAGE)
     target = "invoices"
 
     async def prepare(self, client: Client) -> None:
@@ -595,11 +625,10 @@ class Serving(Program):
         assert self._followed == sorted(set(self._followed))
 
 
+AT_LEAST_ONCE: Final[tuple[type[Program], ...]] = (Reading, DurableReading, Grouping, Queueing)
+"""Those that go on with what there is where servers have lost messages."""
 ALL: Final[tuple[type[Program], ...]] = (
-    Reading,
-    DurableReading,
-    Grouping,
-    Queueing,
+    *AT_LEAST_ONCE,
     Invoicing,
     Receipting,
     Producing,

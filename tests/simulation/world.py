@@ -27,11 +27,15 @@ from simloop._policy import PCTPolicy, SchedulingPolicy
 from liftbridge_aio._publish.message import PendingPublish
 from liftbridge_aio._subscribe.durable_reader import DurableReader
 from liftbridge_aio._subscribe.partition_reader import PartitionReader
+from liftbridge_aio.broker import BrokerPanicked, Flaws
 from liftbridge_aio.broker.embedded_cluster import EmbeddedCluster
 from liftbridge_aio.broker.server.call import Call
 from liftbridge_aio.broker.server.connections import ServerConnection
+from liftbridge_aio.broker.storage.core.log import PartitionLog
 from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.net.supervisor import Child
+
+from .flaws import CutMessages
 
 EPOCH: Final = 1_750_000_000.0
 """The time of day, in Unix seconds, at which each world begins."""
@@ -122,10 +126,20 @@ class World:
         brokers: number of brokers, each on a host of its own: n1, n2, ….
         by_priority: True: what runs next is decided by priorities that change at few steps (PCT),
             which finds what needs a certain order; False: by chance at each step.
+        flaws: of the brokers; None: none.
     """
 
-    def __init__(self, seed: int, brokers: int = 3, *, by_priority: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        brokers: int = 3,
+        *,
+        by_priority: bool = False,
+        flaws: Flaws | None = None,
+    ) -> None:
         self.seed = seed
+        self.flaws = flaws or Flaws()
+        self.cut_messages = CutMessages()
         self.chance = random.Random(f"{seed}:world")
         """For the test itself: the draws of the code under test do not disturb it."""
         self.loop = SimLoop(seed)
@@ -175,7 +189,9 @@ class World:
                 self._end()
 
     async def _main(self, main: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
-        self.cluster = cluster = EmbeddedCluster(self._brokers, ports=[PORT] * self._brokers)
+        self.cluster = cluster = EmbeddedCluster(
+            self._brokers, ports=[PORT] * self._brokers, flaws=self.flaws
+        )
         for server_id, node in cluster.nodes.items():
             self.net.host(server_id)
             node._host = server_id
@@ -200,7 +216,10 @@ class World:
             raise Stuck(text)
 
     async def _start(self, host: str, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        await self.on(host, start())
+        try:
+            await self.on(host, start())
+        except BrokerPanicked:  # whoever watches over it starts it again
+            await self.on(host, start())
 
     def on(self, host: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start a task on a host, which gets its address, and is ended by its crash."""
@@ -281,6 +300,7 @@ class World:
         replaced: list[tuple[object, str, object]] = [
             *((each, "__hash__", number) for each in _IN_SETS),
             (asyncio, "Task", _Task),
+            (PartitionLog, "truncate", self.cut_messages.recording(PartitionLog.truncate)),
             (StreamPartition, "__hash__", lambda of: zlib.crc32(repr(tuple(of)).encode())),
             (time, "time", clock),
             (time, "time_ns", lambda: int(clock() * 1e9)),
