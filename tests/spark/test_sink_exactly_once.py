@@ -80,7 +80,7 @@ def test_a_batch_that_runs_again_is_committed_once(
     assert everything.count() > 55  # acks too
 
 
-def test_the_digest_of_a_write_is_that_of_its_rows_however_spark_shares_them_out(
+def test_a_digest_is_that_of_its_rows_in_any_partitioning(
     small_batches: SparkSession, spark_broker: str, log: LogClient, stream_name: str
 ) -> None:
     orders, decisions = log.create(stream_name, 2), f"{stream_name}-decisions"
