@@ -126,7 +126,7 @@ def test_acks_of_a_later_format_ask_for_an_upgrade(
     log.create(stream_name)
     log.publish(stream_name, [Record(b"", headers={ACK_HEADER: b"\2"})])
     how = options(spark_broker, stream_name, onMalformed="skip")
-    with pytest.raises(ReadFailed, match=r"later version.*upgrade liftbridge_aio"):
+    with pytest.raises(ReadFailed, match=r"has version 02 of.*upgrade liftbridge_aio"):
         offsets(task(log, stream_name, 0, 1), how)
 
 
