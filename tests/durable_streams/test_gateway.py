@@ -29,8 +29,10 @@ from liftbridge_aio.durable_streams import (
 from liftbridge_aio.durable_streams.core import sse
 from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions, gateway_app
 from liftbridge_aio.errors import LiftbridgeError, UsageError
+from liftbridge_aio.model import ACK_HEADER, OutgoingMessage
 from support.faults import await_what_others_cancel
 from support.servers.node import EmbeddedServer, Server
+from support.transaction_logs import publish_own
 
 TEXT: Final = {"Content-Type": "text/plain"}
 PATH: Final = "/v1/stream/orders"
@@ -702,6 +704,23 @@ async def test_committed_readers_see_transactions_whole(server: Server, stream_n
         for position in {each["position"] for each in found}:
             behind, _ = await read_all(cold, committed, str(position))
             assert behind == [each for each in found if each["position"] >= position]
+
+
+async def test_committed_readers_skip_malformed_acks_on_demand(
+    server: Server, stream_name: str
+) -> None:
+    async with gateway(server.address, f"registry-{stream_name}") as (http, client):
+        await client.create_stream(stream_name)
+        await client.publish(stream_name, b"before")
+        await publish_own(
+            client, OutgoingMessage(stream_name, b"", own_headers={ACK_HEADER: b"garbage"})
+        )
+        await client.publish(stream_name, b"after")
+        committed = f"/v1/liftbridge/{stream_name}/0?isolation=committed"
+        assert (await http.get(f"{committed}&offset=-1")).status_code == 422
+        assert (await http.get(f"{committed}&on_malformed=some")).status_code == 400
+        found, _ = await read_all(http, f"{committed}&on_malformed=skip")
+        assert [each["value"] for each in found] == ["before", "after"]
 
 
 @pytest.mark.parametrize("isolation", ["uncommitted", "committed"])

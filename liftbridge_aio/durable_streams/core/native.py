@@ -12,10 +12,11 @@ from liftbridge_aio.transactions.core.uuid import is_in_transaction
 from liftbridge_aio.transactions.reading import ReadCommitted
 
 _COMMITTED: Final = "committed"
+_SKIPPING: Final = "skipping"
 
 
 class NativeLog(NamedTuple):
-    """A partition, read in one of two ways."""
+    """A partition, read in one of several ways."""
 
     stream: str
     partition: int
@@ -23,11 +24,14 @@ class NativeLog(NamedTuple):
     """When the stream was created, in nanoseconds since 1970: another one of the same name has
     another log."""
     committed: bool
+    skip_malformed: bool = False
+    """A committed reading skips malformed acks of transactions."""
 
     @property
     def name(self) -> str:
         """The name under which it is followed: no stream of Liftbridge has it."""
         suffix = f"/{_COMMITTED}" if self.committed else ""
+        suffix += f"/{_SKIPPING}" if self.committed and self.skip_malformed else ""
         return f"{self.stream}/{self.partition}/{self.created}{suffix}"
 
     @property
@@ -39,7 +43,10 @@ class NativeLog(NamedTuple):
     def parse(cls, name: str) -> NativeLog | None:
         """Return what has this name; None if it is a log of the gateway's own."""
         stream, *rest = name.split("/")
-        return cls(stream, int(rest[0]), int(rest[1]), len(rest) > 2) if rest else None
+        if not rest:
+            return None
+        partition, created, *ways = rest
+        return cls(stream, int(partition), int(created), _COMMITTED in ways, _SKIPPING in ways)
 
     def view(self, *, skip_truncated: bool = False) -> NativeView:
         """Return what makes messages of it, in order.
@@ -48,7 +55,11 @@ class NativeLog(NamedTuple):
             skip_truncated: show nothing of a committed transaction whose beginning retention has
                 removed, instead of ending the reading.
         """
-        return NativeView(committed=self.committed, skip_truncated=skip_truncated)
+        return NativeView(
+            committed=self.committed,
+            skip_truncated=skip_truncated,
+            skip_malformed=self.skip_malformed,
+        )
 
 
 class NativeView:
@@ -57,15 +68,20 @@ class NativeView:
     Args:
         committed: True for what is committed, in the order of acks; False for all that is there.
         skip_truncated: see `NativeLog.view`.
+        skip_malformed: see `NativeLog`.
     """
 
-    def __init__(self, *, committed: bool, skip_truncated: bool) -> None:
+    def __init__(
+        self, *, committed: bool, skip_truncated: bool, skip_malformed: bool = False
+    ) -> None:
         self.isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED
         """The isolation with which to read the partition."""
         if committed:
             # Acks say which position the messages before them have.
             self.isolation = ReadCommitted(
-                acks=True, on_truncated="skip" if skip_truncated else "error"
+                acks=True,
+                on_truncated="skip" if skip_truncated else "error",
+                on_malformed="skip" if skip_malformed else "error",
             )
         self._committed = committed
         self._pending: list[Message] = []

@@ -20,6 +20,7 @@ from .options import GatewayOptions
 from .stream_endpoint import StreamEndpoint
 from .streams import Streams
 
+_ON_MALFORMED: Final = ("error", "skip")
 _ISOLATIONS: Final = {"uncommitted": False, "committed": True}
 
 
@@ -50,12 +51,16 @@ class NativeEndpoint(StreamEndpoint):
         committed = _ISOLATIONS.get(request.query_params.get("isolation", "uncommitted"))
         if committed is None:
             raise RequestRefused(400, f"isolation is {' or '.join(_ISOLATIONS)}")
+        on_malformed = request.query_params.get("on_malformed", "error")
+        if on_malformed not in _ON_MALFORMED:
+            raise RequestRefused(400, f"on_malformed is {' or '.join(_ON_MALFORMED)}")
         stream = None
         if _is_shown(name, self._streams):
             stream = (await self._streams.client.fetch_metadata([name])).streams.get(name)
         if stream is None or partition is None or partition not in stream.partitions:
             raise RequestRefused(404, f"Liftbridge has no partition {number[:64]} of {name}")
-        log = NativeLog(name, partition, stream.creation_timestamp, committed)
+        skip = on_malformed == "skip"
+        log = NativeLog(name, partition, stream.creation_timestamp, committed, skip)
         return Entry(log=log.name, content_type=JSON_CONTENT_TYPE, incarnation=log.incarnation)
 
     def _check(self, request: Request) -> None:

@@ -480,7 +480,9 @@ class Walk(RuleBasedStateMachine):
             else:
                 self.wait()
             assert self.now <= latest
-        assert any(self.levels[link] for link in self.able)
+        while not any(self.levels[link] for link in self.able):  # its share is due at a tick
+            self.wait()
+            assert self.now <= latest
 
     @property
     def able(self) -> list[int]:
