@@ -14,13 +14,14 @@ The guide is `docs/bridges.md`.
 """
 
 from .bridge import Bridge, Progress
-from .ends import ID_HEADER, MARKER_HEADER, SOURCE_HEADER, TIME_HEADER
+from .ends import ID_HEADER, MARKER_HEADER, SOURCE_HEADER, TARGET_HEADER, TIME_HEADER
 from .errors import BridgeError, MessageRefused, PositionLost, SourceReset, TargetUnsuitable
 
 __all__ = [
     "ID_HEADER",
     "MARKER_HEADER",
     "SOURCE_HEADER",
+    "TARGET_HEADER",
     "TIME_HEADER",
     "Bridge",
     "BridgeError",

@@ -43,7 +43,7 @@ def test_what_anybody_put_into_the_stream_of_cursors_is_no_cursor(
     run_on_each("streams", "create", stream)
     run_on_each("cursor", "set", "real", stream, "1")
     refused = run_on_each("publish", "__cursors", "oops", code=2)
-    assert refused.err.startswith("error: internal streams are written by the server")
+    assert refused.err.startswith("error: value 1: internal streams are written by the server")
 
     async def put() -> None:
         with closing(Wire(*parse_address(address))) as wire:

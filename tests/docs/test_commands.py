@@ -17,6 +17,7 @@ from support.terminal import Terminal
 ELSEWHERE: Final = {
     "python3 -m pip": "installs what the tests have installed",
     "python3 -m venv": "as CI does it on every commit",
+    "nox -s simulation": "as CI does it on every commit, or longer than tests may take",
     ".venv/bin/nox": "as CI does it on every commit, or longer than tests may take",
     "liftbridge-aio bridge": "needs other servers: tests/bridge runs those of the pages",
     "liftbridge-aio demo": "as CI does it on every commit, by `nox -s demo`",

@@ -247,7 +247,11 @@ async def send_events(cell: Cell) -> str:
         return f"status {statuses[0]}"
     blocks = [_fields(block) for block in sent.decode().split("\n\n")]
     told = [block for block in blocks if "data" in block]
-    offsets = [int(block["id"]) for block in told if block.get("event") in {None, "binary"}]
+    offsets = [
+        int(block["id"].partition("@")[0])
+        for block in told
+        if block.get("event") in {None, "binary"}
+    ]
     kept = sorted(cell.place.logs.get(0, {}))
     last = told[-1] if told else {}
     if last.get("event") == "failure":
