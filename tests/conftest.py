@@ -44,6 +44,7 @@ from support.servers.node import (
 from support.servers.npm_packages import install_packages, packages_path
 from support.servers.nsq_daemons import build_nsq_daemons
 from support.spark.fast_java import start_java_fast
+from support.virtual_time import loop_factories
 
 # In the background of a shell Ctrl-C is ignored, which the commands that tests start would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -95,6 +96,14 @@ OTHER_BUILDS: Final[dict[str, Callable[[], object]]] = {
 StartRealServer = Callable[..., LiftbridgeNode]
 
 _stream_numbers = itertools.count(1)
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config,  # noqa: ARG001 - the hook has it
+    item: pytest.Item,
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run tests in virtual time that are marked so."""
+    return loop_factories(item)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import inspect
 import itertools
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
+from unittest.mock import patch
 
 import pytest
 
@@ -22,7 +24,10 @@ from liftbridge_aio import (
     AckPolicy,
     Client,
     ClientOptions,
+    ConsumerGroup,
     Isolation,
+    MergedSubscription,
+    Message,
     PublishOutcomeUnknown,
     Record,
     Retry,
@@ -30,15 +35,32 @@ from liftbridge_aio import (
     StopAt,
     StreamOptions,
     StreamPartition,
+    Subscription,
 )
 from liftbridge_aio._publish.session import SessionState
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.transactions import CheckpointStream
+from liftbridge_aio.queue import Delivery, DeliveryBatch, DeliveryTransaction, Queue, RetryStreams
+from liftbridge_aio.transactions import (
+    CheckpointStream,
+    ClaimedLog,
+    CommitInDoubt,
+    Producer,
+    Transaction,
+)
 from support.faults import BOUND, QUICK, eventually, nothing_left_behind, read_all, within
 from support.suspensions import Moment, cancelled_at, watched_suspensions
 
+pytestmark = pytest.mark.virtual_time
+
 EARLIEST: Final = StartAt.earliest()
 LATEST: Final = StopAt.latest()
+TIERS: Final = RetryStreams((0.01,))
+PUBLIC: Final[tuple[type, ...]] = (
+    *(Client, ConsumerGroup, Delivery, DeliveryBatch, DeliveryTransaction, MergedSubscription),
+    *(ClaimedLog, Producer, Queue, Subscription, Transaction),
+)
+"""Whose coroutines are cancelled here."""
+ELSEWHERE: Final = {"Client.connect": "test_connecting_and_closing.py"}
 
 
 @dataclass(slots=True)
@@ -152,7 +174,10 @@ async def read_on(scene: Scene) -> None:
         await anext(subscription)
         scene.broker.faults.refuse_links(2)
         await scene.broker.faults.cut_links(carrying="Subscribe")
-        await scene.publish(partition=0)
+        acked = len(scene.acked)
+        while len(scene.acked) == acked:
+            with contextlib.suppress(PublishOutcomeUnknown):
+                await scene.publish(partition=0)
         while (await anext(subscription)).value not in scene.acked[-1:]:
             pass
     scene.broker.faults.clear()
@@ -252,6 +277,109 @@ async def read_what_is_committed(scene: Scene) -> None:
     await scene.client.last("t", 3, isolation=Isolation.READ_COMMITTED)
 
 
+async def manage_streams(scene: Scene) -> None:
+    client, stream = scene.client, scene.name("stream")
+    await client.create_stream(stream)
+    await client.pause_stream(stream)
+    await client.resume_stream(stream)
+    await client.set_stream_readonly(stream)
+    await client.fetch_metadata([stream])
+    await client.oldest_offset(stream)
+    await client.delete_stream(stream)
+    await client.ping()
+    await client.wait_ready()
+
+
+async def read_columns(scene: Scene) -> None:
+    async with scene.client.subscribe("s", start=EARLIEST) as subscription:
+        await subscription.read_columns(10)
+        await subscription.missed()
+        await subscription.aclose()
+
+
+async def read_all_partitions_durably(scene: Scene) -> None:
+    cursor = scene.name("durable")
+    merged = scene.client.subscribe("s", ALL_PARTITIONS, EARLIEST, cursor=cursor)
+    async with merged as subscription:
+        await anext(subscription)
+        await subscription.commit()
+        await subscription.missed()
+        await subscription.aclose()
+
+
+async def run_a_group(scene: Scene) -> None:
+    scene.groups.append(scene.name("g"))
+    async with scene.client.group(scene.groups[-1], ["s"], start=EARLIEST) as group:
+
+        async def handle(message: Message) -> None:
+            await group.seek(message.stream, message.partition, message.offset + 1)
+            if not message.partition:
+                await group.aclose()
+
+        await group.run(handle, stop_on_signals=False)
+
+
+async def run_a_queue(scene: Scene) -> None:
+    scene.groups.append(scene.name("q"))
+    queue = scene.client.queue("s", group=scene.groups[-1], start=EARLIEST, retry_streams=TIERS)
+    async with queue:
+        await queue.publish_later(scene.name("later").encode(), 0.01)
+        async for batch in queue.batches(1):
+            async with batch:
+                break
+
+        async def handle(delivery: Delivery) -> None:
+            await delivery.extend()
+            if delivery.value.startswith(b"later"):
+                await queue.unsubscribe()
+
+        await queue.run(handle, stop_on_signals=False)
+
+
+async def resume_after_a_lost_ack(scene: Scene) -> None:
+    async with scene.client.producer(retry=Retry(attempts=1)) as producer:
+        transaction = producer.transaction()
+        with contextlib.suppress(CommitInDoubt):
+            async with transaction:
+                await transaction.publish("t", b"result")
+                await transaction.flush()
+                scene.broker.faults.drop("PublishAsync", at="reply", times=1)
+        await transaction.resume()
+        await (await producer.publish_async("t", b"alone"))
+
+
+async def resume_results_after_a_lost_ack(scene: Scene) -> None:
+    scene.groups.append(scene.name("q"))
+    queue = scene.client.queue("s", group=scene.groups[-1], start=EARLIEST, max_in_flight=1)
+    async with queue:
+        delivery = await anext(queue)
+        transaction = delivery.transaction()
+        with contextlib.suppress(CommitInDoubt):
+            async with transaction:
+                await transaction.publish("t", b"result")
+                await transaction.flush()
+                scene.broker.faults.drop("PublishAsync", at="reply", times=20)
+        scene.broker.faults.clear()
+        await transaction.resume()
+
+
+async def end_what_another_left_open(scene: Scene) -> None:
+    client, left = scene.client, scene.client.producer()
+    transaction = left.transaction()
+    await transaction.__aenter__()
+    await transaction.publish("t", b"left open", partition=1)
+    for span in (await client.explain("t", 1)).open:
+        await client.abort_transaction(span, force=True)
+    await left.append_intents([])
+
+
+async def claim_a_log(scene: Scene) -> None:
+    log = await ClaimedLog.open(scene.client, scene.name("log"))
+    await log.last()
+    await log.append(scene.name("record").encode())
+    await log.settle()
+
+
 OPERATIONS: Final[list[Operation]] = [
     publish,
     publish_by_key,
@@ -275,6 +403,15 @@ OPERATIONS: Final[list[Operation]] = [
     ack_with_results,
     commit_with_a_store,
     read_what_is_committed,
+    manage_streams,
+    read_columns,
+    read_all_partitions_durably,
+    run_a_group,
+    run_a_queue,
+    resume_after_a_lost_ack,
+    resume_results_after_a_lost_ack,
+    end_what_another_left_open,
+    claim_a_log,
 ]
 
 
@@ -292,7 +429,7 @@ LONG: Final = [
     read_what_is_committed,
 ]
 """These are done with one client; the others with new ones, which have to connect."""
-OPTIONS: Final = ClientOptions(backoff=QUICK, max_in_flight=4, close_timeout=1.0)
+OPTIONS: Final = ClientOptions(backoff=QUICK, max_in_flight=4, close_timeout=1.0, ack_timeout=0.5)
 
 
 async def prepare(broker: EmbeddedBroker) -> None:
@@ -407,6 +544,36 @@ async def test_cancelled_wherever_it_waits(operation: Operation) -> None:
                             break
             await check_stored(broker, scenes)
     assert len(scenes) > 1
+
+
+async def test_every_public_coroutine_is_among_the_operations() -> None:
+    """Whatever users await is cancelled at each place where it waits, also what comes later."""
+    public = {
+        f"{kind.__name__}.{name}": (kind, name)
+        for kind in PUBLIC
+        for name in dir(kind)
+        if name in {"__aenter__", "__aexit__", "__anext__"} or not name.startswith("_")
+        if inspect.iscoroutinefunction(getattr(kind, name))
+    }
+    called: set[str] = set(ELSEWHERE)
+
+    def noting(title: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def noted(self: Any, *arguments: Any, **named: Any) -> Any:
+            called.add(title)
+            return await function(self, *arguments, **named)
+
+        return noted
+
+    with contextlib.ExitStack() as stack:
+        for title, (kind, name) in public.items():
+            stack.enter_context(patch.object(kind, name, noting(title, getattr(kind, name))))
+        async with EmbeddedBroker() as broker:
+            await prepare(broker)
+            for number, operation in enumerate(OPERATIONS):
+                async with Client(broker.address, options=OPTIONS) as client:
+                    await operation(Scene(broker, client, 1000 * number))
+                broker.faults.clear()
+    assert sorted(public.keys() - called) == []
 
 
 def one_of_its_own(operation: Operation, one: Client) -> AbstractAsyncContextManager[Client]:

@@ -27,6 +27,8 @@ from support.suspensions import Moment, cancelled_at, watched_suspensions
 
 Operation = Callable[[], Coroutine[Any, Any, Any]]
 
+pytestmark = pytest.mark.virtual_time
+
 EARLIEST: Final = StartAt.earliest()
 OPTIONS: Final = ClientOptions(backoff=QUICK, max_in_flight=4, close_timeout=0.5)
 

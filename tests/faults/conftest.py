@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 import pytest
@@ -26,15 +26,6 @@ from support.servers.build import pinned_version
 from support.servers.node import LiftbridgeNode, Server
 from support.servers.ports import free_ports
 from support.servers.stored_log import gives_offsets_anew
-from support.virtual_time import loop_factories
-
-
-def pytest_asyncio_loop_factories(
-    config: pytest.Config,  # noqa: ARG001 - the hook has it
-    item: pytest.Item,
-) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run tests in virtual time that are marked so."""
-    return loop_factories(item)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
