@@ -10,12 +10,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from liftbridge_aio.broker import Flaws
+from liftbridge_aio.testing.simulation.faults import Fault, plan
+from liftbridge_aio.testing.simulation.world import World, leaves
 
-from .faults import Fault, plan
 from .flaws import drawn_flaws
 from .load import Load, drawn_programs
 from .programs import ALL, AT_LEAST_ONCE
-from .world import World, leaves
 
 BOUND = 300.0
 """Simulated seconds for everything besides the faults."""

@@ -18,6 +18,7 @@ from liftbridge_aio.broker import EmbeddedCluster, Flaws
 from liftbridge_aio.broker.storage.core.log import PartitionLog
 from liftbridge_aio.model import Message
 from liftbridge_aio.testing import EventKind, History
+from liftbridge_aio.testing.simulation.world import World
 
 CHANCE: Final = 1 / 4
 """The chance of each flaw."""
@@ -39,13 +40,18 @@ def excuse(history: History, excused: set[bytes]) -> History:
 
 
 class CutMessages:
-    """All that was cut off the logs of a world."""
+    """All that is cut off the logs of a world.
 
-    def __init__(self) -> None:
+    Args:
+        world: before it runs.
+    """
+
+    def __init__(self, world: World) -> None:
         self._values: defaultdict[tuple[str, int, int], set[bytes]] = defaultdict(set)
         """By stream, partition and offset."""
+        world.replaced.append((PartitionLog, "truncate", self._recording(PartitionLog.truncate)))
 
-    def recording(
+    def _recording(
         self, truncate: Callable[[PartitionLog, int], None]
     ) -> Callable[[PartitionLog, int], None]:
         """Return `PartitionLog.truncate` so that it records what it cuts off."""

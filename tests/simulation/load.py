@@ -10,8 +10,9 @@ from typing import Final
 
 from liftbridge_aio import Client, StartAt, StopAt, StreamReset
 from liftbridge_aio.testing import check_history
+from liftbridge_aio.testing.simulation.faults import Fault, inflict
+from liftbridge_aio.testing.simulation.world import World, leaves
 
-from .faults import Fault, inflict
 from .flaws import excuse
 from .programs import (
     ALL,
@@ -24,7 +25,6 @@ from .programs import (
     Publishing,
     new_client,
 )
-from .world import World, leaves
 
 PROGRAMS: Final = 3
 """How many programs run in a world, besides the publishers."""

@@ -37,6 +37,7 @@ from liftbridge_aio.groups.core.group_plan import OnReset
 from liftbridge_aio.options import OWN_STREAM
 from liftbridge_aio.queue import DeadLetter, Delivery, Exponential, Order, Queue
 from liftbridge_aio.testing import History
+from liftbridge_aio.testing.simulation.world import PORT, World
 from liftbridge_aio.transactions import (
     CheckpointStream,
     CommitInDoubt,
@@ -44,7 +45,7 @@ from liftbridge_aio.transactions import (
     TransactionError,
 )
 
-from .world import PORT, World
+from .flaws import CutMessages
 
 STREAM: Final = "orders"
 PARTITIONS: Final = 2
@@ -80,12 +81,13 @@ class Orders:
         self.acked: set[bytes] = set()
         self.log: dict[int, dict[int, bytes]] = {}
         self._world = world
+        self._cut_messages = CutMessages(world)
 
     def excused(self, stream: str = STREAM) -> set[bytes]:
         """Return the values that readers of a stream need not see, as servers have lost them."""
         if not self._world.flaws.cuts_committed:
             return set()
-        return self._world.cut_messages.excused(self._world.cluster, stream)
+        return self._cut_messages.excused(self._world.cluster, stream)
 
     @property
     def owed(self) -> set[bytes]:

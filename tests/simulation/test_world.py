@@ -11,8 +11,9 @@ from typing import Final
 
 import pytest
 
+from liftbridge_aio.testing.simulation.world import Stuck, World
+
 from .campaign import Run, simulate
-from .world import Stuck, World
 
 pytestmark = pytest.mark.virtual_time
 

@@ -27,15 +27,11 @@ from simloop._policy import PCTPolicy, SchedulingPolicy
 from liftbridge_aio._publish.message import PendingPublish
 from liftbridge_aio._subscribe.durable_reader import DurableReader
 from liftbridge_aio._subscribe.partition_reader import PartitionReader
-from liftbridge_aio.broker import BrokerPanicked, Flaws
-from liftbridge_aio.broker.embedded_cluster import EmbeddedCluster
+from liftbridge_aio.broker import BrokerPanicked, EmbeddedCluster, Flaws
 from liftbridge_aio.broker.server.call import Call
 from liftbridge_aio.broker.server.connections import ServerConnection
-from liftbridge_aio.broker.storage.core.log import PartitionLog
 from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.net.supervisor import Child
-
-from .flaws import CutMessages
 
 EPOCH: Final = 1_750_000_000.0
 """The time of day, in Unix seconds, at which each world begins."""
@@ -139,7 +135,8 @@ class World:
     ) -> None:
         self.seed = seed
         self.flaws = flaws or Flaws()
-        self.cut_messages = CutMessages()
+        self.replaced: list[tuple[object, str, object]] = []
+        """Attributes that are replaced while the world runs, each with its stand-in."""
         self.chance = random.Random(f"{seed}:world")
         """For the test itself: the draws of the code under test do not disturb it."""
         self.loop = SimLoop(seed)
@@ -300,7 +297,6 @@ class World:
         replaced: list[tuple[object, str, object]] = [
             *((each, "__hash__", number) for each in _IN_SETS),
             (asyncio, "Task", _Task),
-            (PartitionLog, "truncate", self.cut_messages.recording(PartitionLog.truncate)),
             (StreamPartition, "__hash__", lambda of: zlib.crc32(repr(tuple(of)).encode())),
             (time, "time", clock),
             (time, "time_ns", lambda: int(clock() * 1e9)),
@@ -309,6 +305,7 @@ class World:
             (secrets, "token_hex", lambda size=32: ids.randbytes(size).hex()),
             (secrets, "token_urlsafe", lambda size=32: ids.randbytes(size).hex()),
             (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
+            *self.replaced,
         ]
         try:
             with ExitStack() as stack:

@@ -1,0 +1,1 @@
+"""A simulated world for tests: brokers, programs and outages in virtual time, from a seed."""
