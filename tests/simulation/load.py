@@ -14,17 +14,9 @@ from liftbridge_aio.testing.simulation.faults import Fault, inflict
 from liftbridge_aio.testing.simulation.world import World, leaves
 
 from .flaws import excuse
-from .programs import (
-    ALL,
-    AT_LEAST_ONCE,
-    PARTITIONS,
-    SAFE,
-    STREAM,
-    Orders,
-    Program,
-    Publishing,
-    new_client,
-)
+from .programs import ALL, AT_LEAST_ONCE
+from .programs.program import PARTITIONS, SAFE, STREAM, Orders, Program, new_client
+from .programs.publishing import Publishing
 
 PROGRAMS: Final = 3
 """How many programs run in a world, besides the publishers."""

@@ -1,0 +1,110 @@
+"""What every program is, and the stream of orders that all of them read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from typing import ClassVar, Final
+
+from liftbridge_aio import (
+    Client,
+    ClientOptions,
+    ConnectionFailed,
+    ConsumerGroup,
+    GroupState,
+    RequestTimeout,
+    StreamOptions,
+)
+from liftbridge_aio.groups.core.group_plan import OnReset
+from liftbridge_aio.queue import Delivery, Queue
+from liftbridge_aio.testing import History
+from liftbridge_aio.testing.simulation.world import PORT, World
+from simulation.flaws import CutMessages
+
+STREAM: Final = "orders"
+PARTITIONS: Final = 2
+SAFE: Final = StreamOptions(min_isr=2)
+PACE: Final = 0.2
+"""Seconds between two messages of a publisher."""
+OUTAGE: Final = (ConnectionFailed, RequestTimeout)
+"""With what a process ends that starts in an outage longer than its calls may take."""
+
+
+def new_client(world: World) -> Client:
+    """Return a client that soon sees that a broker is gone."""
+    options = ClientOptions(health_interval=1.0, health_timeout=1.5, publish_timeout=5.0)
+    return Client(*(f"{each}:{PORT}" for each in world.broker_ids), options=options)
+
+
+class Orders:
+    """What was published to the stream that all programs read.
+
+    Args:
+        world: where they are.
+
+    Attributes:
+        history: of the publishers and of who reads in order.
+        acked: values that servers have stored for sure.
+        log: the values of each partition by offset, read at the end.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.history = History(clock=lambda: world.now)
+        self.acked: set[bytes] = set()
+        self.log: dict[int, dict[int, bytes]] = {}
+        self._world = world
+        self._cut_messages = CutMessages(world)
+
+    def excused(self, stream: str = STREAM) -> set[bytes]:
+        """Return the values that readers of a stream need not see, as servers have lost them."""
+        if not self._world.flaws.cuts_committed:
+            return set()
+        return self._cut_messages.excused(self._world.cluster, stream)
+
+    @property
+    def owed(self) -> set[bytes]:
+        """The values that were acked, but for those that are excused."""
+        return self.acked - self.excused()
+
+
+class Program:
+    """What users run.
+
+    Args:
+        world: where it runs.
+        orders: what it reads.
+    """
+
+    hosts: ClassVar[tuple[str, ...]]
+    """Each is a process of the program."""
+    with_twins: ClassVar[tuple[str, ...]] = ()
+    """Hosts whose process may run twice for a while: one is taken for dead, and is not."""
+    may_end_with: ClassVar[tuple[type[Exception], ...]] = ()
+    """Errors with which a process may end by the docs, to be started again."""
+
+    def __init__(self, world: World, orders: Orders) -> None:
+        self.world = world
+        self.orders = orders
+        self.seen: Counter[bytes] = Counter()
+        self.members: dict[str, ConsumerGroup | Queue[Delivery]] = {}
+        """The members that run, by their hosts."""
+
+    async def prepare(self, client: Client) -> None:
+        """Create what the program needs besides the stream of orders."""
+
+    async def work(self, host: str) -> None:
+        """Be a process, until it is cancelled or its host crashes."""
+        raise NotImplementedError
+
+    def missing(self) -> Collection[bytes]:
+        """Return what it must have seen by now and has not, and hosts whose member is out."""
+        out = (host for host, each in self.members.items() if each.state is not GroupState.STABLE)
+        return {*(self.orders.owed - self.seen.keys()), *map(str.encode, out)}
+
+    @property
+    def on_reset(self) -> OnReset:
+        """What members do if a log has lost what they had read."""
+        return "start" if self.world.flaws.cuts_committed else "error"
+
+    async def judge(self, client: Client) -> None:
+        """Check what it has seen, and what it has left in the servers."""

@@ -1,0 +1,67 @@
+"""The publishers of the orders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection
+
+from liftbridge_aio import AckPolicy, Client, LiftbridgeError, PublishOutcomeUnknown
+from liftbridge_aio.testing.simulation.world import World
+
+from .program import PACE, PARTITIONS, STREAM, Orders, Program, new_client
+
+
+class Publishing(Program):
+    """A publisher for each partition; the first hosts of every world."""
+
+    hosts = ("p0", "p1")
+
+    def __init__(self, world: World, orders: Orders) -> None:
+        super().__init__(world, orders)
+        self.is_over = False
+        """Set when no more messages are to come."""
+        self._numbers: Counter[int] = Counter()
+        """Of each partition: how many messages were tried."""
+        self._acked: set[int] = set()
+        """The partitions whose last message was acked."""
+        self._done: set[int] = set()
+        """The partitions whose publisher has done all."""
+
+    async def work(self, host: str) -> None:
+        """Publish one message after the other, and some by many."""
+        partition = self.hosts.index(host)
+        async with new_client(self.world) as client:
+            while not self.is_over or partition not in self._acked:
+                count = self.world.chance.choice((1, 1, 1, 4))
+                await asyncio.gather(*(self._publish(client, partition) for _ in range(count)))
+                await asyncio.sleep(PACE * count)
+            self._done.add(partition)
+            await asyncio.Event().wait()
+
+    async def _publish(self, client: Client, partition: int) -> None:
+        number = self._numbers[partition]
+        self._numbers[partition] += 1
+        key = b"%d.%d" % (partition, number % 3)
+        value, producer = b"%b/%d" % (key, number), f"p{partition}"
+        history = self.orders.history
+        history.sent(value, partition, producer=producer)
+        self._acked.discard(partition)
+        try:
+            await client.publish(
+                STREAM, value, key=key, partition=partition, ack_policy=AckPolicy.ALL
+            )
+        except (PublishOutcomeUnknown, asyncio.CancelledError) as error:
+            history.unknown(value, partition, producer=producer)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        except LiftbridgeError:
+            history.refused(value, partition, producer=producer)
+        else:
+            history.acked(value, partition, producer=producer)
+            self.orders.acked.add(value)
+            self._acked.add(partition)
+
+    def missing(self) -> Collection[bytes]:
+        """Return the publishers that still publish."""
+        return [b"p%d" % each for each in range(PARTITIONS) if each not in self._done]
