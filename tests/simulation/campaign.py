@@ -119,6 +119,7 @@ def _begin_job() -> None:
     """Prepare a process for many runs."""
     logging.disable(logging.CRITICAL)
     gc.freeze()  # each run ends with a collection, which need not look at modules
+    gc.set_threshold(100_000, 50, 100)  # most of what a run makes lives as long as the run
 
 
 def simulate_all(runs: Sequence[Run], jobs: int) -> Iterator[Result]:

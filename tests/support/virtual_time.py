@@ -24,8 +24,9 @@ LATENCY: Final = (0.0001, 0.0005)
 IS_POSSIBLE: Final = sys.version_info >= (3, 12)
 
 if IS_POSSIBLE or TYPE_CHECKING:
-    from simloop import SimLoop
     from simloop._net import DRIVER
+
+    from liftbridge_aio.testing.simulation.loop import Loop
 
     class _Listening:
         """Stands for the socket of a server, which has an address only."""
@@ -39,7 +40,7 @@ if IS_POSSIBLE or TYPE_CHECKING:
         def fileno(self) -> int:
             return -1
 
-    class VirtualLoop(SimLoop):
+    class VirtualLoop(Loop):
         """An event loop whose clock moves when nothing can run; all addresses are this machine."""
 
         def __init__(self) -> None:

@@ -20,7 +20,6 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from grpclib.server import Handler
-from simloop import SimLoop
 from simloop._net import _current_host
 from simloop._policy import PCTPolicy, SchedulingPolicy
 
@@ -32,6 +31,8 @@ from liftbridge_aio.broker.server.call import Call
 from liftbridge_aio.broker.server.connections import ServerConnection
 from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.net.supervisor import Child
+
+from .loop import Loop
 
 EPOCH: Final = 1_750_000_000.0
 """The time of day, in Unix seconds, at which each world begins."""
@@ -81,7 +82,7 @@ class _Watched:
 
     diverged_at = None
 
-    def __init__(self, loop: SimLoop, policy: SchedulingPolicy) -> None:
+    def __init__(self, loop: Loop, policy: SchedulingPolicy) -> None:
         self._loop = loop
         self._policy = policy
         self._at = -1.0
@@ -139,10 +140,10 @@ class World:
         """Attributes that are replaced while the world runs, each with its stand-in."""
         self.chance = random.Random(f"{seed}:world")
         """For the test itself: the draws of the code under test do not disturb it."""
-        self.loop = SimLoop(seed)
+        self.loop = Loop(seed)
         policy = PCTPolicy(seed, PCT_DEPTH, PCT_STEPS) if by_priority else self.loop._policy
         self.loop._policy = _Watched(self.loop, policy)
-        vars(self.loop)["create_future"] = partial(_Future, loop=self.loop)
+        self.loop.create_future = partial(_Future, loop=self.loop)
         self.net = self.loop.net
         self.net.set_defaults(latency=LATENCY)
         self.clocks: dict[str, float] = {}
@@ -153,7 +154,7 @@ class World:
         """Pairs of hosts, from which nothing comes to the other."""
         self._dead: dict[str, asyncio.Event] = {}
         """Crashed hosts; the event is set when they are started again."""
-        vars(self.net)["_is_cut"] = self._is_cut
+        self.net._is_cut = self._is_cut
 
     @property
     def now(self) -> float:
