@@ -67,6 +67,8 @@ LONG: Final = (
 )
 """The others that only `tests_long` runs: clusters under faults, hostile servers, and what waits
 for members, leases and sessions to be given up."""
+IN_VIRTUAL_TIME: Final = ("tests/simulation", "tests/faults", "tests/cancellation")
+"""Where the tests are that `simulation` runs in virtual time, and the other sessions leave out."""
 ON_OLDEST: Final = (
     *sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("tests/contract/test_client_*.py")),
     *("tests/faults/test_bad_links.py", "tests/faults/test_closing.py"),
@@ -180,8 +182,7 @@ def tests(session: nox.Session) -> None:
     elsewhere = [*long, *(f"--ignore={each}" for each in (BROWSER, "tests/unit", *CONTRACT))]
     if python_for_simulation() is not None:
         elsewhere += ("-m", "not virtual_time")
-        if not os.environ.get("CI"):  # where it is run anyway
-            session.notify("simulation")
+        _run_in_virtual_time(session)
     _run_each(
         session,
         ("pytest", *covered),
@@ -196,13 +197,23 @@ def tests_long(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", *session.posargs)
         return
-    many_examples = ("-m", "hypothesis or not unit", "tests/unit", "--hypothesis-profile=many")
+    which = "hypothesis or not unit"
+    if python_for_simulation() is not None:
+        which = f"({which}) and not virtual_time"
+        _run_in_virtual_time(session)
+    many_examples = ("-m", which, "tests/unit", "--hypothesis-profile=many")
     later = [f"--ignore={each}" for each in WITH_ROOM]
     _run_each(
         session,
         ("pytest", "-n", "4", "--dist", "loadgroup", *LONG, *HEAVY, *many_examples, *later),
         alone=("pytest", "-n", "3", "--dist", "loadgroup", *WITH_ROOM),
     )
+
+
+def _run_in_virtual_time(session: nox.Session) -> None:
+    """Run what this session leaves out, after it; in CI it is run anyway."""
+    if not os.environ.get("CI"):
+        session.notify("simulation")
 
 
 def _run_each(
@@ -362,7 +373,7 @@ def simulation(session: nox.Session) -> None:
         with session.chdir("tests"):
             session.run("python", "-m", "simulation", *session.posargs)
     else:
-        session.run("pytest", "-m", "virtual_time", "-n", "2", "tests/simulation", "tests/faults")
+        session.run("pytest", "-m", "virtual_time", "-n", "2", *IN_VIRTUAL_TIME)
 
 
 @nox.session
