@@ -47,30 +47,6 @@ def cursors_of(partitions: int) -> tuple[SingleBroker, Cursors]:
     return broker, Cursors(broker, broker.SERVER_ID)
 
 
-def test_a_cursor_is_where_it_was_put_last_even_if_it_went_back() -> None:
-    _, cursors = cursors_of(3)
-    assert cursors.get() == NO_CURSOR
-
-    for offset in (5, 3):
-        cursors.put(offset)
-        assert cursors.get() == offset
-
-
-def test_a_resumed_partition_only_knows_the_highest_offset() -> None:
-    broker, cursors = cursors_of(3)
-    cursors.put(5)
-    cursors.put(3)
-    broker.pause(CURSORS_STREAM)
-    assert cursors.get() == 3  # cached
-    assert broker.paused(CURSORS_STREAM) == {0, 1, 2}
-
-    for number in range(20):  # resumes all partitions, whatever the hash is
-        cursors.put(1, f"other {number}")
-    assert broker.paused(CURSORS_STREAM) == set()
-
-    assert cursors.get() == 5
-
-
 def test_the_latest_cursors_are_cached_and_the_others_looked_up() -> None:
     _, cursors = cursors_of(1)
     for name in ("old", "used"):
@@ -81,17 +57,6 @@ def test_the_latest_cursors_are_cached_and_the_others_looked_up() -> None:
         assert cursors.get("used") == 3
 
     assert cursors.get("old") == 5
-
-
-def test_the_cursors_can_be_read_as_a_stream() -> None:
-    broker, cursors = cursors_of(3)
-    cursors.put(7, "mycursor", "foo")
-
-    log = broker.own(CURSORS_STREAM, 2).log  # crc32("mycursor,foo,0") % 3
-    [message] = log.read(0, 9)
-    assert message.key == b"mycursor,foo,0"
-    assert proto.Cursor.parse(message.value).offset == 7
-    assert message.subject == "ns.cursors.2"
 
 
 def test_foreign_messages_in_the_cursors_stream_are_ignored() -> None:
@@ -114,18 +79,6 @@ def test_no_cursors_without_their_stream() -> None:
     assert refused.value.code is Code.INTERNAL
 
 
-@pytest.mark.parametrize(
-    ("cursor_id", "name", "text"),
-    [("c", "", "No stream provided"), ("", "s", "No cursorId provided")],
-)
-def test_a_cursor_without_a_name_is_refused(cursor_id: str, name: str, text: str) -> None:
-    broker, _ = cursors_of(1)
-
-    with pytest.raises(BrokerError, match=text) as refused:
-        CursorStore(broker.me).locate(cursor_id, name, 0)
-    assert refused.value.code is Code.INVALID_ARGUMENT
-
-
 def test_a_refused_cursor_is_an_internal_error_and_not_cached() -> None:
     broker, cursors = cursors_of(1)
     broker.set_readonly(CURSORS_STREAM, readonly=True)
@@ -137,16 +90,6 @@ def test_a_refused_cursor_is_an_internal_error_and_not_cached() -> None:
     assert error.code is Code.INTERNAL
     assert error.text == "rpc error: code = FailedPrecondition desc = readonly partition: 0"
     assert cursors.get() == NO_CURSOR
-
-
-def test_only_the_leader_stores_a_cursor() -> None:
-    cluster = PureCluster("n1", "n2", "n3", max_message_bytes=2**20)
-    cluster.create(cursors_stream("ns.cursors", 3))
-
-    text = "Server not leader for cursors partition 2"
-    with pytest.raises(BrokerError, match=text) as refused:
-        Cursors(cluster, "n2").get("mycursor", "foo")
-    assert refused.value.code is Code.FAILED_PRECONDITION
 
 
 def test_a_new_leader_knows_the_cursors_and_an_old_one_drops_its_cache() -> None:

@@ -10,7 +10,6 @@ from liftbridge_aio.broker.storage.core.operations import (
     ChangeGroupCoordinator,
     CreateConsumerGroup,
     JoinConsumerGroup,
-    LeaveConsumerGroup,
     Operation,
 )
 
@@ -40,18 +39,6 @@ class Coordinator:
         self.apply(JoinConsumerGroup(group="g", consumer=consumer, streams=("s",)), now)
 
 
-def test_a_silent_member_expires_and_a_heartbeat_resets_its_deadline() -> None:
-    broker = Coordinator()
-    broker.create("a", 0)
-    broker.join("b", 30)
-    broker.liveness.record_heartbeat("g", "a", 50)
-
-    assert broker.liveness.next_deadline() == 130
-    assert broker.liveness.expired(129) == []
-    assert broker.liveness.expired(130) == [("g", "b")]
-    assert broker.liveness.next_deadline() == 150
-
-
 def test_expired_members_are_listed_in_order_of_their_deadlines() -> None:
     broker = Coordinator()
     broker.create("b", 0)
@@ -65,13 +52,6 @@ def test_a_member_that_was_not_expelled_expires_again() -> None:
     assert broker.liveness.expired(150) == [("g", "a")]
     assert broker.liveness.expired(249) == []
     assert broker.liveness.expired(250) == [("g", "a")]
-
-
-def test_a_member_that_left_does_not_expire() -> None:
-    broker = Coordinator()
-    broker.create("a", 0)
-    broker.apply(LeaveConsumerGroup(group="g", consumer="a", expired=False), 10)
-    assert broker.liveness.next_deadline() is None
 
 
 def test_only_the_coordinator_tracks_members_and_a_new_one_resets_them() -> None:
@@ -94,15 +74,3 @@ def test_a_change_of_coordinator_leaves_other_groups_alone() -> None:
     broker.create("x", 20, group="h")
     broker.apply(ChangeGroupCoordinator(group="g", coordinator="other"), 50)
     assert broker.liveness.expired(120) == [("h", "x")]
-
-
-def test_a_restart_resets_the_deadlines_of_all_members() -> None:
-    broker = Coordinator()
-    broker.create("a", 0)
-    broker.create("x", 0, group="h", coordinator="other")
-    broker.liveness.record_heartbeat("gone", "long ago", 0)
-
-    broker.liveness.reset(broker.groups, 1_000)
-
-    assert broker.liveness.expired(1_099) == []
-    assert broker.liveness.expired(1_100) == [("g", "a")]

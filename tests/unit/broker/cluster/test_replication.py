@@ -55,21 +55,6 @@ def test_a_fetch_says_if_another_one_brings_something() -> None:
     assert cluster.partition(follower, "s").log.high_watermark == 0
 
 
-def test_acks_are_sent_according_to_their_policy() -> None:
-    cluster = cluster_with()
-    leader, everyone, none = (
-        put(cluster, b"", policy) for policy in (AckPolicy.LEADER, AckPolicy.ALL, AckPolicy.NONE)
-    )
-    assert ([ack.offset for ack in leader], everyone, none) == ([0], [], [])
-
-    cluster.clock.now = 7
-    cluster.replicate("s")
-
-    [ack] = everyone
-    assert (ack.offset, ack.reception_timestamp, ack.commit_timestamp) == (1, 1, 7)
-    assert (len(leader), none) == (1, [])
-
-
 def test_nothing_is_fetched_in_another_epoch() -> None:
     cluster = cluster_with()
     put(cluster, b"a")
@@ -98,19 +83,6 @@ def test_a_long_backlog_comes_in_batches() -> None:
 
     assert rounds == 3
     assert cluster.values("n2", "s") == [str(number).encode() for number in range(2_500)]
-
-
-def test_a_silent_follower_delays_commits_until_it_is_out_of_sync() -> None:
-    cluster = cluster_with()
-    acks = put(cluster, b"a")
-    for _ in range(3):
-        cluster.fetch("n2", "s")
-    assert (acks, cluster.watermarks("s")[0]) == ([], -1)
-
-    cluster.shrink("n1", "n3", "s")
-
-    assert in_sync(cluster) == [("n1", "n2")] * 3
-    assert [ack.offset for ack in acks] == [0]
 
 
 def test_a_replica_that_caught_up_is_in_sync_again() -> None:
@@ -155,23 +127,6 @@ def test_silent_and_lagging_followers_are_out_of_sync() -> None:
     assert late() == ["n2"]
 
 
-@pytest.mark.parametrize("policy", list(AckPolicy))
-def test_nothing_is_committed_below_min_isr(policy: AckPolicy) -> None:
-    cluster = cluster_with(min_isr=2)
-    cluster.shrink("n1", "n2", "s")
-    cluster.shrink("n1", "n3", "s")
-
-    acks = put(cluster, b"a", policy)
-    cluster.replicate("s")
-    assert len(acks) == (policy is AckPolicy.LEADER)
-    assert cluster.watermarks("s") == [-1, -1, -1]
-
-    cluster.expand("n1", "n3", "s")
-    cluster.replicate("s")
-    assert len(acks) == (policy is not AckPolicy.NONE)
-    assert cluster.watermarks("s") == [0, 0, 0]
-
-
 def test_only_the_leader_of_the_latest_epoch_changes_the_isr() -> None:
     cluster = cluster_with()
     cluster.controller.hold("n1")
@@ -201,24 +156,6 @@ def test_readonly_and_resumed_replicas_still_follow() -> None:
     assert cluster.watermarks("s") == [1, 1, 1]
 
 
-def test_an_old_leader_truncates_uncommitted_messages() -> None:
-    cluster = cluster_with()
-    put(cluster, b"kept")
-    cluster.replicate("s")
-    lost = put(cluster, b"lost", AckPolicy.LEADER)
-    assert [ack.offset for ack in lost] == [1]
-    cluster.stop("n1")
-    cluster.controller.move_leader(cluster.decided("s"), "n2", 2)
-    new = cluster.publish("n3", "s", 0, incoming(b"new", AckPolicy.ALL))
-
-    cluster.start("n1")
-    cluster.replicate("s")
-
-    assert [cluster.values(one, "s") for one in ("n1", "n2", "n3")] == [[b"kept", b"new"]] * 3
-    assert cluster.watermarks("s") == [1, 1, 1]
-    assert [ack.offset for ack in new] == [1]
-
-
 def test_a_new_leader_keeps_messages_above_its_watermark() -> None:
     cluster = cluster_with()
     put(cluster, b"a")
@@ -233,30 +170,6 @@ def test_a_new_leader_keeps_messages_above_its_watermark() -> None:
 
     assert [cluster.values(one, "s") for one in ("n1", "n2", "n3")] == [[b"a"]] * 3
     assert cluster.watermarks("s") == [0, 0, 0]
-
-
-def test_a_short_lived_leader_does_not_replace_committed_messages() -> None:
-    """Two changes of leader in a row, each with messages that only one broker has.
-
-    The brokers agree on nothing after the last epoch that both of them know (Kafka's KIP-279 is
-    about the same); the end of an epoch that the leader never heard of says nothing.
-    """
-    cluster = cluster_with()
-    put(cluster, b"a")
-    cluster.replicate("s")
-    for value in (b"b", b"c"):
-        put(cluster, value)  # n1 alone has them
-    cluster.stop("n1")
-    cluster.controller.move_leader(cluster.decided("s"), "n2", 2)
-    cluster.publish("n2", "s", 0, incoming(b"x"))  # n2 alone has it
-    cluster.stop("n2")
-    cluster.start("n1")
-    cluster.controller.move_leader(cluster.decided("s"), "n1", 3)
-    cluster.start("n2")
-    cluster.replicate("s")
-
-    assert [cluster.values(one, "s") for one in ("n1", "n2", "n3")] == [[b"a", b"b", b"c"]] * 3
-    assert cluster.watermarks("s") == [2, 2, 2]
 
 
 def test_an_epoch_without_messages_does_not_spread() -> None:

@@ -93,18 +93,6 @@ async def connection(broker: EmbeddedBroker) -> AsyncIterator[RawConnection]:
     await connection.close()
 
 
-async def test_cut_links_closes_connections_and_the_broker_listens_on(
-    broker: EmbeddedBroker, wire: Wire
-) -> None:
-    await wire.create("s")
-    async with wire.subscribe("s") as reading:
-        assert await broker.faults.cut_links() == 1
-        assert broker.statistics().connections == 0
-        assert (await reading.end()).status is Status.UNAVAILABLE
-
-    assert (await wire.stream("s")).name == "s"
-
-
 @pytest.mark.parametrize("reset", [False, True])
 async def test_connections_are_closed_or_reset(broker: EmbeddedBroker, reset: bool) -> None:
     reader, writer = await asyncio.open_connection(broker.host, broker.port)
@@ -200,16 +188,6 @@ async def test_calls_after_a_go_away_are_ignored(
     assert {one.name for one in reply.stream_metadata} == {"__cursors", "served"}
 
 
-async def test_go_away_may_close_the_connection(
-    broker: EmbeddedBroker, connection: RawConnection
-) -> None:
-    assert await broker.faults.go_away(close=True) == 1
-
-    assert broker.statistics().connections == 0
-    await connection.until(ConnectionTerminated)
-    assert await connection.read() == b"", "the end"
-
-
 async def test_numbers_out_of_range_are_refused(broker: EmbeddedBroker) -> None:
     with pytest.raises(ValueError, match="error_code"):
         await broker.faults.go_away(error_code=2**32)
@@ -226,24 +204,6 @@ async def test_a_stopped_broker_has_no_connections() -> None:
 
     assert await broker.faults.cut_links() == 0
     assert await broker.faults.go_away() == 0
-
-
-@pytest.mark.parametrize("hours", [-2, 3])
-async def test_a_skewed_clock_shows_in_timestamps(
-    broker: EmbeddedBroker, wire: Wire, hours: int
-) -> None:
-    broker.faults.skew_clock(hours * 3600)
-    await wire.create("s")
-    await wire.publish("s", b"unary")
-    async with wire.publish_session() as session:
-        await session.send(message("s", b"streamed"))
-        await session.next()
-
-    stamps = [one.timestamp for one in await wire.stored("s", 2)]
-    stamps.append((await wire.stream("s")).creation_timestamp)
-
-    for stamp in stamps:
-        assert abs(stamp - time.time_ns() - hours * HOUR) < HOUR // 60
 
 
 async def test_reads_by_time_use_the_skewed_clock(broker: EmbeddedBroker, wire: Wire) -> None:

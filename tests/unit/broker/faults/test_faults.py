@@ -11,7 +11,7 @@ from grpclib.const import Status
 from liftbridge_aio.broker import AppliedFault, EmbeddedBroker
 from liftbridge_aio.broker.faults.fault_plan import MessagePlace
 from liftbridge_aio.wire import proto, rpc
-from support.raw import FROM_EARLIEST, STOP_REACHED, TO_LATEST, End, Ended, Wire, message
+from support.raw import FROM_EARLIEST, End, Ended, Wire, message
 
 DELAY = 0.15
 """Seconds: long enough to be seen, short enough for a test."""
@@ -58,17 +58,6 @@ async def test_the_next_calls_fail_without_being_executed(
     )
 
 
-async def test_a_call_that_fails_at_its_reply_was_executed(
-    broker: EmbeddedBroker, wire: Wire
-) -> None:
-    broker.faults.fail("Publish", at="reply")
-
-    end = await wire.refusal(rpc.PUBLISH, message("s", b"stored"))
-
-    assert end.status is Status.UNAVAILABLE
-    assert values(await wire.read("s")) == [b"stored"]
-
-
 async def test_a_dropped_call_is_never_answered_and_not_executed(
     broker: EmbeddedBroker, wire: Wire, cursor: proto.SetCursorRequest
 ) -> None:
@@ -78,17 +67,6 @@ async def test_a_dropped_call_is_never_answered_and_not_executed(
 
     assert end.status is Status.DEADLINE_EXCEEDED
     assert await offset_of_cursor(wire) == -1
-
-
-async def test_a_call_whose_reply_is_dropped_was_executed(
-    broker: EmbeddedBroker, wire: Wire, cursor: proto.SetCursorRequest
-) -> None:
-    broker.faults.drop("SetCursor", at="reply")
-
-    end = await wire.refusal(rpc.SET_CURSOR, cursor, timeout=DELAY)
-
-    assert end.status is Status.DEADLINE_EXCEEDED
-    assert await offset_of_cursor(wire) == 4
 
 
 async def test_refusals_are_replies_too(broker: EmbeddedBroker, wire: Wire) -> None:
@@ -116,17 +94,6 @@ async def test_a_delayed_call_is_answered_later(
 
     assert time.monotonic() - started >= DELAY
     assert values(await wire.read("s")) == [b"late"]
-
-
-async def test_a_duplicated_call_is_executed_twice_and_answered_once(
-    broker: EmbeddedBroker, wire: Wire
-) -> None:
-    broker.faults.duplicate("Publish")
-
-    [ack] = await wire.publish("s", b"twice")
-
-    assert ack.offset == 0
-    assert values(await wire.stored("s", 2)) == [b"twice", b"twice"]
 
 
 async def test_a_duplicated_call_returns_its_first_reply(
@@ -174,31 +141,6 @@ async def test_a_condition_that_raises_fails_its_call_and_the_test(
 # --- streams ---
 
 
-async def test_messages_of_a_subscription_are_dropped_and_duplicated(
-    broker: EmbeddedBroker, wire: Wire
-) -> None:
-    await wire.publish("s", b"0", b"1", b"2", b"3")
-    broker.faults.drop("Subscribe", at="reply", when_reply=lambda reply: reply.value == b"1")
-    broker.faults.duplicate("Subscribe", at="reply", skip=2)
-
-    received = await wire.read("s")
-
-    assert values(received) == [b"0", b"2", b"2", b"3"]
-
-
-async def test_a_subscription_fails_between_two_messages(
-    broker: EmbeddedBroker, wire: Wire
-) -> None:
-    await wire.publish("s", b"0", b"1", b"2")
-    broker.faults.fail("Subscribe", at="reply", skip=2, code="INTERNAL", text="half way")
-
-    async with wire.subscribe("s", **FROM_EARLIEST) as subscription:
-        received, end = await subscription.rest()
-
-    assert values(received) == [b"0", b"1"]
-    assert end == End(Status.INTERNAL, "half way")
-
-
 async def test_subscriptions_fail_before_they_begin(broker: EmbeddedBroker, wire: Wire) -> None:
     broker.faults.fail("Subscribe", text="no")
 
@@ -221,54 +163,6 @@ async def test_the_handshake_of_a_subscription_is_held_back(
     stall.release()
 
     assert values(await reading) == [b"0"]
-
-
-async def test_a_stalled_subscription_continues_where_it_stopped(
-    broker: EmbeddedBroker, wire: Wire
-) -> None:
-    stall = broker.faults.stall("Subscribe", skip=1)
-    async with wire.subscribe("s", **FROM_EARLIEST) as stalled:
-        await wire.publish("s", b"0", b"1", b"2")
-        await stall.wait()
-        assert (await stalled.next()).value == b"0"
-
-        async with wire.subscribe("s", **FROM_EARLIEST, **TO_LATEST) as other:
-            received, end = await other.rest()
-        assert (values(received), end) == ([b"0", b"1", b"2"], STOP_REACHED)
-        assert broker.statistics().subscriptions == 1
-
-        stall.release()
-        assert values(await stalled.take(2)) == [b"1", b"2"]
-    assert stall.applied == 1
-
-
-async def test_published_messages_are_dropped_and_duplicated(
-    broker: EmbeddedBroker, wire: Wire
-) -> None:
-    broker.faults.drop("PublishAsync", when=lambda request: request.value == b"lost")
-    broker.faults.duplicate("PublishAsync", when=lambda request: request.value == b"twice")
-
-    async with wire.publish_session() as session:
-        names = ["lost", "twice", "once"]
-        await session.send(*(message("s", name.encode(), correlation_id=name) for name in names))
-        answers = await session.take(3)
-
-    assert [one.correlation_id for one in answers] == ["twice", "twice", "once"]
-    assert values(await wire.stored("s", 3)) == [b"twice", b"twice", b"once"]
-
-
-async def test_acks_are_dropped_and_duplicated(broker: EmbeddedBroker, wire: Wire) -> None:
-    broker.faults.drop(
-        "PublishAsync", at="reply", when_reply=lambda reply: reply.correlation_id == "0"
-    )
-    broker.faults.duplicate("PublishAsync", at="reply", skip=1)
-
-    async with wire.publish_session() as session:
-        await session.send(*(message("s", correlation_id=str(n)) for n in range(3)))
-        answers = await session.take(3)
-
-    assert [one.correlation_id for one in answers] == ["1", "1", "2"]
-    assert len(await wire.stored("s", 3)) == 3
 
 
 @pytest.mark.parametrize(("at", "stored"), [("request", [b"0"]), ("reply", [b"0", b"1"])])
@@ -362,16 +256,6 @@ async def test_clear_releases_messages_and_cancels_faults(
     assert [one.kind for one in broker.faults.applied] == ["skew clock", "stall", "delay"]
     [_, last] = await wire.read("s")
     assert abs(last.timestamp - time.time_ns()) < 60 * 10**9
-
-
-async def test_cancelling_a_delay_releases_the_message(broker: EmbeddedBroker, wire: Wire) -> None:
-    fault = broker.faults.delay("Publish", 3600, times=None)
-    publishing = asyncio.create_task(wire.publish("s", b"0", b"1"))
-
-    await fault.wait()
-    fault.cancel()
-
-    await publishing
 
 
 async def test_the_broker_stops_despite_blocked_messages(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import h2.config
@@ -88,15 +87,6 @@ async def test_malformed_calls(
         assert (await subscription.next()).value == b"still here"
     assert problems == []
     assert not recwarn.list
-
-
-async def test_random_bytes(broker: EmbeddedBroker, wire: Wire) -> None:
-    await wire.create("s")
-    chance = random.Random(4)
-    for size in (1, 9, 50, 1_000, 20_000):
-        await swallow(broker, chance.randbytes(size))
-        await swallow(broker, PREFACE + SETTINGS + chance.randbytes(size))
-    assert len(await wire.publish("s", b"still here")) == 1
 
 
 async def raw_end(broker: EmbeddedBroker, procedure: Rpc[Any, Any], body: bytes) -> End:
@@ -318,21 +308,6 @@ async def test_an_unread_subscription_does_not_block_others(
             await wire.publish("s", b"others go on")
             assert (await subscription.next()).value == b"others go on"
     channel.close()
-
-
-async def test_unread_requests_of_a_call_do_not_block_others(broker: EmbeddedBroker) -> None:
-    """The broker reads one request of a Subscribe; the rest stays in the windows."""
-    wire = Wire(broker.host, broker.port)
-    await wire.create("s")
-    async with AsyncExitStack() as calls:
-        for _ in range(3):
-            call = await calls.enter_async_context(unread_call(wire._channel, rpc.SUBSCRIBE))
-            await call.send_message(proto.SubscribeRequest(stream="s"))
-            for _ in range(3):
-                await call.send_message(proto.SubscribeRequest(stream="x" * 2**20))
-
-        assert await wire.publish("s", b"others go on")
-    wire.close()
 
 
 @asynccontextmanager
