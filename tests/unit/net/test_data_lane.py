@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import StreamEnded
 from h2.exceptions import FlowControlError, ProtocolError
 
 from liftbridge_aio.net.core.data_lane import DataLane
@@ -14,7 +13,6 @@ from support.peers.lane_frames import (
     CONTINUATION,
     DATA,
     END_HEADERS,
-    END_STREAM,
     GOAWAY_FRAME,
     HEADERS,
     OPENING,
@@ -24,14 +22,12 @@ from support.peers.lane_frames import (
     WIDEST,
     client,
     data,
-    flow_size,
     frame,
     grpc,
     increments,
     response,
     rst_stream,
     trailers,
-    window_update,
 )
 
 LONG = 2**20
@@ -56,46 +52,6 @@ def refusal(of_h2: bytes, streams: tuple[int, ...] = (1,)) -> ProtocolError:
 
 
 # What is the lane's, and what is h2's
-
-
-def test_data_of_registered_streams_is_taken_and_h2_gets_the_rest_in_order() -> None:
-    lane = DataLane()
-    first = lane.open(1, window=WIDEST, max_message_bytes=LONG)
-    third = lane.open(5, window=WIDEST, max_message_bytes=LONG)
-    begin = OPENING + response(1) + response(5)
-    amid = response(3) + data(3, grpc(b"not registered"))
-    after = window_update(0, 7) + trailers(1) + GOAWAY_FRAME
-    sent = begin + data(1, grpc(b"a")) + amid + data(5, grpc(b"b")) + data(1, grpc(b"c"))
-    sent += PING_FRAME + data(1, grpc(b"", b"d")) + after
-    assert lane.feed(sent) == begin + amid + PING_FRAME + after
-    assert first.messages == [b"a", b"c", b"", b"d"]
-    assert third.messages == [b"b"]
-
-
-@pytest.mark.parametrize("cut", [1, 2, 3, 8, 9, 10, 13, 14, 15, 100])
-def test_frames_cut_into_reads_are_whole_again(cut: int) -> None:
-    lane = DataLane()
-    stream = lane.open(1, window=WIDEST, max_message_bytes=LONG)
-    sent = (
-        response(1) + data(1, grpc(b"x" * 30)) + PING_FRAME + data(1, grpc(b"y", b"z"), padding=2)
-    )
-    seen: list[bytes] = [lane.feed(sent[at : at + cut]) for at in range(0, len(sent), cut)]
-    assert b"".join(seen) == response(1) + PING_FRAME
-    assert stream.messages == [b"x" * 30, b"y", b"z"]
-    # Never a part of a frame: h2 would wait for the rest, which may be the lane's.
-    assert {len(part) for part in seen} <= {
-        0,
-        len(response(1)),
-        len(PING_FRAME),
-        len(response(1) + PING_FRAME),
-    }
-
-
-def test_many_frames_of_equal_length_are_all_taken_in_order() -> None:
-    lane, stream = lane_with_stream()
-    messages = [b"%030d" % number for number in range(100)]
-    assert lane.feed(b"".join(data(1, grpc(message)) for message in messages)) == b""
-    assert stream.messages == messages
 
 
 @pytest.mark.parametrize(
@@ -141,46 +97,7 @@ def test_bytes_of_messages_are_not_mistaken_for_frames_of_equal_length() -> None
     assert stream.failure is not None
 
 
-def test_messages_may_be_spread_over_frames_at_any_place() -> None:
-    for size in (1, 3, 5, 6, 4096, 16_384):
-        messages = [b"first", b"", b"x" * max(2_000, 3 * size), b"last"]
-        payload = grpc(*messages)
-        lane, stream = lane_with_stream()
-        for at in range(0, len(payload), size):
-            assert lane.feed(data(1, payload[at : at + size])) == b""
-        assert stream.messages == messages
-        assert not stream.incomplete
-
-
-def test_a_stream_in_the_middle_of_a_message_says_so() -> None:
-    lane, stream = lane_with_stream()
-    states: list[bool] = []
-    for part in (grpc(b"abc")[:3], grpc(b"abc")[3:7], grpc(b"abc")[7:]):
-        lane.feed(data(1, part))
-        states.append(stream.incomplete)
-    assert states == [True, True, False]
-    assert stream.messages == [b"abc"]
-
-
-def test_a_rest_of_a_message_that_looks_like_a_message_is_none() -> None:
-    lane, stream = lane_with_stream()
-    inner = grpc(b"inner")
-    lane.feed(data(1, grpc(inner)[:5]))
-    lane.feed(data(1, inner) + data(1, grpc(b"next")))
-    assert stream.messages == [inner, b"next"]
-
-
 # The end of streams
-
-
-@pytest.mark.parametrize("padding", [None, 3])
-def test_the_end_of_a_stream_reaches_h2_without_the_payload(padding: int | None) -> None:
-    lane, stream = lane_with_stream()
-    of_h2 = lane.feed(data(1, grpc(b"last"), end=True, padding=padding) + PING_FRAME)
-    assert of_h2 == frame(DATA, END_STREAM, 1) + PING_FRAME
-    assert stream.messages == [b"last"]
-    events = client((1,)).receive_data(OPENING + response(1) + of_h2)
-    assert any(isinstance(event, StreamEnded) and event.stream_id == 1 for event in events)
 
 
 @pytest.mark.parametrize("end", [data(1, b"", end=True), trailers(1), rst_stream(1)])
@@ -191,22 +108,7 @@ def test_data_after_the_end_is_for_h2_to_refuse(end: bytes) -> None:
     assert stream.messages == []
 
 
-def test_data_before_the_headers_is_for_h2_to_refuse() -> None:
-    lane = DataLane()
-    stream = lane.open(1, window=WIDEST, max_message_bytes=LONG)
-    early = data(1, grpc(b"early"))
-    refusal(lane.feed(early))
-    assert stream.messages == []
-
-
 # Padding
-
-
-def test_padding_is_no_part_of_the_message() -> None:
-    lane, stream = lane_with_stream()
-    lane.feed(data(1, grpc(b"abc"), padding=0) + data(1, b"", padding=255))
-    lane.feed(data(1, grpc(b"de")[:4], padding=7) + data(1, grpc(b"de")[4:], padding=1))
-    assert stream.messages == [b"abc", b"de"]
 
 
 @pytest.mark.parametrize("payload", [b"", b"\1", b"\5aaaa", b"\xff" + bytes(200)])
@@ -219,11 +121,6 @@ def test_impossible_padding_is_for_h2_to_refuse(payload: bytes) -> None:
 
 
 # Streams' numbers
-
-
-def test_data_of_stream_zero_is_for_h2_to_refuse() -> None:
-    lane, _ = lane_with_stream()
-    refusal(response(1) + lane.feed(data(0, grpc(b"abc"))))
 
 
 def test_the_reserved_bit_is_ignored() -> None:
@@ -261,15 +158,6 @@ def test_within_a_header_block_everything_is_for_h2(kind: int) -> None:
     assert stream.messages == [b"after"]
 
 
-def test_headers_in_several_frames_begin_a_stream() -> None:
-    lane = DataLane()
-    stream = lane.open(1, window=WIDEST, max_message_bytes=LONG)
-    whole = response(1)
-    parts = frame(HEADERS, 0, 1, whole[9:12]) + frame(CONTINUATION, END_HEADERS, 1, whole[12:])
-    assert lane.feed(parts + data(1, grpc(b"abc"))) == parts
-    assert stream.messages == [b"abc"]
-
-
 @pytest.mark.parametrize("kind", [DATA, HEADERS, 0x42])
 def test_a_frame_that_is_too_long_is_for_h2_with_all_that_follows(kind: int) -> None:
     lane, stream = lane_with_stream()
@@ -292,13 +180,6 @@ def test_a_frame_that_is_too_long_is_for_h2_even_with_a_whole_message(count: int
     assert lane.feed(whole + long) == long
     assert stream.messages == [b"whole"]
     assert lane.feed(whole) == whole
-
-
-def test_a_frame_of_the_greatest_length_is_taken() -> None:
-    lane, stream = lane_with_stream()
-    message = bytes(16_384 - 5)
-    assert lane.feed(data(1, grpc(message)) * 2) == b""
-    assert stream.messages == [message] * 2
 
 
 # Messages that are refused
@@ -329,12 +210,6 @@ def test_after_a_bad_message_nothing_more_is_taken(bad: bytes, fault: MessageFau
         assert lane.touched == []
         assert lane.feed(data(1, b"", end=True)) == data(1, b"", end=True)
         assert stream.messages == [b"good"]
-
-
-def test_a_message_of_the_greatest_length_is_taken() -> None:
-    lane, stream = lane_with_stream(max_message_bytes=100)
-    lane.feed(data(1, grpc(b"x" * 100)) * 20)
-    assert stream.messages == [b"x" * 100] * 20
 
 
 # Streams that are given up
@@ -414,55 +289,6 @@ def test_dropped_bytes_are_credited_to_the_connection_and_to_no_stream() -> None
 # Flow control: the arithmetic has its own tests
 
 
-def test_the_connection_gets_its_credit_back_in_bulk_read_or_not() -> None:
-    lane, stream = lane_with_stream()
-    message = bytes(1019)
-    lane.feed(data(1, grpc(message)) * 1023)
-    assert lane.credit() == b""
-    lane.feed(data(1, grpc(message)) * 2)
-    assert increments(lane.credit()) == {0: 1025 * 1024}
-    assert lane.credit() == b""
-    assert len(stream.messages) == 1025
-
-
-def test_a_stream_gets_credit_as_it_is_drained() -> None:
-    lane, stream = lane_with_stream(window=1000)
-    lane.feed(data(1, grpc(b"x" * 95)) * 10)
-    assert lane.credit() == b""
-    stream.consumed(200)
-    assert lane.credit() == b""
-    stream.consumed(100)
-    assert increments(lane.credit()) == {1: 300}
-    stream.consumed(700)
-    assert increments(lane.credit()) == {1: 700}
-    assert lane.credit() == b""
-
-
-def test_padding_counts_as_drained_at_once() -> None:
-    lane, stream = lane_with_stream(window=1000)
-    lane.feed(data(1, b"", padding=249))
-    assert increments(lane.credit()) == {1: 250}
-    lane.feed(data(1, grpc(b"abc"), padding=249))
-    assert increments(lane.credit()) == {1: 250}
-    stream.consumed(flow_size(stream.messages))
-    with pytest.raises(ValueError, match="not there"):
-        stream.consumed(1)
-
-
-def test_a_message_longer_than_the_window_is_asked_for() -> None:
-    lane, stream = lane_with_stream(window=1000)
-    payload = grpc(bytes(5000))
-    lane.feed(data(1, payload[:1000]))
-    assert increments(lane.credit()) == {1: 4005}
-    lane.feed(data(1, payload[1000:]))
-    assert lane.violation is None
-    assert len(stream.messages) == 1
-    assert lane.credit() == b""
-    # The advance is paid back first.
-    stream.consumed(5005)
-    assert increments(lane.credit()) == {1: 1000}
-
-
 def test_streams_that_ended_get_no_credit() -> None:
     lane, stream = lane_with_stream(window=1000)
     lane.feed(data(1, grpc(b"x" * 900), end=True))
@@ -530,30 +356,10 @@ def test_h2_fails_even_where_the_server_has_given_it_no_credit() -> None:
     assert_h2_refuses_for_flow_control(h2, lane.feed(data(1, grpc(b"x" * 100))))
 
 
-def test_a_server_that_uses_all_of_the_window_does_nothing_wrong() -> None:
-    lane, _ = lane_with_stream(window=1000)
-    lane.feed(data(1, grpc(b"x" * 995)) + data(1, b"") + PING_FRAME)
-    assert lane.violation is None
-
-
 def test_a_server_that_exceeds_the_window_of_the_connection_makes_h2_fail() -> None:
     lane = DataLane(connection_window=1000)
     lane.open(1, window=WIDEST, max_message_bytes=LONG)
     lane.feed(response(1) + data(1, grpc(b"x" * 995)))
-    assert lane.violation is None
-    lane.feed(data(1, grpc(b"x")))
-    assert lane.violation is not None
-
-
-def test_after_a_shrink_the_old_window_holds_until_the_server_acknowledges() -> None:
-    lane, stream = lane_with_stream(window=1000)
-    stream.set_window(100)
-    lane.feed(data(1, grpc(b"x" * 495)))
-    assert lane.violation is None
-    stream.window_acknowledged(100)
-    stream.consumed(500)
-    assert increments(lane.credit()) == {1: 500}
-    lane.feed(data(1, grpc(b"x" * 95)))
     assert lane.violation is None
     lane.feed(data(1, grpc(b"x")))
     assert lane.violation is not None
@@ -576,22 +382,6 @@ def test_after_a_shrink_a_message_in_progress_is_asked_for_early() -> None:
     assert lane.credit() == b""
     stream.consumed(50)
     assert increments(lane.credit()) == {1: 110}
-
-
-def test_a_smaller_window_does_not_hold_back_what_was_drained_before() -> None:
-    lane, stream = lane_with_stream(window=1000)
-    lane.feed(data(1, grpc(b"x" * 195)))
-    stream.consumed(200)
-    assert lane.credit() == b""
-    stream.set_window(400)
-    assert increments(lane.credit()) == {1: 200}
-
-
-def test_a_change_of_the_window_is_no_credit() -> None:
-    lane, stream = lane_with_stream(window=1000)
-    stream.set_window(50_000)
-    stream.set_window(10)
-    assert lane.credit() == b""
 
 
 # Who was touched

@@ -16,8 +16,7 @@ from grpclib.config import Configuration
 from grpclib.const import Cardinality, Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 from h2.connection import H2Connection
-from h2.events import DataReceived, SettingsAcknowledged
-from h2.exceptions import H2Error
+from h2.events import SettingsAcknowledged
 from h2.settings import SettingCodes
 
 from liftbridge_aio import Client, StartAt
@@ -30,7 +29,7 @@ from liftbridge_aio.net.grpclib_shape import data_lane_available
 from liftbridge_aio.net.plain_call import PlainCall
 from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.wire.rpc import FETCH_METADATA, SUBSCRIBE
-from support.peers.scripted_peer import BOUND, FIRST_WINDOW
+from support.peers.scripted_peer import BOUND
 
 
 @pytest.fixture
@@ -163,18 +162,6 @@ async def test_a_broken_call_cancels_its_task_and_leaves_the_count_raised(
     task.result()
 
 
-async def test_h2_gives_credit_when_asked_with_nothing_read(channel: client.Channel) -> None:
-    """Connections rely on it after windows have shrunk."""
-    found = await channel.__connect__()
-    async with request(channel) as stream:
-        await stream.send_message(b"", end=True)
-        number = stream._stream.id
-        assert number is not None
-        assert number in found.processor.streams
-        found.connection._connection.acknowledge_received_data(0, number)
-        await stream.recv_message()
-
-
 async def test_a_connection_connects_once(broker: EmbeddedBroker) -> None:
     """A channel of grpclib would connect again in silence, in the middle of a call."""
     lost: list[str] = []
@@ -197,123 +184,6 @@ async def test_a_connection_connects_once(broker: EmbeddedBroker) -> None:
     with pytest.raises(StreamTerminatedError):
         await connection._channel.__connect__()
     connection.close()
-
-
-# What the data lane stands on
-
-
-async def test_a_stream_notes_headers_before_it_says_so(channel: client.Channel) -> None:
-    """The lane puts an event of its own in the place of grpclib's."""
-    noted: list[object] = []
-
-    class Noting(asyncio.Event):
-        def set(self) -> None:
-            super().set()
-            noted.append(dict(stream._stream.headers or ()).get(":status"))
-
-    async with request(channel) as stream:
-        await stream.send_request()
-        assert isinstance(stream._stream.headers_received, asyncio.Event)
-        stream._stream.headers_received = Noting()
-        await stream.send_message(b"", end=True)
-        await stream.recv_message()
-    assert noted == ["200"]
-
-
-async def test_a_stream_tells_its_end_through_its_buffer(channel: client.Channel) -> None:
-    """The lane puts an object of its own in the place of grpclib's; trailers come first."""
-    said: list[object] = []
-
-    class Buffer:
-        def add(self, data: bytes, ack_size: int) -> None:
-            said.append(len(data))
-            assert ack_size == len(data)
-
-        def eof(self) -> None:
-            said.append(dict(stream._stream.trailers or ()).get("grpc-status"))
-
-        def unacked_size(self) -> int:
-            said.append("released")
-            return 0
-
-    async with request(channel) as stream:
-        await stream.send_request()
-        assert isinstance(stream._stream.buffer, protocol.Buffer)
-        stream._stream.buffer = Buffer()  # type: ignore[assignment]
-        await stream.send_message(b"", end=True)
-        await stream.recv_initial_metadata()
-        await stream._stream.recv_trailers()
-    assert isinstance(said[0], int)
-    assert said[-2:] == ["0", "released"]
-
-
-async def test_a_stream_tells_that_it_is_broken_through_its_wrapper(
-    channel: client.Channel,
-) -> None:
-    said: list[Exception] = []
-
-    class Wrapper:
-        def cancel(self, error: Exception) -> None:
-            said.append(error)
-
-    stream = request(channel)
-    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the call is left by its error
-        async with stream:
-            await stream.send_request()
-            assert stream._stream.wrapper is stream._wrapper
-            stream._stream.wrapper = Wrapper()  # type: ignore[assignment]
-            assert channel._protocol is not None
-            channel._protocol.processor.close("broken by the test")
-            raise ZeroDivisionError
-    assert [type(error) for error in said] == [StreamTerminatedError]
-    assert "broken by the test" in str(said[0])
-
-
-async def test_what_comes_is_fed_to_h2_and_its_events_are_processed(
-    channel: client.Channel,
-) -> None:
-    found = await channel.__connect__()
-    processors = found.processor.processors
-    assert processors[DataReceived] == found.processor.process_data_received
-    ping = b"\x00\x00\x08\x06\x01\x00\x00\x00\x00somebody"
-    (event,) = found.connection.feed(ping)
-    found.processor.process(event)
-    assert list(inspect.signature(protocol.H2Protocol.data_received).parameters) == ["self", "data"]
-
-
-async def test_sending_goes_by_the_window_that_h2_knows(channel: client.Channel) -> None:
-    async with request(channel) as stream:
-        await stream.send_request()
-        raw = stream._stream
-        number = raw.id
-        assert number is not None
-        h2 = raw._h2_connection
-        assert h2 is raw.connection._connection
-        assert raw._transport is raw.connection._transport
-        assert raw.connection.write_ready.is_set()
-        assert isinstance(raw.window_updated, asyncio.Event)
-        window = h2.local_flow_control_window(number)
-        assert 0 < window <= FIRST_WINDOW
-        assert h2.max_outbound_frame_size == 2**14
-        h2.send_data(number, b"\x00\x00\x00\x00\x00", end_stream=True)
-        assert h2.local_flow_control_window(number) == window - 5
-        raw._transport.write(h2.data_to_send())
-        assert h2.data_to_send() == b""
-        stream._send_message_done = stream._end_done = True
-        assert await stream.recv_message() is not None
-    with pytest.raises(H2Error):
-        h2.send_data(number, b"more")
-
-
-async def test_headers_are_judged_by_grpclib(channel: client.Channel) -> None:
-    stream = request(channel)
-    good = {":status": "200", "content-type": "application/grpc+proto"}
-    stream._raise_for_status(good)
-    stream._raise_for_content_type(good)
-    with pytest.raises(GRPCError):
-        stream._raise_for_status({**good, ":status": "404"})
-    with pytest.raises(GRPCError):
-        stream._raise_for_content_type({**good, "content-type": "text/html"})
 
 
 # What becomes of the lane where grpclib is another

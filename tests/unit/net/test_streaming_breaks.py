@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hyperframe.frame import PingFrame
 
 from liftbridge_aio._core.status import CallFailure, Code, Reach
 from liftbridge_aio.net.broker_connection import ConnectionState, StreamCall
@@ -33,25 +32,6 @@ async def broken(call: StreamCall) -> None:
     async with asyncio.timeout(BOUND):
         while call._call._wrapper._error is None:  # noqa: ASYNC110 - grpclib has no event
             await asyncio.sleep(0.001)
-
-
-async def test_a_reset_ends_its_call_and_no_other(path: str) -> None:
-    async with calling(path) as calls:
-        _, stream, recorder = await calls.delivered()
-        _, other, others = await calls.delivered()
-        calls.peer.data(stream, BODY + b"\x00\x00")
-        calls.send()
-        await recorder.count(len(MESSAGES))
-        calls.peer.reset(stream)
-        calls.peer.data(other, BODY)
-        calls.send()
-        failure = await recorder.end()
-        assert recorder.messages == MESSAGES
-        assert failure.code is Code.UNAVAILABLE
-        assert "reset" in failure.text
-        assert not failure.unusable
-        await others.count(len(MESSAGES))
-        assert others.ends == []
 
 
 async def test_a_reset_instead_of_an_answer(path: str) -> None:
@@ -117,22 +97,3 @@ async def test_a_server_that_breaks_the_protocol_is_left(path: str) -> None:
         assert failure.code is Code.UNAVAILABLE
         assert not failure.unusable, "it has answered, so it does speak the protocol"
         assert calls.connection.state is ConnectionState.LOST
-
-
-async def test_pings_are_answered_between_data(path: str) -> None:
-    async with calling(path) as calls:
-        _, stream, recorder = await calls.delivered(holds=True)
-        for position in range(10):
-            calls.peer.message(stream, b"busy" * 1000)
-            calls.peer.ping(bytes([position]) * 8)
-            calls.peer.data(stream, BODY[:7])
-            calls.peer.ping(bytes([position + 100]) * 8)
-            calls.peer.data(stream, BODY[7:])
-        calls.send()
-        await calls.on_socket.until(lambda: calls.peer.count(PingFrame) == 20)
-        answers = [frame for frame in calls.peer.frames if isinstance(frame, PingFrame)]
-        assert all("ACK" in frame.flags for frame in answers)
-        assert [frame.opaque_data[0] for frame in answers] == [
-            position + offset for position in range(10) for offset in (0, 100)
-        ]
-        assert recorder.ends == []

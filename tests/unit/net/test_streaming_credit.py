@@ -103,20 +103,6 @@ async def test_nothing_stalls_and_no_credit_is_lost(path: str, window: int) -> N
         assert calls.peer.credit <= 2**31 - 1
 
 
-async def test_padding_alone_needs_no_reader(path: str) -> None:
-    async with calling(path, stream_window=FIRST_WINDOW) as calls:
-        _, stream, recorder = await calls.delivered()
-        calls.peer.data(stream, grpc_message(b"one")[:2])
-        for _ in range(5 * FIRST_WINDOW // 256):
-            await calls.on_socket.until(lambda: stream.credit >= 256)
-            calls.peer.data(stream, b"", padding=255)
-            calls.send()
-        calls.peer.data(stream, grpc_message(b"one")[2:])
-        calls.send()
-        await recorder.count(1)
-        assert recorder.messages == [b"one"]
-
-
 @pytest.mark.parametrize("holds", [False, True], ids=["reads", "does not read"])
 async def test_a_message_larger_than_the_window(path: str, *, holds: bool) -> None:
     async with calling(path, stream_window=FIRST_WINDOW) as calls:
@@ -130,19 +116,6 @@ async def test_a_message_larger_than_the_window(path: str, *, holds: bool) -> No
         await answered(calls)
         # What the larger one got in advance is paid back.
         assert 0 < stream.credit <= FIRST_WINDOW
-
-
-async def test_receiving_one_by_one_gives_credit_too(path: str) -> None:
-    async with calling(path, stream_window=FIRST_WINDOW) as calls:
-        call, stream = await calls.open()
-        calls.peer.accept(stream)
-        talking = asyncio.create_task(calls.on_socket.say(stream, grpc_message(bytes(995)) * 300))
-        for _ in range(300):
-            async with asyncio.timeout(BOUND):
-                assert await call.receive() == bytes(995)
-        await talking
-        assert stream.credit <= FIRST_WINDOW
-        call.close()
 
 
 async def test_one_unread_stream_starves_nobody(path: str) -> None:
@@ -246,22 +219,6 @@ async def test_a_window_that_goes_below_nothing_comes_up_again(path: str, window
         assert FIRST_WINDOW // 2 <= stream.credit <= FIRST_WINDOW
 
 
-async def test_a_window_that_goes_below_nothing_after_all_is_read(path: str) -> None:
-    """Credit for what was read and not yet returned must suffice to go on."""
-    async with calling(path, stream_window=FIRST_WINDOW) as calls:
-        _, stream, recorder = await calls.delivered()
-        sent = 10
-        for _ in range(sent):
-            calls.peer.message(stream, bytes(1000))
-        calls.send()
-        await recorder.count(sent)
-        calls.connection.set_stream_window(900)
-        await settle(calls, 900)
-        await calls.on_socket.until(lambda: stream.credit > 0)
-        await calls.on_socket.say(stream, grpc_message(bytes(1000)) * 10)
-        await recorder.count(sent + 10)
-
-
 # Peers that take more than they get
 
 
@@ -323,17 +280,3 @@ async def test_the_end_comes_though_the_window_is_full(path: str) -> None:
             await asyncio.sleep(0)
         assert len(recorder.messages) == sent
         assert (await recorder.end()).code is Code.FAILED_PRECONDITION
-
-
-async def test_a_drained_call_that_has_ended_gets_no_credit(path: str) -> None:
-    async with calling(path, stream_window=FIRST_WINDOW) as calls:
-        _, stream, recorder = await calls.delivered(holds=path == "lane")
-        fill(calls, stream, bytes(1000))
-        calls.peer.end(stream)
-        calls.send()
-        await recorder.end()
-        await answered(calls)
-        before = stream.credit
-        recorder.drain()
-        await answered(calls)
-        assert stream.credit == before

@@ -11,9 +11,8 @@ import pytest
 from hyperframe.frame import PingFrame
 
 from liftbridge_aio._core.status import CallFailure, Code
-from liftbridge_aio.wire.rpc import SUBSCRIBE
 from support.peers.scripted_peer import Peer, PeerStream
-from support.peers.streaming import BODY, MESSAGES, PATHS, Recorder, calling, happen
+from support.peers.streaming import BODY, MESSAGES, PATHS, calling
 
 pytestmark = pytest.mark.parametrize("path", PATHS)
 
@@ -44,23 +43,6 @@ async def test_a_call_that_is_left_hears_nothing_more(path: str) -> None:
             await call.send([b"too late"])
 
 
-async def test_nothing_is_delivered_after_leaving(path: str) -> None:
-    """Not even what was read just before."""
-    async with calling(path, in_memory=True) as calls:
-        call, stream, recorder = await calls.delivered()
-        calls.peer.message(stream, b"one")
-        calls.send()
-        await recorder.count(1)
-        calls.peer.message(stream, b"two")
-        calls.peer.end(stream)
-        calls.send()
-        call.close()
-        heard = len(recorder.messages), len(recorder.ends)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert (len(recorder.messages), len(recorder.ends)) == heard
-
-
 async def test_leaving_inside_received_is_the_end_of_it(path: str) -> None:
     async with calling(path) as calls:
         call, stream, recorder = await calls.delivered(accepted=False)
@@ -84,18 +66,6 @@ async def test_leaving_inside_received_is_the_end_of_it(path: str) -> None:
         assert others.messages == MESSAGES
         assert heard == [len(recorder.messages)], "called once"
         assert recorder.ends == []
-
-
-async def test_leaving_inside_ended_changes_nothing(path: str) -> None:
-    async with calling(path) as calls:
-        for happening in (calls.peer.end, calls.peer.reset):
-            call, stream, recorder = await calls.delivered()
-            recorder.on_ended = call.close
-            happening(stream)
-            calls.send()
-            await recorder.end()
-            call.close()
-        assert calls.connection.up
 
 
 @pytest.mark.parametrize("how", ["close", "fail"])
@@ -178,24 +148,6 @@ async def test_a_fault_at_the_end_of_a_call_harms_no_other(
     assert faults == []
 
 
-async def test_cancelling_receive_loses_nothing(path: str) -> None:
-    async with calling(path) as calls:
-        call, stream = await calls.open()
-        for accepted in (False, True):
-            waiting = asyncio.create_task(call.receive())
-            await asyncio.sleep(0)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            if not accepted:
-                calls.peer.accept(stream)
-            calls.peer.data(stream, BODY)
-            calls.send()
-            for message in MESSAGES:
-                assert await call.receive() == message
-        call.close()
-
-
 async def test_cancelling_receive_as_the_message_comes(path: str) -> None:
     """The message is there, and the task is cancelled before it runs."""
     async with calling(path, in_memory=True) as calls:
@@ -217,44 +169,6 @@ async def test_cancelling_receive_as_the_message_comes(path: str) -> None:
         call.close()
         if path == "lane":
             assert received == b"two"
-
-
-@pytest.mark.parametrize("happening", ["end", "reset", "cut"])
-async def test_receive_tells_how_the_call_ended(path: str, happening: str) -> None:
-    async with calling(path) as calls:
-        call, stream = await calls.open()
-        calls.peer.accept(stream)
-        calls.peer.message(stream, b"one")
-        calls.send()
-        assert await call.receive() == b"one"
-        task = asyncio.create_task(call.receive())
-        await asyncio.sleep(0)
-        happen(calls, happening, stream)
-        with pytest.raises(CallFailure) as caught:
-            await task
-        code = Code.NOT_FOUND if happening == "end" else Code.UNAVAILABLE
-        assert caught.value.code is code
-        assert task.cancelling() == 0
-        call.close()
-
-
-async def test_a_call_with_one_request(path: str) -> None:
-    async with calling(path) as calls:
-        call, stream = await calls.open(SUBSCRIBE)
-        await call.send([b"request"], end=True)
-        await calls.on_socket.until(lambda: stream.ended)
-        assert stream.messages == [b"request"]
-        assert stream.headers[":path"] == SUBSCRIBE.path
-        calls.peer.accept(stream)
-        calls.peer.data(stream, BODY)
-        calls.send()
-        assert await call.receive() == MESSAGES[0]
-        recorder = Recorder(call)
-        call.deliver(recorder)
-        calls.peer.end(stream, 8, "Stop offset reached")
-        calls.send()
-        assert (await recorder.end()).code is Code.RESOURCE_EXHAUSTED
-        assert recorder.messages == MESSAGES[1:]
 
 
 async def test_a_frame_in_two_reads_with_nobody_left_in_between(path: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hyperframe.frame import DataFrame, SettingsFrame
+from hyperframe.frame import SettingsFrame
 
 from liftbridge_aio._core.status import CallFailure, Code, Reach
 from liftbridge_aio.net.broker_connection import StreamCall
@@ -31,30 +31,6 @@ async def blocked(
     await exhausted(calls, stream)
     assert not sending.done()
     return call, stream, sending
-
-
-async def test_messages_arrive_whole_and_in_order(path: str) -> None:
-    async with calling(path) as calls:
-        call, stream = await calls.open()
-        messages = [bytes([number]) * number for number in range(200)]
-        await call.send(messages[:3])
-        await call.send([])
-        await call.send(messages[3:4], end=False)
-        await call.send(messages[4:], end=True)
-        assert call.attempted == 200
-        await calls.on_socket.until(lambda: stream.ended)
-        assert stream.messages == messages
-        call.close()
-
-
-async def test_many_messages_go_out_in_one_frame(path: str) -> None:
-    async with calling(path) as calls:
-        call, stream = await calls.open()
-        await call.send([b"message"] * 100)
-        await calls.on_socket.until(lambda: len(stream.body) == 1200)
-        if path == "lane":
-            assert calls.peer.count(DataFrame) == 1
-        call.close()
 
 
 async def test_sending_obeys_the_windows_of_stream_and_connection(path: str) -> None:

@@ -107,19 +107,6 @@ async def test_a_callback_of_the_event_loop_starts_a_child(supervisor: Superviso
 # Calls
 
 
-async def test_a_call_returns_the_result(supervisor: Supervisor) -> None:
-    assert await supervisor.call(asyncio.sleep, 0, 42, name="answer") == 42
-
-
-async def test_a_call_raises_the_error_and_nobody_logs_it(
-    supervisor: Supervisor, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(LookupError, match="a bug in a child"):
-        await supervisor.call(fail, name="failure")
-    assert supervisor.running
-    assert not caplog.records
-
-
 @pytest.mark.parametrize("work", [meet_a_cancelled_future, be_cancelled_like_a_broken_call])
 async def test_a_cancellation_inside_a_call_is_an_error_outside(
     supervisor: Supervisor, work: Callable[[], Awaitable[None]]
@@ -176,13 +163,6 @@ async def test_an_error_after_the_cancellation_of_a_call_is_of_no_interest(
     assert not caplog.records
 
 
-async def test_a_timeout_around_a_call_is_the_callers_own(supervisor: Supervisor) -> None:
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            await supervisor.call(forever, name="call")
-    assert supervisor.running
-
-
 # The end
 
 
@@ -196,16 +176,6 @@ async def test_stopping_ends_children_and_calls() -> None:
     assert child.done
     with pytest.raises(ClientClosed, match="closed during call"):
         await call
-
-
-async def test_it_is_stopped_from_any_task_and_twice(caplog: pytest.LogCaptureFixture) -> None:
-    supervisor = Supervisor("test")
-    await asyncio.create_task(supervisor.start())
-    supervisor.spawn(forever, name="child")
-    stops = [asyncio.create_task(supervisor.stop(5)) for _ in range(2)]
-    assert await asyncio.gather(*stops) == [True, True]
-    assert await supervisor.stop(5)
-    assert not caplog.records
 
 
 async def test_a_child_whose_wait_is_over_as_it_stops_goes_on_and_is_no_failure(
@@ -229,38 +199,6 @@ async def test_a_child_whose_wait_is_over_as_it_stops_goes_on_and_is_no_failure(
     assert await stop
     assert went_on.is_set()
     assert not caplog.records
-
-
-async def test_it_is_stopped_within_scopes_that_are_cancelled() -> None:
-    supervisor = Supervisor("test")
-    await supervisor.start()
-    child = supervisor.spawn(forever, name="child")
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        assert await supervisor.stop(5)
-    assert child.done
-
-
-async def test_a_group_of_the_users_own_is_not_disturbed() -> None:
-    async with asyncio.TaskGroup() as group, anyio.create_task_group() as other:
-        supervisor = Supervisor("test")
-        await supervisor.start()
-        supervisor.spawn(fail, name="failing")
-        group.create_task(asyncio.sleep(0))
-        other.start_soon(asyncio.sleep, 0)
-        assert await supervisor.stop(5)
-
-
-async def test_a_stop_that_is_cancelled_stops_all_the_same() -> None:
-    supervisor = Supervisor("test")
-    await supervisor.start()
-    child = supervisor.spawn(forever, name="child")
-    stop = asyncio.create_task(supervisor.stop(5))
-    await asyncio.sleep(0)
-    stop.cancel()
-    await asyncio.wait({stop})
-    await until(lambda: child.done)
-    assert await supervisor.stop(5)
 
 
 async def test_stopping_is_bounded_even_if_a_child_will_not_end() -> None:
@@ -290,30 +228,3 @@ async def test_nothing_starts_before_the_start_or_after_the_stop() -> None:
         supervisor.spawn(forever, name="late")
     with pytest.raises(ClientClosed):
         await supervisor.call(forever, name="late")
-
-
-async def test_stopping_what_never_started_is_harmless() -> None:
-    supervisor = Supervisor("test")
-    assert await supervisor.stop(0)
-
-
-async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
-    supervisor = Supervisor("test")
-    start = asyncio.create_task(supervisor.start())
-    await asyncio.sleep(0)
-    start.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await start
-    assert await supervisor.stop(5)
-    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("test")]
-
-
-def test_the_end_of_the_loop_ends_it_quietly(caplog: pytest.LogCaptureFixture) -> None:
-    async def forget() -> None:
-        supervisor = Supervisor("test")
-        await supervisor.start()
-        supervisor.spawn(forever, name="child")
-        await asyncio.sleep(0)
-
-    asyncio.run(forget())
-    assert not caplog.records
