@@ -1,4 +1,4 @@
-"""The hot messages as betterproto2 reads and writes them: what the fast codec is compared with."""
+"""The hot messages as betterproto2 reads them: what the fast codec is compared with."""
 
 from __future__ import annotations
 
@@ -9,30 +9,6 @@ from liftbridge_aio.model import Ack, AckError, AckPolicy, Message
 from liftbridge_aio.wire import proto
 from liftbridge_aio.wire.codec import PublishRefusal
 from liftbridge_aio.wire.field_types import wrong_field
-
-
-def encode_publish_request(
-    stream: str,
-    partition: int,
-    value: bytes,
-    key: bytes | None,
-    headers: dict[str, bytes] | None,
-    ack_policy: AckPolicy,
-    correlation_id: str,
-    expected_offset: int | None,
-) -> bytes:
-    return bytes(
-        proto.PublishRequest(
-            stream=stream,
-            partition=partition,
-            value=value,
-            key=key or b"",
-            headers=headers or {},
-            ack_policy=proto.AckPolicy(ack_policy),
-            correlation_id=correlation_id,
-            expected_offset=-1 if expected_offset is None else expected_offset,
-        )
-    )
 
 
 def decode_message(data: bytes) -> Message:

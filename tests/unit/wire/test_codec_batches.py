@@ -59,15 +59,6 @@ def ack(offset: int, correlation_id: bytes, *, stream: bytes = b"orders", policy
     return bytes_field(1, b"".join(fields)) + bytes_field(3, correlation_id)
 
 
-def refusal(correlation_id: bytes, code: int) -> bytes:
-    error = number_field(1, code) if code else b""
-    return (
-        bytes_field(1, b"")
-        + bytes_field(2, error + bytes_field(2, b"no"))
-        + bytes_field(3, correlation_id)
-    )
-
-
 def one_by_one(datas: Sequence[bytes]) -> list[Message]:
     return [decode_message(data) for data in datas]
 
@@ -112,19 +103,6 @@ def test_what_a_server_sends_is_read_in_columns() -> None:
     assert columns.message_rows(plain) is not None
     assert columns.message_rows(keyed) is not None
     assert columns.ack_rows(answers) is not None
-
-
-def test_messages_that_differ_are_read_all_the_same() -> None:
-    datas = [
-        b"",  # how a subscription begins
-        message(0),
-        *(message(offset) for offset in range(1, SOME)),
-        message(50, key=b"key"),
-        message(51, value=b""),
-        message(52, partition=1),
-        message(53, value=bytes(10_000)),
-    ]
-    assert decode_messages(datas) == one_by_one(datas)
 
 
 @given(st.lists(wire_fields.messages, max_size=5), st.integers(0, SOME))
@@ -227,21 +205,6 @@ def test_answers_are_read_as_one_by_one(count: int, policy: int) -> None:
     replies = decode_answers(datas)
     assert replies == replies_one_by_one(datas)
     assert [reply.correlation_id for reply in replies] == [f"id{n}" for n in range(5, 5 + count)]
-
-
-def test_answers_of_all_kinds_keep_their_order() -> None:
-    datas = [
-        *(ack(offset, b"a%d" % offset) for offset in range(SOME)),
-        refusal(b"refused", 0),
-        ack(1, b"elsewhere", stream=b"other", policy=1),
-        refusal(b"again", 5),
-        bytes_field(1, bytes_field(6, b"nack") + number_field(10, 1)),
-        bytes_field(1, b"") + bytes_field(3, b"empty"),
-    ]
-    replies = decode_answers(datas)
-    assert replies == replies_one_by_one(datas)
-    refusals = [reply for reply in replies[SOME:] if isinstance(reply, PublishRefusal)]
-    assert [refusal.code for refusal in refusals] == [0, 5]
 
 
 def says_twice(data: bytes) -> bool:

@@ -10,16 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from liftbridge_aio.errors import MalformedData
-from liftbridge_aio.model import Ack, AckError, AckPolicy, Message, OutgoingMessage
-from liftbridge_aio.wire import proto
+from liftbridge_aio.model import Ack, AckError, AckPolicy, Message
 from liftbridge_aio.wire.codec import (
     PublishRefusal,
     decode_message,
     decode_publish_response,
-    frame_publish,
-    publish_head,
 )
-from liftbridge_aio.wire.framing import unframed
 from liftbridge_aio.wire.hot_schema import PARSE_ERRORS
 from support.wire import betterproto_codec as betterproto
 from support.wire.proto_file import LIFTBRIDGE
@@ -99,39 +95,6 @@ def test_messages_are_read_as_betterproto_reads_them(data: bytes) -> None:
 def test_responses_are_read_as_betterproto_reads_them(data: bytes) -> None:
     ours = outcome(decode_publish_response, data)
     assert ours == outcome(betterproto.decode_publish_response, data)
-
-
-@given(
-    stream=st.text(max_size=8),
-    partition=st.integers(-(2**31), 2**31 - 1),
-    value=st.binary(max_size=300),
-    key=st.none() | st.binary(max_size=200),
-    headers=st.none() | st.dictionaries(st.text(max_size=4), st.binary(max_size=200), max_size=3),
-    policy=st.sampled_from(AckPolicy),
-    correlation_id=st.text(max_size=8) | st.text("a", min_size=126, max_size=130),
-    expected_offset=st.none() | st.integers(-(2**63), 2**63 - 1),
-)
-@example("s", 0, bytes(2**14 - 1), None, None, AckPolicy.LEADER, "1", None)
-@example("s", 0, bytes(2**14), bytes(2**14), None, AckPolicy.ALL, "1", 0)
-@example("s", 0, bytes(2**21), None, {"h": bytes(2**14)}, AckPolicy.NONE, "", -1)
-def test_betterproto_reads_the_same_in_the_requests_of_both(
-    stream: str,
-    partition: int,
-    value: bytes,
-    key: bytes | None,
-    headers: dict[str, bytes] | None,
-    policy: AckPolicy,
-    correlation_id: str,
-    expected_offset: int | None,
-) -> None:
-    message = OutgoingMessage(
-        stream, value, key, headers, partition, expected_offset=expected_offset
-    )
-    ours = unframed(frame_publish(publish_head(stream, partition, policy), message, correlation_id))
-    theirs = betterproto.encode_publish_request(
-        stream, partition, value, key, headers, policy, correlation_id, expected_offset
-    )
-    assert proto.PublishRequest.parse(ours) == proto.PublishRequest.parse(theirs)
 
 
 # Against protobuf's own classes

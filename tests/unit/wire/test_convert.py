@@ -183,12 +183,3 @@ def test_an_error_of_a_future_server_is_not_taken_for_a_stream() -> None:
 
 def parsed(wire: Any) -> Any:
     return metadata_from_wire(proto.FetchMetadataResponse.parse(wire.SerializeToString()))
-
-
-def test_a_partition_without_a_word_about_it_is_an_empty_one() -> None:
-    """Protobuf may leave out the value of a map entry; it means a message without fields."""
-    entry_without_value = bytes.fromhex("0800")  # key 0
-    stream = b"\x0a\x01s" + b"\x22" + bytes([len(entry_without_value)]) + entry_without_value
-    answer = b"\x12" + bytes([len(stream)]) + stream
-    known, _, _ = metadata_from_wire(proto.FetchMetadataResponse.parse(answer))
-    assert known.streams["s"].partitions[0].replicas == ()
