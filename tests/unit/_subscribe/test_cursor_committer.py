@@ -75,23 +75,6 @@ class Rig:
         return [offset for _, _, offset in self.memory.writes]
 
 
-async def test_a_stored_position_is_read_back() -> None:
-    rig = Rig()
-    assert await rig.committer.fetch("s", 0) is None
-    rig.at[0] = 7
-    await rig.committer.commit()
-    assert await rig.committer.fetch("s", 0) == 7
-    assert rig.committer.stored == {("s", 0): 7}
-
-
-async def test_only_what_has_moved_on_is_stored() -> None:
-    rig = Rig(partitions=2, stored=4)
-    for position in (None, 3, 4, 5, 5, 5, 9):
-        rig.at[0] = position
-        await rig.committer.commit()
-    assert rig.memory.writes == [("s", 0, 5), ("s", 0, 9)]
-
-
 @given(st.lists(st.none() | st.integers(-1, 20)), st.none() | st.integers(0, 20))
 def test_what_is_stored_only_rises(positions: list[int | None], stored: int | None) -> None:
     async def run() -> None:
@@ -109,16 +92,6 @@ def test_what_is_stored_only_rises(positions: list[int | None], stored: int | No
     asyncio.run(run())
 
 
-async def test_a_reader_sent_elsewhere_may_store_a_lower_position_once() -> None:
-    rig = Rig(stored=9)
-    rig.at[0] = 2
-    rig.committer.rewound("s", 0)
-    await rig.committer.commit()
-    rig.at[0] = 1
-    await rig.committer.commit()
-    assert rig.offsets == [2]
-
-
 async def test_a_reader_sent_elsewhere_while_it_is_stored_stores_again() -> None:
     rig = Rig()
     rig.at[0] = 9
@@ -133,35 +106,11 @@ async def test_a_reader_sent_elsewhere_while_it_is_stored_stores_again() -> None
     assert rig.offsets == [9, 2]
 
 
-async def test_all_are_stored_some_at_a_time() -> None:
-    rig = Rig(partitions=100)
-    rig.at = {partition: partition + 5 for partition in rig.at}
-    await rig.committer.commit()
-    assert sorted(rig.memory.writes) == [("s", n, n + 5) for n in range(100)]
-    assert 1 < rig.memory.most_at_once <= 16
-
-
 async def test_only_the_partitions_that_are_named_are_stored() -> None:
     rig = Rig(partitions=3)
     rig.at = dict.fromkeys(rig.at, 5)
     await rig.committer.commit([("s", 1), ("s", 8)])
     assert rig.memory.writes == [("s", 1, 5)]
-
-
-async def test_a_failure_is_raised_and_told_and_holds_up_no_other() -> None:
-    rig = Rig(partitions=3)
-    rig.at = dict.fromkeys(rig.at, 5)
-    rig.memory.refused = {1}
-    with pytest.raises(RequestTimeout) as caught:
-        await rig.committer.commit()
-    error = caught.value
-    assert (error.stream, error.partition, error.offset) == ("s", 1, 5)
-    assert rig.failures == [CommitFailed(CURSOR, "s", 1, 5, error)]
-    assert sorted(rig.memory.writes) == [("s", 0, 5), ("s", 2, 5)]
-    rig.memory.refused = set()
-    rig.at[1] = 6
-    await rig.committer.commit()
-    assert rig.memory.writes[2:] == [("s", 1, 6)]
 
 
 async def test_two_who_store_the_same_store_it_once() -> None:
@@ -225,17 +174,6 @@ async def test_who_waited_for_his_turn_stores_nothing_that_was_given_up() -> Non
     assert len(rig.memory.writes) == stored > 0
 
 
-async def test_what_cannot_be_stored_is_given_up_all_the_same() -> None:
-    rig = Rig()
-    rig.at[0] = 5
-    rig.memory.refused = {0}
-    with pytest.raises(LiftbridgeError):
-        await rig.committer.give_up("s", 0)
-    rig.memory.refused = set()
-    await rig.committer.commit()
-    assert rig.memory.writes == []
-
-
 async def test_a_partition_that_is_kept_anew_is_stored_anew() -> None:
     rig = Rig()
     rig.at[0] = 5
@@ -245,23 +183,6 @@ async def test_a_partition_that_is_kept_anew_is_stored_anew() -> None:
         rig.at[0] = position
         await rig.committer.commit()
     assert rig.offsets == [5, 9]
-
-
-async def test_storing_goes_on_by_itself_whatever_fails() -> None:
-    rig = Rig()
-    rig.memory.refused = {0}
-    rig.at[0] = 5
-    lasting: list[StreamPartition] = []
-    running = asyncio.create_task(rig.committer.run(0, lambda place, _: lasting.append(place)))
-    await until(lambda: len(rig.failures) == 3)
-    rig.memory.refused = set()
-    rig.at[0] = 6
-    await until(lambda: bool(rig.memory.writes))
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert rig.offsets == [6]
-    assert not lasting
 
 
 @pytest.mark.parametrize("error", [PermissionDenied("no"), ServerNotTrusted("no")])

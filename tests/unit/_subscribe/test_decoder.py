@@ -352,14 +352,3 @@ def test_what_is_discarded_is_gone_and_given_back() -> None:
     assert rig.decoder.delivered == 3
     assert rig.credit == sum(len(each) + 5 for each in data)
     assert rig.accounted == rig.buffer.held_bytes == rig.decoder.buffered_bytes == 0
-
-
-def test_figures_of_what_waits_shrink_with_every_message_read() -> None:
-    rig = Rig()
-    rig.buffer.put([encoded(offset) for offset in range(10)])
-    sizes = [rig.decoder.buffered_bytes]
-    while rig.decoder.refill():
-        rig.decoder.ready.popleft()
-        sizes.append(rig.decoder.buffered_bytes)
-    assert sizes == sorted(set(sizes), reverse=True)
-    assert sizes[-1] == 0

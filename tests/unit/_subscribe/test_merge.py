@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from liftbridge_aio import ConcurrentRead, LiftbridgeError, Message, StreamDeleted
+from liftbridge_aio import LiftbridgeError, Message, StreamDeleted
 from liftbridge_aio._subscribe.decoder import Decoder
 from liftbridge_aio._subscribe.merge import Merge
 from liftbridge_aio._subscribe.partition_reader import PartitionReader
@@ -347,13 +347,6 @@ async def test_a_list_does_not_wait_for_what_cannot_come(event: str) -> None:
         assert len(await taking) == 1
 
 
-async def test_a_list_comes_when_the_time_is_up() -> None:
-    rig = Rig(2)
-    rig.partitions[1].put(3)
-    async with asyncio.timeout(5):
-        assert len(await rig.merge.take(1000, 0.01)) == 3
-
-
 async def test_credit_of_what_was_read_comes_back_before_waiting() -> None:
     rig = Rig(2)
     rig.partitions[0].put(10)
@@ -363,47 +356,6 @@ async def test_credit_of_what_was_read_comes_back_before_waiting() -> None:
     await until(lambda: rig.partitions[0].buffer.held_bytes == 0)
     assert rig.partitions[0].credit > 0
     waiting.cancel()
-
-
-async def test_a_reader_that_waits_is_woken_by_any_partition_and_by_new_ones() -> None:
-    rig = Rig(2)
-    for partition in rig.partitions:
-        waiting = asyncio.create_task(rig.next())
-        await asyncio.sleep(0)
-        partition.put(1)
-        assert (await waiting).partition == partition.number
-    waiting = asyncio.create_task(rig.next())
-    await asyncio.sleep(0)
-    new = Partition(5)
-    new.put(1)
-    rig.merge.add(new.reader)
-    assert (await waiting).partition == 5
-
-
-async def test_a_reader_that_waits_is_woken_when_what_was_held_is_released() -> None:
-    rig = Rig(1)
-    held = [partition.reader for partition in rig.partitions]
-    rig.merge.hold(held)
-    assert rig.merge.held == set(held)
-    rig.partitions[0].put(1)
-    waiting = asyncio.create_task(rig.next())
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert not waiting.done()
-    rig.merge.release(held)
-    async with asyncio.timeout(5):
-        assert (await waiting).offset == 0
-
-
-async def test_what_is_held_in_the_middle_of_its_turn_stops_at_once() -> None:
-    rig = Rig(2)
-    for partition in rig.partitions:
-        partition.put(100)
-    first = (await rig.next()).partition
-    rig.merge.hold([rig.partitions[first].reader])
-    assert {(await rig.next()).partition for _ in range(100)} == {1 - first}
-    rig.merge.release([rig.partitions[first].reader])
-    assert [(await rig.next()).offset for _ in range(99)] == list(range(1, 100))
 
 
 async def test_what_is_removed_during_its_turn_is_in_hand_no_longer_than_else() -> None:
@@ -418,16 +370,6 @@ async def test_what_is_removed_during_its_turn_is_in_hand_no_longer_than_else() 
     assert rig.merge.finished(first.reader) == 2
 
 
-async def test_two_cannot_wait_at_once() -> None:
-    rig = Rig(1)
-    waiting = asyncio.create_task(rig.next())
-    await asyncio.sleep(0)
-    with pytest.raises(ConcurrentRead):
-        await rig.next()
-    rig.partitions[0].put(1)
-    assert (await waiting).offset == 0
-
-
 async def test_finishing_ends_it_behind_what_is_there() -> None:
     rig = Rig(2)
     rig.partitions[1].put(2)
@@ -435,38 +377,6 @@ async def test_finishing_ends_it_behind_what_is_there() -> None:
     assert [(await rig.next()).offset for _ in range(2)] == [0, 1]
     with pytest.raises(StopAsyncIteration):
         await rig.next()
-
-
-@pytest.mark.parametrize("ends_with_last", [False, True])
-async def test_it_ends_with_its_last_reading_where_that_is_wanted(ends_with_last: bool) -> None:
-    rig = Rig(2, ends_with_last=ends_with_last)
-    rig.partitions[1].put(1)
-    for partition in rig.partitions:
-        partition.buffer.end(EndReason.READONLY)
-    assert (await rig.next()).partition == 1
-    if ends_with_last:
-        with pytest.raises(StopAsyncIteration):
-            await rig.next()
-    else:
-        assert await unless_it_waits(rig.next()) is None
-    assert sorted(rig.ended) == [0, 1]
-
-
-async def test_an_error_of_one_is_raised_once_and_the_others_go_on() -> None:
-    rig = Rig(2, ends_with_last=True)
-    rig.partitions[0].put(1)
-    rig.partitions[0].buffer.fail(StreamDeleted("gone"))
-    rig.partitions[1].put(1)
-    rig.partitions[1].buffer.end(EndReason.READONLY)
-    read, errors = [], 0
-    while True:
-        try:
-            read.append((await rig.next()).partition)
-        except StreamDeleted:
-            errors += 1
-        except StopAsyncIteration:
-            break
-    assert (sorted(read), errors) == ([0, 1], 1)
 
 
 async def test_a_raw_list_takes_what_was_decoded_and_what_was_not() -> None:

@@ -162,24 +162,6 @@ def test_what_lies_below_the_start_is_no_sign_of_a_reset() -> None:
     assert position.judge(5, 3) is Verdict.DELIVER
 
 
-def test_offset_zero_is_a_start_like_any_other() -> None:
-    assert Position(0).next == 0
-    assert Position().next is None
-
-
-def test_the_stop_offset_itself_is_the_last_delivery() -> None:
-    position = Position(3, stop_offset=5)
-    assert position.judge(3, 0) is Verdict.DELIVER
-    assert position.judge(5, 0) is Verdict.DELIVER_LAST
-    assert position.finished
-
-
-def test_a_compacted_stop_offset_ends_the_reading_at_what_follows() -> None:
-    position = Position(3, stop_offset=5)
-    assert position.judge(6, 0) is Verdict.STOP
-    assert position.last is None
-
-
 @pytest.mark.parametrize(("timestamp", "verdict"), [(9, "DELIVER"), (10, "DELIVER"), (11, "STOP")])
 def test_a_stop_time_includes_its_own_nanosecond(timestamp: int, verdict: str) -> None:
     assert Position(stop_timestamp=10).judge(0, timestamp) is Verdict[verdict]
@@ -340,21 +322,3 @@ def test_wanted_is_what_would_be_delivered(
         assert wanted == (verdict in {Verdict.DELIVER, Verdict.DELIVER_LAST})
         if verdict in ENDING:
             return
-
-
-def test_a_stop_inside_a_batch_ends_it_there() -> None:
-    assert Position(stop_offset=2).judge_all(*columns(straight(0, 9))) == [
-        Verdict.DELIVER,
-        Verdict.DELIVER,
-        Verdict.DELIVER_LAST,
-    ]
-
-
-def test_a_reset_inside_a_batch_ends_it_there() -> None:
-    position = Position()
-    assert position.judge_all(*columns(straight(0, 4))) is None
-    assert position.judge_all([4, 2, 5], [40, 21, 50]) == [
-        Verdict.DELIVER,
-        Verdict.RESET,
-    ]
-    assert position.last == 4

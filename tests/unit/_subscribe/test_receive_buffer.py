@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from liftbridge_aio._subscribe.receive_buffer import ReceiveBuffer
-from liftbridge_aio.errors import ConcurrentRead, SubscriptionLost
-from liftbridge_aio.model import EndReason
 from support.waiting import until
 
 CAPACITY = 10_000
@@ -186,14 +184,6 @@ def test_messages_count_even_if_they_are_empty(buffer: ReceiveBuffer) -> None:
     assert buffer.full
 
 
-async def test_a_message_wakes_the_reader(buffer: ReceiveBuffer) -> None:
-    reader = await waiting_reader(buffer)
-    buffer.put([message(0)])
-    buffer.put([message(1)])
-    await reader
-    assert buffer.take(5) == [message(0), message(1)]
-
-
 async def test_a_reader_who_wants_more_is_woken_when_they_are_there(buffer: ReceiveBuffer) -> None:
     reader = await waiting_reader(buffer, 3)
     for number in range(3):
@@ -213,12 +203,6 @@ async def test_a_reader_that_wants_more_than_fits_wakes_before_the_server_stops(
         buffer.put([message(0)])
     await reader
     assert not buffer.full
-
-
-async def test_there_is_room_until_half_is_taken(buffer: ReceiveBuffer) -> None:
-    buffer.put([message(0)])
-    assert not buffer.half_full
-    await buffer.wait_for_space()
 
 
 async def test_the_writer_goes_on_once_half_is_free(buffer: ReceiveBuffer) -> None:
@@ -264,75 +248,3 @@ async def test_a_cancelled_writer_leaves_the_feed_as_it_was(buffer: ReceiveBuffe
     writer = await waiting_writer(buffer)
     buffer.cut(0)
     await writer
-
-
-async def test_a_cancelled_reader_loses_nothing_and_another_may_follow(
-    buffer: ReceiveBuffer,
-) -> None:
-    reader = await waiting_reader(buffer)
-    reader.cancel()
-    buffer.put([message(0)])  # in the same moment
-    with pytest.raises(asyncio.CancelledError):
-        await reader
-    assert use_one(buffer) == message(0)
-    reader = await waiting_reader(buffer)
-    buffer.put([message(1)])
-    await reader
-
-
-async def test_a_second_reader_is_refused_and_the_first_goes_on(buffer: ReceiveBuffer) -> None:
-    reader = await waiting_reader(buffer)
-    with pytest.raises(ConcurrentRead):
-        await buffer.wait()
-    buffer.put([message(0)])
-    await reader
-    assert use_one(buffer) == message(0)
-
-
-async def test_the_end_wakes_the_reader_after_which_the_first_end_counts(
-    buffer: ReceiveBuffer,
-) -> None:
-    reader = await waiting_reader(buffer)
-    buffer.end(EndReason.STOP_REACHED)
-    await reader
-    buffer.end(EndReason.CLOSED)
-    buffer.fail(SubscriptionLost("too late"))
-    assert buffer.ended
-    assert buffer.reason is EndReason.STOP_REACHED
-    assert buffer.take_error() is None
-
-
-async def test_an_error_wakes_the_reader_and_is_handed_out_once(buffer: ReceiveBuffer) -> None:
-    reader = await waiting_reader(buffer)
-    error = SubscriptionLost("broke")
-    buffer.fail(error)
-    await reader
-    buffer.fail(SubscriptionLost("again"))
-    buffer.end(EndReason.CLOSED)
-    assert buffer.ended
-    assert buffer.reason is None
-    assert buffer.take_error() is error
-    assert buffer.take_error() is None
-
-
-def test_what_came_before_the_end_is_still_there(buffer: ReceiveBuffer) -> None:
-    buffer.put([message(0)])
-    assert not buffer.ended
-    buffer.fail(SubscriptionLost("broke"))
-    assert use_one(buffer) == message(0)
-    assert buffer.take_error() is not None
-
-
-def test_what_cannot_be_taken_makes_an_orderly_end_an_error(buffer: ReceiveBuffer) -> None:
-    buffer.end(EndReason.CLOSED)
-    error = SubscriptionLost("unreadable")
-    buffer.fail_after_end(error)
-    assert buffer.reason is None
-    assert buffer.take_error() is error
-
-
-def test_a_forgotten_error_is_told_nobody(buffer: ReceiveBuffer) -> None:
-    buffer.fail(SubscriptionLost("broke"))
-    buffer.forget_error()
-    assert buffer.take_error() is None
-    assert buffer.ended

@@ -113,19 +113,6 @@ async def all_steps(iterator: AsyncIterator[Any]) -> list[Any]:
                 return steps
 
 
-async def test_it_goes_on_after_each_message_that_raises() -> None:
-    reading = TypedReader(numbers(12), odd_and_no_multiple_of_five)
-    assert await all_steps(reading) == [1, 3, ("poison", 5), 7, 9, ("poison", 10), 11]
-    assert reading.left_out == 5
-
-
-async def test_a_list_ends_before_a_message_that_raises() -> None:
-    reading = TypedReader(Source(12), odd_and_no_multiple_of_five)
-    steps = await all_steps(reading.batches(max=100, wait=0.25))
-    assert steps == [[1, 3], ("poison", 5), [7, 9], ("poison", 10), [11]]
-    assert reading.left_out == 5
-
-
 @pytest.mark.parametrize("most", range(1, 14))
 async def test_batches_hold_the_same_in_the_same_order(most: int) -> None:
     reading = TypedReader(Source(12), odd_and_no_multiple_of_five)
@@ -152,33 +139,6 @@ async def test_single_steps_and_batches_take_turns() -> None:
         await anext(other.batches(max=12, wait=0.25))
     assert await anext(batches) == [11]
     assert await anext(reading) == 13
-
-
-async def test_entering_and_leaving_enters_and_leaves_the_source() -> None:
-    source = Source(3)
-    async with TypedReader(source, odd_and_no_multiple_of_five) as reading:
-        assert source.done == ["entered"]
-        assert reading.source is source
-    assert source.done == ["entered", None]
-
-
-async def test_the_source_learns_that_it_is_left_by_an_error() -> None:
-    source = Source(9)
-
-    async def read_all() -> None:
-        async with TypedReader(source, odd_and_no_multiple_of_five) as reading:
-            async for _ in reading:
-                pass
-
-    with pytest.raises(ValueError, match="5"):
-        await read_all()
-    assert source.done == ["entered", ValueError]
-
-
-async def test_closing_closes_the_source() -> None:
-    source = Source(12)
-    await TypedReader(source, odd_and_no_multiple_of_five).aclose()
-    assert source.done == ["closed"]
 
 
 async def test_a_plain_iterator_is_closed_at_the_end() -> None:
