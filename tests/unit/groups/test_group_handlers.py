@@ -81,25 +81,6 @@ async def test_handlers_may_be_plain_functions(client: Client) -> None:
     assert await cursor(client, "g", "s") == 2
 
 
-async def test_a_plain_handler_that_raises_ends_the_group(client: Client) -> None:
-    def on_assigned(_: Partitions) -> None:
-        raise LookupError("no such place")
-
-    async with client.group("g", ["s"], start=EARLIEST, on_assigned=on_assigned) as group:
-        with pytest.raises(LookupError, match="no such place"):
-            await take(group, 1)
-
-
-async def test_a_handler_that_closes_the_group_does_not_wait_for_itself(client: Client) -> None:
-    async def on_assigned(_: Partitions) -> None:
-        await group.aclose()
-
-    async with client.group("g", ["s"], on_assigned=on_assigned) as group:
-        assert await anext(group, None) is None
-        assert group.state is not GroupState.NEW
-    assert group.state.value == "left"
-
-
 async def test_on_revoked_may_commit_what_it_is_told_to_give_up(client: Client, wire: Wire) -> None:
     """By the message too, and without commits that are made for it."""
     revoked: list[Partitions] = []

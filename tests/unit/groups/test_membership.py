@@ -8,7 +8,6 @@ import math
 import pytest
 
 from liftbridge_aio._core.status import GroupRefusal
-from liftbridge_aio.errors import AlreadyMember, LiftbridgeError, StreamNotFound
 from liftbridge_aio.groups.core.group_state import MOVES, OVER, GroupState
 from liftbridge_aio.groups.core.membership import Membership
 from liftbridge_aio.groups.core.steps import (
@@ -78,31 +77,11 @@ def test_signs_of_life_come_well_within_the_timeout(chance: float, part: float) 
     assert member.rest() == pytest.approx(part * CONSUMER_TIMEOUT, rel=0.01)
 
 
-def test_a_rebalance_is_learned_without_a_rest() -> None:
-    member = Played().joined()
-    assert isinstance(member.answer(refused(GroupRefusal.OTHER_EPOCH)), Fetch)
-    assert member.core.state is GroupState.SYNCING
-    assert member.core.assignment == MINE
-    assert member.rest() == 0
-    assert member.answer(Located("a", 7)) == Locate("a", answers=True)
-    assert member.rest() == 0
-    assert member.answer(Fetched(frozenset())) == Fetch(member.core.consumer, "a", 7)
-    assert (member.core.assignment, member.core.assigned_epoch) == (frozenset(), 7)
-
-
 def test_a_coordinator_without_a_newer_epoch_is_asked_again_in_a_moment() -> None:
     member = Played().joined()
     member.answer(refused(GroupRefusal.OTHER_EPOCH))
     member.answer(Located("a", 3))
     assert 0.05 <= member.rest() <= 0.2
-
-
-def test_a_failed_sign_of_life_is_given_again_soon() -> None:
-    member = Played().joined()
-    member.answer(refused(GroupRefusal.LOST))
-    assert member.rest() == 0
-    assert member.answer(Located("a", 3)) == Locate("a", answers=False)
-    assert 0.05 <= member.rest() <= 0.25
 
 
 def test_what_nobody_could_hear_is_no_silence_of_the_coordinator() -> None:
@@ -148,18 +127,6 @@ def test_a_member_is_sure_of_itself_for_its_timeout_from_when_it_asked() -> None
     assert member.core.lease_until == asked + CONSUMER_TIMEOUT
 
 
-def test_who_is_expelled_joins_at_once_under_a_new_name() -> None:
-    member = Played().joined()
-    before = member.core.consumer
-    member.answer(refused(GroupRefusal.NOT_A_MEMBER))
-    assert member.core.state is GroupState.REJOINING
-    assert not member.core.assignment
-    assert member.rest() == 0
-    call = member.call()
-    assert isinstance(call, Join)
-    assert call.consumer == member.core.consumer != before
-
-
 def test_right_after_joining_a_broker_may_not_know_yet() -> None:
     member = Played()
     member.answer(Joined("a", 3, CONSUMER_TIMEOUT, COORDINATOR_TIMEOUT))
@@ -184,71 +151,11 @@ def test_a_coordinator_that_is_back_without_groups_is_believed_less() -> None:
     assert member.core.state is GroupState.STABLE
 
 
-def test_a_group_that_nobody_knows_is_joined_again() -> None:
-    member = Played().joined()
-    member.answer(refused(GroupRefusal.NO_GROUP))
-    began = member.now
-    while member.core.state is not GroupState.REJOINING:
-        member.answer(refused(GroupRefusal.NO_GROUP))
-    assert not member.core.assignment
-    assert 2 < member.now - began < 3
-
-
-def test_a_name_that_is_taken_is_waited_for_until_the_deadline() -> None:
-    member = Played(own=False, deadline=3.0)
-    began = member.now
-    while member.core.state is GroupState.JOINING:
-        assert isinstance(member.answer(refused(GroupRefusal.ALREADY_MEMBER)), Join)
-        assert member.now - began <= 3.0
-    assert isinstance(member.core.error, AlreadyMember)
-    assert member.now - began > 2.0
-
-
 def test_who_never_was_in_takes_nobody_out() -> None:
     member = Played(own=False)
     member.answer(refused(GroupRefusal.ALREADY_MEMBER))
     member.core.leave(member.now, member.now + 1)
     assert member.core.state is GroupState.LEFT
-
-
-def test_a_join_under_way_is_undone_when_it_was_heard() -> None:
-    member = Played()
-    call = member.call()
-    member.core.leave(member.now, member.now + 1)
-    joined = Joined("a", 3, CONSUMER_TIMEOUT, COORDINATOR_TIMEOUT)
-    member.core.take(call, member.now, member.now, joined)
-    assert member.answer(refused(GroupRefusal.NO_GROUP)) == Leave(member.core.consumer)
-    assert member.core.state is GroupState.LEFT
-
-
-def test_leaving_is_tried_until_the_deadline() -> None:
-    member = Played().joined()
-    began = member.now
-    member.core.leave(began, began + 2)
-    while (rest := member.rest()) < math.inf:
-        if rest:
-            member.now += rest
-        else:
-            assert isinstance(member.answer(refused(GroupRefusal.LOST)), Leave)
-    assert member.core.state is GroupState.LEFT
-    assert 1 < member.now - began <= 2.1
-
-
-@pytest.mark.parametrize(
-    ("why", "error"), [(GroupRefusal.NO_STREAM, StreamNotFound), (GroupRefusal.REFUSED, None)]
-)
-def test_what_no_other_try_mends_is_told(
-    why: GroupRefusal, error: type[LiftbridgeError] | None
-) -> None:
-    member = Played()
-    answer = refused(why)
-    member.answer(answer)
-    assert member.core.state is GroupState.FAILED
-    if error is None:
-        assert member.core.error is answer.error
-    else:
-        assert isinstance(member.core.error, error)
-    assert member.rest() == math.inf
 
 
 def test_every_state_can_be_reached_and_all_but_the_last_can_be_left() -> None:
@@ -292,13 +199,6 @@ def test_a_failed_look_delays_no_heartbeat(why: GroupRefusal) -> None:
     assert member.rest() == 0
     assert isinstance(member.answer(Fetched(MINE)), Fetch)
     assert member.core.state is GroupState.STABLE
-
-
-def test_a_stream_created_again_is_joined_again() -> None:
-    member = rejoined_with(CREATED)
-    member.answer(refused(GroupRefusal.OTHER_EPOCH))
-    member.answer(Located("a", 5, {"s": 5, "t": 9}))
-    assert member.core.state is GroupState.REJOINING
 
 
 def test_streams_that_are_all_replaced_are_deleted() -> None:

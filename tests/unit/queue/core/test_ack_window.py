@@ -66,19 +66,6 @@ def test_acks_in_any_order_move_the_base_past_what_is_settled() -> None:
     assert window.core.snapshot() == Snapshot(7)
 
 
-def test_a_message_that_is_not_answered_is_handed_out_again() -> None:
-    window = Window(ack_wait=30)
-    late = window.handed(0)
-    window.wait(29.9)
-    assert window.again() is None
-    window.wait(0.1)
-    assert late.state is AttemptState.EXPIRED
-    assert window.again() == (0, 2)
-    with pytest.raises(LeaseExpired, match="not answered within ack_wait") as raised:
-        window.core.ack(late)
-    assert (raised.value.stream, raised.value.partition, raised.value.offset) == ("orders", 0, 0)
-
-
 def test_extending_begins_the_time_for_an_answer_again() -> None:
     window = Window(ack_wait=30)
     attempts = [window.handed(offset) for offset in range(2)]
@@ -88,32 +75,6 @@ def test_extending_begins_the_time_for_an_answer_again() -> None:
     window.wait(20)
     assert [attempt.state.value for attempt in attempts] == ["in flight", "expired"]
     assert window.core.next_at() == 50
-
-
-def test_a_failure_is_tried_again_after_its_delay() -> None:
-    window = Window(retry=lambda attempt, error: attempt * 10.0 if error is FAILURE else 0.0)
-    window.nack(window.handed(0))
-    assert (window.again(), window.core.next_at()) == (None, 10.0)
-    window.wait(10)
-    attempt = window.core.take_again(window.now)
-    assert attempt is not None
-    assert attempt.error is FAILURE
-    window.nack(attempt, delay=1)
-    window.wait(1)
-    assert window.again() == (0, 3)
-
-
-def test_a_message_is_given_up_after_its_last_attempt() -> None:
-    window = Window(max_attempts=2)
-    window.nack(window.handed(0))
-    assert window.again() == (0, 2)
-    window.nack(next(iter(window.core.attempts())))
-    assert window.again() is None
-    [given_up] = window.core.given_up
-    assert (given_up.attempt, given_up.error) == (2, FAILURE)
-    assert window.core.snapshot() == Snapshot(1, {0: 2})
-    window.core.give_up(given_up)
-    assert window.core.snapshot() == Snapshot(1)
 
 
 def test_a_rejected_message_has_no_other_attempt() -> None:
@@ -138,18 +99,6 @@ def test_a_delivery_is_answered_once(answer: str) -> None:
             again()
 
 
-def test_no_more_messages_are_in_flight_than_allowed() -> None:
-    window = Window(capacity=2)
-    attempts = [window.handed(offset) for offset in range(2)]
-    assert not window.core.wants_more
-    window.nack(attempts[0], delay=0)
-    window.core.capacity = 0
-    assert window.again() is None
-    window.core.capacity = 2
-    assert not window.core.wants_more  # what failed goes first
-    assert window.again() == (0, 2)
-
-
 def test_a_window_is_not_longer_than_its_limit() -> None:
     window = Window(max_window=3, capacity=10)
     attempts = [window.handed(offset) for offset in range(3)]
@@ -158,24 +107,6 @@ def test_a_window_is_not_longer_than_its_limit() -> None:
     assert not window.core.wants_more
     window.core.ack(attempts[0])
     assert window.core.wants_more
-
-
-def test_messages_of_a_key_wait_for_the_earlier_ones() -> None:
-    window = Window(order=Order.KEY)
-    first = window.handed(0, b"a")
-    assert window.take(1, b"a") is None
-    other = window.handed(2, b"b")
-    assert window.take(3, b"a") is None
-    window.core.ack(other)
-    assert window.again() is None
-    window.nack(first, delay=5)
-    assert window.again() is None
-    window.wait(5)
-    assert window.again() == (0, 2)
-    window.core.reject(window.core.attempts()[0], FAILURE)
-    assert window.again() is None
-    window.core.give_up(window.core.given_up[0])
-    assert window.again() == (1, 1)
 
 
 def test_messages_without_a_key_do_not_wait() -> None:

@@ -23,14 +23,6 @@ class Shown(NamedTuple):
     is_last: bool = True
 
 
-# A transaction of offsets 0, 2 and 4, acked at 5; a single message at 1, another at 3; then 6.
-LOG = [
-    Shown(1, 1), Shown(3, 3),
-    Shown(0, 5, is_last=False), Shown(2, 5, is_last=False), Shown(4, 5),
-    Shown(6, 6),
-]  # fmt: skip
-
-
 def window(snapshot: Snapshot | None = None) -> CommittedWindow[Attempt]:
     core = CommittedWindow(WindowSettings(), Attempt, snapshot)
     core.capacity = 100
@@ -40,39 +32,6 @@ def window(snapshot: Snapshot | None = None) -> CommittedWindow[Attempt]:
 def take(core: CommittedWindow[Attempt], shown: Shown) -> Attempt | None:
     core.move_to(shown.position, is_last=shown.is_last)
     return core.take(Message("orders", 0, shown.offset, b"", b"", 0), 0.0)
-
-
-def taken(core: CommittedWindow[Attempt], log: list[Shown]) -> list[Attempt]:
-    return [attempt for shown in log if (attempt := take(core, shown)) is not None]
-
-
-def test_messages_are_committed_by_the_order_of_their_acks() -> None:
-    core = window()
-    attempts = taken(core, LOG)
-    assert [attempt.offset for attempt in attempts] == [1, 3, 0, 2, 4, 6]
-    for attempt in attempts:
-        if attempt.offset not in {2, 6}:
-            core.ack(attempt)
-    assert core.snapshot() == Snapshot(7, {2: 0, 6: 0}, {2: 5})
-    assert (core.base, core.span) == (5, 2)
-
-
-def test_the_rest_of_a_transaction_is_handed_out_by_the_next_owner() -> None:
-    core = window()
-    for attempt in taken(core, LOG[:4]):
-        if attempt.offset != 2:
-            core.ack(attempt)
-    snapshot = core.snapshot()
-    assert snapshot == Snapshot(5, {2: 0}, {2: 5}, frozenset({0}))
-    heir = window(snapshot)
-    assert heir.snapshot() == snapshot
-    assert [attempt.offset for attempt in taken(heir, LOG[2:])] == [2, 4, 6]
-
-
-def test_a_transaction_that_is_read_again_is_not_handed_out_again() -> None:
-    core = window()
-    assert len(taken(core, LOG[:4])) == 4
-    assert [attempt.offset for attempt in taken(core, LOG[2:])] == [4, 6]
 
 
 def logs(draw: st.DrawFn) -> Iterator[Shown]:
