@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from liftbridge_aio import InvalidRequest, Message, StreamReset
@@ -23,14 +22,9 @@ from liftbridge_aio.integrations.server_sent_events import (
     opening,
     position_of,
 )
-from support.examples import examples
 from support.web.event_source import EventStreamParser, Received
 
-TEXT = st.text() | st.text("a :\r\n\0\N{ZERO WIDTH NO-BREAK SPACE}\N{LINE SEPARATOR}", max_size=8)
-ONE_LINE = TEXT.filter(lambda text: not re.search(r"[\r\n]", text))
 OFFSETS = st.integers(-1, 2**63 - 2)
-CREATED = st.integers(0, 2**63 - 1)
-EVENTS = st.builds(Event, TEXT, ONE_LINE)
 
 
 def message(value: bytes, offset: int = 0, key: bytes = b"") -> Message:
@@ -40,29 +34,6 @@ def message(value: bytes, offset: int = 0, key: bytes = b"") -> Message:
 def arrived(text: str) -> str:
     """Return the text as it arrives: every line end is a line feed."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-@settings(max_examples=examples(50))
-@given(st.lists(st.tuples(EVENTS, OFFSETS | st.none()), max_size=5), st.data())
-@example([(Event(""), 0)], None)
-@example([(Event("a\r\n\rb\n"), 1), (Event(" x", "end"), None)], None)
-def test_events_arrive_one_by_one_with_their_ids(
-    events: list[tuple[Event, int | None]], data: st.DataObject | None
-) -> None:
-    stream = opening(1.5, "7")
-    expected, last = [], "7"
-    for event, offset in events:
-        last = last if offset is None else str(offset)
-        stream += HEARTBEAT + event.encode(None if offset is None else last)
-        expected.append(Received(event.type or "message", arrived(event.data), last))
-    parser = EventStreamParser()
-    found = []
-    cuts = [] if data is None else data.draw(st.lists(st.integers(0, len(stream)), max_size=5))
-    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(stream)], strict=True):
-        found += parser.feed(stream[start:end])
-    assert found == expected
-    assert parser.last_event_id == last
-    assert parser.reconnection_time == 1500
 
 
 @given(st.binary())
@@ -93,30 +64,10 @@ def test_json_carries_all_of_a_message(value: bytes, key: bytes, offset: int) ->
         assert found == wanted
 
 
-@given(st.dictionaries(st.integers(0, 2**31 - 1), OFFSETS), st.integers(0, 3), CREATED)
-def test_an_id_is_read_as_it_was_written(offsets: dict[int, int], only: int, created: int) -> None:
-    for each in (None, only):  # at an empty id a browser sends none
-        assert id_of({}, each, created) == ""
-    if offsets:
-        assert position_of(id_of(offsets, None, created), None) == (offsets, created)
-    event_id = id_of({only: 7} | offsets, only, created)
-    assert position_of(event_id, only) == ({only: offsets.get(only, 7)}, created)
-
-
 def test_an_id_names_the_log() -> None:
     assert id_of({0: 41}, 0, 0xBEEF) == "41@beef"
     assert id_of({0: 41, 2: 17}, None, 0xBEEF) == "0:41,2:17@beef"
     assert position_of("0:41,2:17", None) == ({0: 41, 2: 17}, 0)  # of an earlier version
-
-
-@given(st.text(min_size=1) | st.from_regex(r"[-+ 0-9_]{1,25}") | st.just(str(2**63 - 1)))
-def test_an_id_that_is_no_offset_is_refused(event_id: str) -> None:
-    digits = event_id.isascii() and event_id.isdigit() and event_id == str(int(event_id))
-    if event_id == "-1" or (digits and int(event_id) < 2**63 - 1):
-        assert position_of(event_id, 0) == ({0: int(event_id)}, 0)
-        return
-    with pytest.raises(StreamReset, match="Last-Event-ID"):
-        position_of(event_id, 0)
 
 
 @pytest.mark.parametrize(

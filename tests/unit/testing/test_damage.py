@@ -107,12 +107,6 @@ def test_a_rate_of_one_hits_every_byte_and_other_rates_their_share() -> None:
         assert abs(hits - 20_000 * rate) <= 300
 
 
-def test_a_rate_next_to_nothing_hits_nothing() -> None:
-    damager = Damager(preface=False)
-    damager.add(Flips(Allowance(None), 5e-324), Random(3))
-    assert damager.feed(bytes(1000)).marks == ()
-
-
 @given(server_streams(), SEEDS, st.sampled_from([None, DATA]))
 def test_truncation_ends_within_the_first_frame_that_fits(
     stream: bytes, seed: int, kinds: frozenset[int] | None
@@ -135,16 +129,6 @@ def test_truncation_ends_within_the_first_frame_that_fits(
     assert begins < len(damaged.data) < begins + first.frame_bytes
     assert [mark.position for mark in damaged.marks] == [len(damaged.data)]
     assert damager.feed(stream).data == b""
-
-
-def test_truncation_falls_on_every_byte_of_a_frame_by_chance() -> None:
-    stream = frame(SETTINGS, b"123")
-    lengths = set()
-    for seed in range(200):
-        damager = Damager(preface=False)
-        damager.add(Truncation(Allowance(1)), Random(seed))
-        lengths.add(len(damager.feed(stream).data))
-    assert lengths == set(range(4, len(stream)))
 
 
 def test_an_order_in_the_middle_of_a_frame_means_the_next_one() -> None:
@@ -180,15 +164,3 @@ def test_orders_reach_only_their_direction_and_end_when_called_off() -> None:
     late = Damager(preface=False)
     orders.hand_on(late, 2, Direction.TO_CLIENTS)
     assert back.feed(b"ab").data == late.feed(b"ab").data == b"ab"
-
-
-def test_the_seed_decides_alone_and_connections_differ() -> None:
-    def damage(seed: int, connection: int) -> bytes:
-        orders = DamageOrders(seed)
-        orders.give(Direction.TO_CLIENTS, Flips(Allowance(None), 0.1))
-        damager = Damager(preface=False)
-        orders.hand_on(damager, connection, Direction.TO_CLIENTS)
-        return damager.feed(bytes(500)).data
-
-    assert damage(7, 1) == damage(7, 1)
-    assert len({damage(7, 1), damage(7, 2), damage(8, 1)}) == 3

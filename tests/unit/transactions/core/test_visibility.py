@@ -62,22 +62,6 @@ def test_what_is_shown(step: int, words: str, expected: str) -> None:
     assert shown(range_of(log, 0, len(log))) == expected
 
 
-def test_a_reader_that_started_in_the_middle_sees_the_whole_transaction() -> None:
-    log = log_of("A1c A2c A3c A4/0/0")
-    assert shown(followed(log, start=2)) == "A1c A2c A3c"
-    assert shown(range_of(log, 3, 4)) == "A1c A2c A3c"
-    assert range_of(log, 0, 3) == []
-
-
-def test_rows_say_where_they_belong() -> None:
-    log = log_of("A1c B1c - A2/0/0+B2/1/0")
-    assert [row[:3] for row in followed(log)] == [(2, 0, 2), (3, 0, 0), (3, 1, 1)]
-
-
-def test_a_message_of_a_transaction_without_a_clock_is_plain() -> None:
-    assert shown(followed(log_of("A1c A-10c A2c A3/0/0"))) == "A-10c A1c A2c"
-
-
 def test_bytes_that_are_no_uuid_make_a_plain_message() -> None:
     events = [Event(0, "short", b"short"), Event(1, "empty", b"")]
     assert shown(followed(events)) == "short empty"
