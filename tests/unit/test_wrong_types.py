@@ -1,6 +1,7 @@
-"""Wrong types for partitions, names and texts are refused by every call that takes some.
+"""Wrong types are refused by every call: of numbers, flags, partitions, names and texts.
 
-The calls are found by their signatures, so a new one is held to this too.
+True and False are no numbers. The calls are found by their signatures, so a new one is held to
+this too.
 """
 
 from __future__ import annotations
@@ -15,14 +16,23 @@ import pytest
 
 from liftbridge_aio import (
     Client,
+    ClientOptions,
     ConsumerGroup,
     MergedSubscription,
     StartAt,
     StopAt,
     Subscription,
     WrongType,
+    stan,
 )
-from liftbridge_aio.broker import EmbeddedBroker
+from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
+from liftbridge_aio.compression import Gzip, Zlib
+from liftbridge_aio.integrations.event_stream import EventStream
+from liftbridge_aio.nats import NatsPublisherOptions
+from liftbridge_aio.options import StreamOptions
+from liftbridge_aio.queue import DeadLetter, Exponential, Probing
+from liftbridge_aio.retry import Backoff, Retry
+from liftbridge_aio.testing import FaultProxy, History, check_history, plan_faults
 from support.raw import BOUND
 
 NO_LISTS: Final = ("01", b"\x00\x01", bytearray(b"\x00"), memoryview(b"\x00"), {0: "0"}, 1.5)
@@ -58,8 +68,71 @@ CALLS: Final[dict[str, tuple[object, ...]]] = {
     "queue": ("s",),
     "producer": (),
     "explain": ("s",),
+    "flush": (),
+    "activity": (),
+    "ping": (),
+    "wait_ready": (),
+    "connect": (),
 }
+MAKERS: dict[Callable[..., Any], tuple[object, ...]] = {
+    ClientOptions: (),
+    StreamOptions: (),
+    NatsPublisherOptions: (),
+    stan.ClientOptions: (),
+    stan.StartAt.sequence: (1,),
+    stan.StartAt.time: (0,),
+    stan.StartAt.ago: (0.0,),
+    Backoff: (),
+    Retry: (),
+    DeadLetter: ("s",),
+    Exponential: (),
+    Probing: (),
+    StartAt.offset: (0,),
+    StartAt.time: (0,),
+    StopAt.offset: (0,),
+    StopAt.time: (0,),
+    Gzip: (),
+    Zlib: (),
+    EmbeddedBroker: (),
+    EmbeddedCluster: (),
+    FaultProxy("127.0.0.1:1").delay: (0.1,),
+    FaultProxy("127.0.0.1:1").throttle: (1.0,),
+    plan_faults: (1,),
+    check_history: (History(),),
+}
+NOT_CHECKED = {(plan_faults, "seed"), (EmbeddedCluster, "ports")}
 READERS: Final = (Subscription, MergedSubscription, ConsumerGroup)
+
+
+def numbers_of(function: Callable[..., Any]) -> list[str]:
+    """The parameters that take a number."""
+    return [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if re.search(r"\b(int|float|Duration)\b", str(parameter.annotation))
+    ]
+
+
+def flags_of(function: Callable[..., Any]) -> list[str]:
+    """The parameters that are True or False."""
+    return [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if re.match(r"bool\b", str(parameter.annotation))
+    ]
+
+
+def arguments(
+    function: Callable[..., Any], given: tuple[object, ...], name: str, value: object = True
+) -> dict[str, object]:
+    names = inspect.signature(function).parameters
+    return {**dict(zip(names, given, strict=False)), name: value}
+
+
+async def use(call: Callable[..., Any], **arguments: object) -> None:
+    result = call(**arguments)
+    if inspect.isawaitable(result):
+        await result
 
 
 def wrong_arguments(function: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, object]]:
@@ -95,9 +168,12 @@ async def refused(call: Callable[..., Any], given: tuple[object, ...]) -> None:
         assert not isinstance(refusal.value.partition, bool)
 
 
-def test_the_table_has_every_call_that_takes_a_name_or_a_list() -> None:
+def test_the_table_has_every_call_that_takes_arguments_to_check() -> None:
     public = {name for name in dir(Client) if not name.startswith("_") and name != "metadata"}
-    assert CALLS.keys() == {name for name in public if any(wrong_arguments(getattr(Client, name)))}
+    calls = {name: getattr(Client, name) for name in public}
+    assert CALLS.keys() == {
+        name for name, call in calls.items() if numbers_of(call) or any(wrong_arguments(call))
+    }
 
 
 async def test_no_call_takes_anything_else_for_a_name_or_a_list() -> None:
@@ -140,3 +216,104 @@ async def test_a_text_is_no_list_of_delays() -> None:
     async with EmbeddedBroker() as broker, Client(broker.address) as client:
         with pytest.raises(WrongType, match="not '1s'"):
             client.queue("s", group="g", retry="1s")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__qualname__)
+def test_nothing_is_made_of_a_bool_in_place_of_a_number(maker: Callable[..., Any]) -> None:
+    assert numbers_of(maker)
+    for name in numbers_of(maker):
+        if (maker, name) not in NOT_CHECKED:
+            with pytest.raises(WrongType, match="True"):
+                maker(**arguments(maker, MAKERS[maker], name))
+
+
+async def test_no_call_takes_a_bool_for_a_number() -> None:
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("s")
+        for name, given in CALLS.items():
+            call = getattr(client, name)
+            for parameter in numbers_of(call):
+                with pytest.raises(WrongType, match="True"):
+                    await use(call, **arguments(call, given, parameter))
+
+
+@pytest.mark.parametrize(
+    "maker", [maker for maker in MAKERS if flags_of(maker)], ids=lambda maker: maker.__qualname__
+)
+def test_nothing_is_made_of_anything_but_a_bool_as_a_flag(maker: Callable[..., Any]) -> None:
+    for name in flags_of(maker):
+        with pytest.raises(WrongType, match=f"{name} must be True or False, not 'no'"):
+            maker(**arguments(maker, MAKERS[maker], name, "no"))
+
+
+@pytest.mark.parametrize("wrong", ["no", None, 1])
+async def test_no_call_takes_anything_but_a_bool_as_a_flag(wrong: object) -> None:
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("s")
+        flagged = [name for name in CALLS if flags_of(getattr(client, name))]
+        assert {"create_stream", "subscribe", "group", "set_stream_readonly"} < set(flagged)
+        before = broker.statistics()
+        for name in flagged:
+            call = getattr(client, name)
+            for flag in flags_of(call):
+                with pytest.raises(WrongType, match=f"{flag} must be True or False, not {wrong!r}"):
+                    await use(call, **arguments(call, CALLS[name], flag, wrong))
+        assert broker.statistics() == before
+        for reading in (
+            client.subscribe("s"),
+            client.subscribe("s", [0]),
+            client.group("g", ["s"]),
+        ):
+            with pytest.raises(WrongType, match="raw must be True or False"):
+                reading.batches(raw=wrong)  # type: ignore[call-overload]
+        with pytest.raises(WrongType, match="reset must be True or False"):
+            await broker.faults.cut_links(reset=wrong)  # type: ignore[arg-type]
+        with pytest.raises(WrongType, match="close must be True or False"):
+            await broker.faults.go_away(close=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("read", ["subscribe", "group"])
+async def test_no_reading_takes_a_bool_for_a_number(read: str) -> None:
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("s")
+        opened: Any = (
+            client.subscribe("s")
+            if read == "subscribe"
+            else client.group("g", ["s"], start=StartAt.earliest())
+        )
+        async with opened as reading:
+            for call in (
+                lambda: reading.batches(max=True),
+                lambda: reading.batches(wait=True),
+                lambda: reading.lag(timeout=True),
+                lambda: (
+                    reading.seek(True)  # noqa: FBT003 - on purpose
+                    if read == "subscribe"
+                    else reading.seek("s", 0, True)  # noqa: FBT003 - on purpose
+                ),
+            ):
+                with pytest.raises(WrongType, match="True"):
+                    await use(call)
+
+
+async def test_no_partition_and_no_fault_is_a_bool() -> None:
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("s", partitions=2)
+        with pytest.raises(WrongType, match="partitioner"):
+            await client.publish("s", b"", partitioner=lambda *_: True)
+        with pytest.raises(WrongType, match="ack policy"):
+            await client.publish("s", b"", ack_policy=True)  # type: ignore[call-overload]
+        with pytest.raises(WrongType, match="True"):
+            await client.pause_stream("s", partitions=[True])
+        with pytest.raises(WrongType, match="True"):
+            client.subscribe("s", [0, True])
+        with pytest.raises(WrongType, match="True"):
+            EventStream("s", None, partition=True)
+        for fault in (
+            lambda: broker.faults.delay("Publish", True),  # noqa: FBT003 - on purpose
+            lambda: broker.faults.drop("Publish", times=True),
+            lambda: broker.faults.drop("Publish", skip=True),
+            lambda: broker.faults.skew_clock(True),  # noqa: FBT003 - on purpose
+        ):
+            with pytest.raises(WrongType, match="True"):
+                fault()
