@@ -19,7 +19,6 @@ from liftbridge_aio import (
     errors,
 )
 from liftbridge_aio._subscribe.subscription import Subscription
-from liftbridge_aio.broker import EmbeddedBroker
 
 REQUIRED = inspect.Parameter.empty
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -116,33 +115,6 @@ def test_every_error_is_importable_from_the_front_door() -> None:
     assert tree <= set(liftbridge_aio.__all__)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Ack",
-        "AckPolicy",
-        "Client",
-        "ClientOptions",
-        "Hook",
-        "LiftbridgeError",
-        "Message",
-        "Partitioner",
-        "PublishOutcomeUnknown",
-        "RawMessage",
-        "Record",
-        "StartAt",
-        "StopAt",
-        "StreamOptions",
-        "StreamReset",
-        "SubscriptionLost",
-        "by_key",
-        "round_robin",
-    ],
-)
-def test_the_names_of_the_contract_are_exported(name: str) -> None:
-    assert name in liftbridge_aio.__all__
-
-
 def test_every_exported_class_and_function_says_what_it_is_for() -> None:
     silent = [
         name
@@ -192,42 +164,6 @@ def test_a_client_is_made_of_addresses_and_options() -> None:
     assert signature.parameters["options"].kind is inspect.Parameter.KEYWORD_ONLY
     assert Client("a:9292", "b:9292").options == ClientOptions()
     assert Client.from_env({"LIFTBRIDGE_SERVERS": "a:9292,b:9292"}).options == ClientOptions()
-
-
-def test_what_reads_is_an_iterator_and_what_lives_is_a_context_manager() -> None:
-    assert {"__aiter__", "__anext__", "__aenter__", "__aexit__"} <= set(dir(Subscription))
-    for long_lived in (Client, Subscription, EmbeddedBroker):
-        assert {"__aenter__", "__aexit__", "aclose"} <= set(dir(long_lived))
-    for long_lived in (Client, Subscription):
-        assert "statistics" in dir(long_lived)
-        assert long_lived.__repr__ is not object.__repr__
-
-
-def test_positions_are_made_by_name() -> None:
-    assert all(
-        callable(getattr(StartAt, name))
-        for name in ("new_only", "latest", "earliest", "offset", "time", "ago")
-    )
-    assert all(callable(getattr(StopAt, name)) for name in ("offset", "latest", "time"))
-
-
-@pytest.mark.parametrize(
-    ("option", "default"),
-    [
-        ("connect_timeout", 5),
-        ("call_timeout", 10),
-        ("ack_timeout", 5),
-        ("publish_timeout", 30),
-        ("resubscribe_timeout", 30),
-        ("close_timeout", 5),
-        ("health_interval", 10),
-        ("max_in_flight", 16_384),
-        ("max_in_flight_bytes", 64 * 2**20),
-        ("data_lane", True),
-    ],
-)
-def test_the_defaults_are_the_promised_ones(option: str, default: float) -> None:
-    assert getattr(ClientOptions(), option) == default
 
 
 def test_a_half_open_link_is_noticed_within_fifteen_seconds() -> None:

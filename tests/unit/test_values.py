@@ -38,13 +38,11 @@ from liftbridge_aio.serializers import (
     MsgspecSerializer,
     PydanticSerializer,
 )
-from liftbridge_aio.telemetry import MessageSkipped
 from liftbridge_aio.values import (
     Decoded,
     Undecodable,
     Undecoded,
     ValueCodec,
-    value_reader,
 )
 from support.examples import examples
 
@@ -103,31 +101,11 @@ def test_every_reader_reads_what_every_writer_writes_and_headers_stay(
     assert len(data) <= len(value)
 
 
-def test_short_values_are_left_as_they_are() -> None:
-    assert codec(Gzip(min_bytes=100)).encode(bytes(99), None) == (bytes(99), None)
-    data, headers = codec(Gzip(min_bytes=100)).encode(bytes(100), None)
-    assert len(data) < 100
-    assert headers == {ENCODING_HEADER: b"gzip"}
-
-
-def test_what_does_not_become_shorter_is_left_as_it_is() -> None:
-    noise = Zstd().compress(bytes(range(256)) * 9)
-    headers = {"a": b"b"}
-    assert codec(Gzip(min_bytes=0)).encode(noise, headers) == (noise, headers)
-
-
 def test_without_compression_neither_value_nor_headers_are_touched() -> None:
     value, headers = bytes(10_000), {"a": b"b"}
     data, sent = codec().encode(value, headers)
     assert data is value
     assert sent is headers
-
-
-def test_headers_of_the_caller_are_not_changed() -> None:
-    headers = {"a": b"b"}
-    _, sent = codec(Gzip()).encode(bytes(10_000), headers)
-    assert sent == {"a": b"b", ENCODING_HEADER: b"gzip"}
-    assert headers == {"a": b"b"}
 
 
 @pytest.mark.parametrize("compression", [None, Gzip()])
@@ -257,44 +235,3 @@ def test_what_mypy_is_told_is_there() -> None:
         "<TypedStream orders PydanticSerializer(Order) Gzip(level=9, min_bytes=512)>"
     )
     assert inspect.iscoroutinefunction(read_typed)
-
-
-# What becomes of those that cannot be read
-
-POISON = message(b"{", offset=8)
-GOOD = message(b"[1]", offset=9)
-
-
-def reading(policy: Undecodable, skipped: list[MessageSkipped]) -> Any:
-    return value_reader(ValueCodec(JSON, None, LIMIT), policy, skipped.append)
-
-
-@pytest.mark.parametrize("policy", Undecodable)
-def test_what_can_be_read_comes_with_its_message(policy: Undecodable) -> None:
-    skipped: list[MessageSkipped] = []
-    assert reading(policy, skipped)(GOOD) == Decoded([1], GOOD)
-    assert skipped == []
-
-
-def test_poison_is_raised() -> None:
-    skipped: list[MessageSkipped] = []
-    with pytest.raises(UndecodableMessage):
-        reading(Undecodable.RAISE, skipped)(POISON)
-    assert skipped == []
-
-
-def test_poison_is_skipped_and_told() -> None:
-    skipped: list[MessageSkipped] = []
-    assert reading(Undecodable.SKIP, skipped)(POISON) is None
-    (event,) = skipped
-    assert (event.stream, event.partition, event.offset) == ("orders", 2, 8)
-    assert isinstance(event.error, UndecodableMessage)
-
-
-def test_poison_is_handed_over_raw() -> None:
-    skipped: list[MessageSkipped] = []
-    handed = reading(Undecodable.RAW, skipped)(POISON)
-    assert isinstance(handed, Undecoded)
-    assert handed.message is POISON
-    assert handed.error.received is POISON
-    assert skipped == []

@@ -127,14 +127,6 @@ def test_what_is_no_event_is_handed_over_as_it_is(data: bytes) -> None:
     )
 
 
-@given(data=st.binary(max_size=60))
-def test_nothing_makes_it_fail(data: bytes) -> None:
-    event = activity_event(message(data))
-    assert event.offset == 3
-    if isinstance(event, UnknownEvent):
-        assert event.data == data
-
-
 def read(once: EventsOnce, *told: tuple[int, bytes]) -> list[int]:
     events = [once.read(message(data, offset)) for offset, data in told]
     return [event.id for event in events if event is not None]

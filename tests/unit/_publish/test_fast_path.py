@@ -12,7 +12,6 @@ from liftbridge_aio import (
     Ack,
     AckPolicy,
     Client,
-    InvalidRequest,
     OutgoingMessage,
     StreamOptions,
 )
@@ -92,16 +91,3 @@ async def test_both_ways_leave_the_same_state(message: OutgoingMessage, busy: bo
             states.append(state_of(publisher))
             await future
     assert states[0] == states[1]
-
-
-async def test_an_expected_offset_without_ack_is_left_to_the_checks() -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address) as client:
-        await client.create_stream("orders")
-        await client.publish("orders", b"opens the queue")
-        wrong = replace(MESSAGE, ack_policy=AckPolicy.NONE, expected_offset=1)
-        assert client._parts is not None
-        assert submit_now(client._parts.publisher, wrong) is None
-        with pytest.raises(InvalidRequest, match="requires an ack"):
-            await client.publish_async(
-                "orders", b"v", partition=0, ack_policy=AckPolicy.NONE, expected_offset=1
-            )

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -125,32 +124,6 @@ class Windows(RuleBasedStateMachine):
 
 TestWindows = Windows.TestCase
 TestWindows.settings = settings(max_examples=examples(50), stateful_step_count=20, deadline=None)
-
-
-def test_a_message_larger_than_the_window_goes_alone() -> None:
-    window = Window(10, 100)
-    assert window.try_enter(1000)
-    assert not window.try_enter(1)
-    window.leave(1000)
-    assert window.try_enter(1)
-    assert not window.try_enter(1000)
-
-
-@pytest.mark.parametrize(("limits", "room"), [((3, 100), 3), ((100, 30), 3)])
-def test_the_window_fills_to_its_limits_and_not_beyond(limits: tuple[int, int], room: int) -> None:
-    window = Window(*limits)
-    assert [window.try_enter(10) for _ in range(room + 1)] == [True] * room + [False]
-
-
-async def test_cancelling_the_first_in_the_queue_admits_a_smaller_one_behind_it() -> None:
-    window = Window(10, 100)
-    assert window.try_enter(60)
-    large = asyncio.create_task(window.enter(50))
-    small = asyncio.create_task(window.enter(30))
-    await until(lambda: window.waiting == 2)
-    large.cancel()
-    await small
-    assert (window.messages, window.bytes) == (2, 90)
 
 
 async def test_those_who_wait_can_be_waited_for() -> None:

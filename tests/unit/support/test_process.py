@@ -10,10 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from support.servers.process import ServerProcess
-
 BOUND: Final = 10.0
-PRINTS_AND_WAITS: Final = ("/bin/sh", "-c", "echo $$; exec sleep 60")
 ABANDONS_A_SERVER: Final = """
 import sys
 from pathlib import Path
@@ -60,32 +57,3 @@ def test_a_server_does_not_outlive_a_run_that_was_killed(tmp_path: Path) -> None
         run.communicate()
 
     wait_for(lambda: not is_alive(pid))
-
-
-def test_a_process_can_be_started_again_and_keeps_its_log(tmp_path: Path) -> None:
-    process = ServerProcess(PRINTS_AND_WAITS, tmp_path)
-    try:
-        for starts in (1, 2):
-
-            def has_started(starts: int = starts) -> bool:
-                return len(process.log.split()) == starts
-
-            process.start()
-            assert process.running
-            wait_for(has_started)
-            process.freeze()
-            process.kill()
-            assert not process.running
-    finally:
-        process.kill()
-
-
-def test_a_process_that_does_not_stop_in_order_is_ended_by_force(tmp_path: Path) -> None:
-    process = ServerProcess(("/bin/sh", "-c", "trap '' INT; echo; exec sleep 60"), tmp_path)
-    try:
-        process.start()
-        wait_for(lambda: process.log)
-        process.stop(timeout=0.1)
-        assert not process.running
-    finally:
-        process.kill()
