@@ -33,8 +33,9 @@ def measured(
     return Measured(outcome, server_cpu, server_messages)
 
 
-def run_command(capsys: Any, name: str) -> dict[str, Any]:
+def run_command(capsys: Any, name: str, *words: str) -> dict[str, Any]:
     """Run a benchmark of one round with few messages; its result as JSON."""
-    assert main((name, "--rounds", "1", "--messages", "500", "--output", "json")) == 0
+    usual = ("--rounds", "1", "--messages", "500", "--output", "json")
+    assert main((name, *words, *usual)) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
