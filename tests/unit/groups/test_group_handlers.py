@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
@@ -12,6 +13,7 @@ from liftbridge_aio import (
     ClientClosed,
     ConsumerGroup,
     GroupState,
+    Message,
     NotGroupMember,
     StartAt,
     StreamPartition,
@@ -122,6 +124,25 @@ async def test_on_revoked_that_commits_stores_nothing_of_what_was_lost(
         await Group(wire, "g").leave(group.consumer_id)
         assert places(await take(group, 3)) == [(0, 0), (0, 1), (0, 2)]
     assert stored == [None]
+
+
+async def test_a_run_begins_with_all_partitions_at_once(client: Client) -> None:
+    await publish(client, "s", 1)
+    begun: list[int] = []
+    gate = asyncio.Event()
+
+    async def handle(message: Message) -> None:
+        begun.append(message.partition)
+        await gate.wait()
+
+    async with client.group("g", ["s"], start=EARLIEST) as group:
+        await holds(group, 2)
+        await group.lag()  # the answer comes behind the messages
+        running = asyncio.create_task(group.run(handle, concurrency=2))
+        await eventually(it_is(lambda: sorted(begun) == [0, 1]))
+        gate.set()
+        await group.aclose()
+        await running
 
 
 async def test_a_seek_to_new_messages_keeps_its_place_when_the_reading_breaks(
