@@ -14,7 +14,7 @@ from grpclib.exceptions import GRPCError
 
 from hostile.targets import UNARY
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.wire import proto, rpc
+from liftbridge_aio.wire import rpc
 from liftbridge_aio.wire.rpc import Rpc
 from support.raw import Wire
 
@@ -108,25 +108,3 @@ async def test_absurd_requests(wire: Wire, procedure: Rpc[Any, Any]) -> None:
     assert "Internal Server Error" not in texts, requests[texts.index("Internal Server Error")]
     assert await wire.publish("alive", b"x")
     assert not problems
-
-
-@pytest.mark.parametrize(
-    "deadly",
-    [
-        proto.CreateStreamRequest(name="n", subject="n", partitions=-1),
-        proto.CreateStreamRequest(name="n", subject="n", partitions=2**31 - 1),
-        proto.CreateStreamRequest(
-            name="n", subject="n", cleaner_interval=proto.NullableInt64(value=-1)
-        ),
-        proto.CreateStreamRequest(name="n" * 300, subject="n"),
-        proto.CreateStreamRequest(name="../n", subject="n"),
-        proto.CreateStreamRequest(name="n", subject="n m"),
-    ],
-    ids=["partitions", "many partitions", "interval", "long name", "path", "subject"],
-)
-async def test_what_would_end_a_real_server_is_refused(
-    wire: Wire, deadly: proto.CreateStreamRequest
-) -> None:
-    assert (await wire.refusal(rpc.CREATE_STREAM, deadly)).text
-    metadata = await wire.call(rpc.FETCH_METADATA, proto.FetchMetadataRequest())
-    assert {one.name for one in metadata.stream_metadata} == {"s", "alive", "__cursors"}

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 from grpclib.const import Status
 
-from liftbridge_aio import AckPolicy, AckTimeout, Client, StartAt, StreamOptions
+from liftbridge_aio import AckPolicy, AckTimeout, Client, StartAt
 from liftbridge_aio.broker import EmbeddedCluster
 from liftbridge_aio.wire import proto, rpc
-from support.raw import FROM_EARLIEST, End, Wire, message
+from support.raw import End, Wire, message
 
 
 @pytest.fixture
@@ -29,10 +29,6 @@ async def client(cluster: EmbeddedCluster) -> AsyncIterator[Client]:
 def wire_to(cluster: EmbeddedCluster, server_id: str) -> Wire:
     node = cluster.nodes[server_id]
     return Wire(node.host, node.port)
-
-
-def followers(cluster: EmbeddedCluster) -> list[str]:
-    return [one for one in cluster.nodes if one != cluster.leader_of("s")]
 
 
 async def test_a_held_broker_does_not_know_a_new_stream(
@@ -83,18 +79,6 @@ async def test_a_hidden_broker_is_missing_from_one_list_only(cluster: EmbeddedCl
     assert await listed("n1") == {"n1", "n2", "n3"}
 
 
-async def test_leaders_move_and_the_client_follows(
-    cluster: EmbeddedCluster, client: Client
-) -> None:
-    await client.create_stream("s", replication_factor=3)
-    async with client.subscribe("s", start=StartAt.earliest()) as messages:
-        for number, leader in enumerate(["n1", "n2", "n3", "n1"]):
-            cluster.move_leader("s", 0, leader)
-            await client.publish("s", b"%d" % number, ack_policy=AckPolicy.ALL)
-            assert (await anext(messages)).offset == number
-            assert (await client.fetch_partition_metadata("s", 0)).leader == leader
-
-
 async def test_a_partition_without_a_leader_stores_nothing(
     cluster: EmbeddedCluster, client: Client
 ) -> None:
@@ -111,49 +95,3 @@ async def test_a_partition_without_a_leader_stores_nothing(
     async with client.subscribe("s", start=StartAt.earliest()) as messages:
         await client.publish("s", b"1")
         assert [(await anext(messages)).value for _ in range(2)] == [b"0", b"1"]
-
-
-async def test_a_held_follower_falls_out_of_sync_and_returns(
-    cluster: EmbeddedCluster, client: Client
-) -> None:
-    await client.create_stream("s", replication_factor=3, options=StreamOptions(min_isr=3))
-    await client.publish("s", b"0", ack_policy=AckPolicy.ALL)
-    leader, late = cluster.leader_of("s"), followers(cluster)[0]
-    cluster.hold_replication(late)
-
-    await client.publish("s", b"1")
-    with pytest.raises(AckTimeout):
-        await client.publish("s", b"2", ack_policy=AckPolicy.ALL, ack_timeout=0.1)
-    await cluster.wait_until(lambda: late not in cluster.replica(leader, "s").isr)
-    state = cluster.replica(leader, "s")
-    assert (state.newest_offset, state.high_watermark) == (2, 0)
-    assert cluster.replica(late, "s").newest_offset == 0
-
-    cluster.release_replication(late)
-    await cluster.wait_until(lambda: cluster.replica(late, "s").high_watermark == 2)
-    assert late in cluster.replica(leader, "s").isr
-
-
-async def test_an_old_leader_truncates_what_only_it_has(
-    cluster: EmbeddedCluster, client: Client
-) -> None:
-    await client.create_stream("s", replication_factor=3)
-    await client.publish("s", b"0", ack_policy=AckPolicy.ALL)
-    leader = cluster.leader_of("s")
-    for one in followers(cluster):
-        cluster.hold_replication(one)
-    await client.publish("s", b"uncommitted")
-    assert cluster.replica(leader, "s").newest_offset == 1
-    await cluster.stop_node(leader)
-
-    for one in cluster.nodes:
-        cluster.release_replication(one)
-    await cluster.wait_until(lambda: cluster.leader_of("s") != leader)
-    await client.publish("s", b"instead", ack_policy=AckPolicy.ALL)
-    await cluster.start_node(leader)
-    await cluster.wait_until(lambda: cluster.replica(leader, "s").high_watermark == 1)
-
-    wire = wire_to(cluster, leader)
-    async with wire.subscribe("s", **FROM_EARLIEST, read_isr_replica=True) as reading:
-        assert [one.value for one in await reading.take(2)] == [b"0", b"instead"]
-    wire.close()

@@ -19,48 +19,21 @@ def create(broker: SingleBroker, request: StreamRequest, encryption_key_bytes: i
 
 
 @pytest.mark.parametrize(
-    ("request_", "code", "text"),
+    ("request_", "text"),
     [
-        (stream("", "s"), Code.INVALID_ARGUMENT, "Name cannot be empty"),
-        (StreamRequest(name="s", subject=""), Code.INVALID_ARGUMENT, "Subject is invalid"),
-        (stream("s", "a..b"), Code.INVALID_ARGUMENT, "Subject is invalid"),
-        (stream("s", "a.>", partitions=2), Code.INVALID_ARGUMENT, "Subject is invalid"),
-        (stream("__cursors"), Code.INVALID_ARGUMENT, "Stream is reserved"),
-        (stream("s", partitions=-1), Code.INVALID_ARGUMENT, "Invalid partitions -1"),
-        (
-            stream("s", partitions=MAX_PARTITIONS + 1),
-            Code.INVALID_ARGUMENT,
-            f"Invalid partitions {MAX_PARTITIONS + 1}",
-        ),
-        (
-            stream("s", cleaner_interval=-1),
-            Code.INVALID_ARGUMENT,
-            "Invalid cleaner_interval -1",
-        ),
-        (stream("s", replicas=-2), Code.INVALID_ARGUMENT, "Invalid replicationFactor -2"),
-        (
-            stream("taken", "s", replicas=2),
-            Code.INVALID_ARGUMENT,
-            "Invalid replicationFactor 2, cluster size 1",
-        ),
-        (stream("taken", "other"), Code.ALREADY_EXISTS, "stream already exists"),
-        (
-            stream("s", encryption=True),
-            Code.FAILED_PRECONDITION,
-            (
-                "Failed on preconditions for stream's encryption handler:"
-                " kwp: invalid AES key size; want 16 or 32, got 0"
-            ),
-        ),
+        (stream("s", "a.>", partitions=2), "Subject is invalid"),
+        (stream("s", partitions=-1), "Invalid partitions -1"),
+        (stream("s", partitions=MAX_PARTITIONS + 1), f"Invalid partitions {MAX_PARTITIONS + 1}"),
+        (stream("s", cleaner_interval=-1), "Invalid cleaner_interval -1"),
     ],
 )
-def test_invalid_streams_are_refused(request_: StreamRequest, code: Code, text: str) -> None:
+def test_what_a_real_server_does_not_survive_is_refused(request_: StreamRequest, text: str) -> None:
     broker = SingleBroker(stream("taken"))
 
     with pytest.raises(BrokerError) as refused:
         create(broker, request_)
 
-    assert (refused.value.code, refused.value.text) == (code, text)
+    assert (refused.value.code, refused.value.text) == (Code.INVALID_ARGUMENT, text)
     assert [one.name for one in broker.me.streams] == ["taken"]
 
 

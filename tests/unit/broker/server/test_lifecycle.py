@@ -24,21 +24,6 @@ def accepts_connections(broker: EmbeddedBroker) -> bool:
         return probe.connect_ex((broker.host, broker.port)) == 0
 
 
-async def test_it_serves_between_start_and_stop() -> None:
-    broker = EmbeddedBroker()
-    states = [broker.state]
-
-    async with broker as same:
-        assert same is broker
-        states.append(broker.state)
-        assert broker.address == f"127.0.0.1:{broker.port}"
-        assert accepts_connections(broker)
-
-    states.append(broker.state)
-    assert states == [BrokerState.STOPPED, BrokerState.RUNNING, BrokerState.STOPPED]
-    assert not accepts_connections(broker)
-
-
 async def test_endless_calls_do_not_delay_a_stop(broker: EmbeddedBroker, wire: Wire) -> None:
     await wire.create("s")
     async with wire.subscribe("s") as reading, wire.publish_session() as publishing:

@@ -11,7 +11,7 @@ import pytest
 from liftbridge_aio.broker.storage.core.operations import CreateStream, PartitionPlacement
 from liftbridge_aio.broker.storage.core.stream_config import StreamConfig
 from liftbridge_aio.broker.storage.data_directory import DataDirectory, DataDirectoryError
-from support.broker.disk_logs import contents, message
+from support.broker.disk_logs import message
 from support.broker.killing import each_kill
 
 
@@ -38,30 +38,6 @@ def created(name: str, partitions: int = 1) -> CreateStream:
 
 def folders(path: Path) -> list[str]:
     return sorted(str(one.relative_to(path / "streams")) for one in path.glob("streams/*/*"))
-
-
-def test_its_contents_outlive_the_broker(tmp_path: Path) -> None:
-    path = tmp_path / "not" / "there yet"
-    directory = with_logs(path, (3, 0), (3, 1))
-    directory.journal.append(b"entry")
-    directory.close()
-    directory.close()
-
-    directory = DataDirectory(path)
-
-    assert list(directory.journal.entries) == [b"entry"]
-    assert contents(directory.log_store(3, 0, "s").open()).messages == [message(0)]
-    assert folders(path) == ["3/0", "3/1"]
-    directory.close()
-
-
-def test_messages_carry_the_stream_and_partition_of_their_log(tmp_path: Path) -> None:
-    directory = with_logs(tmp_path, (3, 1))
-
-    (found,) = contents(directory.log_store(3, 1, "stream").open()).messages
-
-    assert (found.stream, found.partition) == ("stream", 1)
-    directory.close()
 
 
 def test_a_second_broker_is_refused_while_the_first_runs(tmp_path: Path) -> None:
