@@ -42,12 +42,6 @@ def test_what_is_asked_for_is_mixed_and_nothing_else() -> None:
     ]
 
 
-def test_no_case_comes_twice() -> None:
-    for kind in Kind:
-        cases = cases_of(kind, Choice())
-        assert len(set(cases)) == len(cases)
-
-
 def test_the_words_are_those_of_the_contract() -> None:
     publish = Case(Kind.PUBLISH, 10, 16, partitions=2, window=5, ack_policy=AckPolicy.NONE)
     assert " ".join(publish.words("host:1", "stream", 7)) == (
@@ -62,21 +56,6 @@ def test_the_words_are_those_of_the_contract() -> None:
     assert " ".join(latency.words("host:1", "stream", 7)) == (
         "latency --servers host:1 --stream stream --rate 1000 --duration 2.5"
     )
-
-
-def test_result_files_tell_what_belongs_to_the_kind() -> None:
-    fields = Case(Kind.PUBLISH, 10, window=5).as_json()
-    assert fields == {
-        "title": "publish 250 B, window 5, ack leader",
-        "kind": "publish",
-        "messages": 10,
-        "message_size": 250,
-        "partitions": 1,
-        "window": 5,
-        "ack_policy": "leader",
-        "nodes": 1,
-    }
-    assert "window" not in Case(Kind.CONSUME, 10).as_json()
 
 
 @given(messages=st.integers(1, 10**6), speed=st.floats(0.1, 1e7))

@@ -37,22 +37,8 @@ def go_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-def test_every_python_program_exists() -> None:
-    modules = {each.module for each in PEERS.values() if isinstance(each, PythonProgram)}
-    assert modules == {"python_liftbridge", "gufo", "grpcio_plain", "grpcio_aio"}
-    assert all((environments.HERE / f"{module}.py").is_file() for module in modules)
-
-
-def test_every_go_program_exists() -> None:
-    packages = [each.package for each in PEERS.values() if isinstance(each, GoProgram)]
-    assert len(packages) == 2
-    assert all((environments.GO_MODULE / package / "main.go").is_file() for package in packages)
-
-
-@pytest.mark.parametrize("peers", [NSQ_PEERS, STAN_PEERS, DURABLE_STREAMS_PEERS])
-def test_every_program_for_another_system_exists(
-    peers: dict[str, GoProgram | PythonProgram],
-) -> None:
+@pytest.mark.parametrize("peers", [PEERS, NSQ_PEERS, STAN_PEERS, DURABLE_STREAMS_PEERS])
+def test_every_program_exists(peers: dict[str, GoProgram | PythonProgram]) -> None:
     for each in peers.values():
         if isinstance(each, PythonProgram):
             assert (environments.HERE / f"{each.module}.py").is_file()
@@ -73,10 +59,6 @@ def test_python_programs_run_in_the_environment_that_has_their_client(folder: Pa
     assert module == ["-m", "benchmarks.peers.gufo"]
 
 
-def test_both_kinds_of_grpcio_share_an_environment() -> None:
-    assert PEERS["grpcio"].command[0] == PEERS["grpcio-aio"].command[0]
-
-
 def test_an_environment_is_kept_as_long_as_nothing_changes() -> None:
     assert (
         PythonEnvironment("a", ("b==1",)).folder
@@ -95,10 +77,6 @@ def test_an_environment_half_made_or_without_its_python_is_made_anew() -> None:
     environment.python.unlink()
     environment.python.symlink_to(environment.folder / "gone")
     assert (half_made, whole, environment.is_complete) == (False, True, False)
-
-
-def test_requirements_do_not_run_into_each_other() -> None:
-    assert PythonEnvironment("a", ("b", "c")).folder != PythonEnvironment("a", ("bc",)).folder
 
 
 def test_messages_are_made_anew_when_the_protocol_changes(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from collections.abc import Sequence
 
@@ -25,7 +24,7 @@ from benchmarks.peers.measuring import (
     parse,
     percentiles,
 )
-from benchmarks.peers.pacing import apaced, paced, stamp, stamped
+from benchmarks.peers.pacing import paced, stamp, stamped
 
 CASES = [case for kind in Kind for case in cases_of(kind, Choice())]
 
@@ -80,12 +79,6 @@ def test_the_harness_understands_what_a_client_cannot_do(
     assert said == CannotDo("a client cannot latency")
 
 
-def test_one_line_and_nothing_more(capsys: pytest.CaptureFixture[str]) -> None:
-    output = run(capsys, ["publish", "--servers", "h:1", "--stream", "s"], Outcome(1, 1.0, 1.0))
-    assert json.loads(output)["client"] == "a client"
-    assert output.count("\n") == 1
-
-
 @given(st.lists(st.integers(0, 10**10), min_size=1))
 def test_percentiles_are_the_least_that_so_many_do_not_exceed(nanoseconds: list[int]) -> None:
     found = percentiles(nanoseconds)
@@ -97,10 +90,6 @@ def test_percentiles_are_the_least_that_so_many_do_not_exceed(nanoseconds: list[
         assert sum(each <= value for each in nanoseconds) >= needed
         assert sum(each < value for each in nanoseconds) < needed
     assert found["max"] == max(nanoseconds) / 1_000
-
-
-def test_no_percentiles_of_nothing() -> None:
-    assert percentiles([]) == {}
 
 
 def test_a_watch_counts_the_work_of_this_process() -> None:
@@ -128,12 +117,6 @@ def test_messages_are_due_at_the_rate_and_never_early() -> None:
     began = time.monotonic_ns()
     due, seen = zip(*((each, time.monotonic_ns()) for each in paced(2_000, 40)), strict=True)
     check_rate(list(due), list(seen), began)
-
-
-async def test_messages_are_due_at_the_rate_on_a_loop_too() -> None:
-    began = time.monotonic_ns()
-    pairs = [(each, time.monotonic_ns()) async for each in apaced(2_000, 40)]
-    check_rate([due for due, _ in pairs], [seen for _, seen in pairs], began)
 
 
 def test_who_falls_behind_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from benchmarks.cases import Case, Kind
-from benchmarks.outcome import Unsupported
 from benchmarks.processes import are_running
 from benchmarks.programs import FillFailed, fill, run_program
 from benchmarks.summary import Failed, Measured, Run
@@ -48,20 +47,10 @@ def test_a_process_runs_until_it_ends_though_nobody_has_waited_for_it() -> None:
     assert not are_running([process.pid])
 
 
-def test_a_program_may_decline() -> None:
-    assert run("""print('{"unsupported": "no"}')""") == Unsupported("no")
-
-
 def test_of_a_failure_the_last_line_is_told_and_no_path() -> None:
     done = run("raise ValueError('it broke')")
     assert done == Failed("exit code 1: ValueError: it broke")
     assert run("raise SystemExit(3)") == Failed("exit code 3: ")
-
-
-def test_anything_but_the_line_is_a_failure() -> None:
-    done = run("print('hello')")
-    assert isinstance(done, Failed)
-    assert "no JSON" in done.reason
 
 
 def test_a_program_that_does_not_end_is_ended() -> None:
