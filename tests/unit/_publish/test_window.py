@@ -126,6 +126,17 @@ TestWindows = Windows.TestCase
 TestWindows.settings = settings(max_examples=examples(50), stateful_step_count=20, deadline=None)
 
 
+async def test_cancelling_the_first_in_the_queue_admits_a_smaller_one_behind_it() -> None:
+    window = Window(10, 100)
+    assert window.try_enter(60)
+    large = asyncio.create_task(window.enter(50))
+    small = asyncio.create_task(window.enter(30))
+    await until(lambda: window.waiting == 2)
+    large.cancel()
+    await small
+    assert (window.messages, window.bytes) == (2, 90)
+
+
 async def test_those_who_wait_can_be_waited_for() -> None:
     window = Window(1, 100)
     assert window.try_enter(1)
