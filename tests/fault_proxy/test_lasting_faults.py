@@ -55,15 +55,6 @@ async def test_one_direction_may_freeze_alone(
     assert await asyncio.wait_for(reader.readexactly(4), BOUND) == b"held"
 
 
-async def test_a_frozen_link_takes_no_memory(dial: Dial, proxy: FaultProxy) -> None:
-    _, writer = await dial()
-    proxy.freeze()
-    writer.write(bytes(64 * 2**20))
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(writer.drain(), 0.3)
-    assert proxy.statistics().held_bytes <= 512 * 1024
-
-
 async def test_swallowed_bytes_meet_no_resistance_and_the_link_dies_of_healing(
     dial: Dial, proxy: FaultProxy, echo: EchoServer
 ) -> None:

@@ -145,11 +145,6 @@ def test_the_environment_is_read() -> None:
     assert options == ClientOptions(call_timeout=2.5, resubscribe_timeout=None, max_in_flight=7)
 
 
-def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIFTBRIDGE_ACK_TIMEOUT", "1")
-    assert ClientOptions.from_env() == ClientOptions(ack_timeout=1.0)
-
-
 def test_every_number_can_be_set_in_the_environment() -> None:
     names = (*POSITIVE, *NOT_NEGATIVE, *LIMITS)
     options = ClientOptions.from_env({f"LIFTBRIDGE_{name.upper()}": "3" for name in names})

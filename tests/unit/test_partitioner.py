@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio._admin.cursors import cursor_key, cursors_partition
 from liftbridge_aio.errors import InvalidRequest, WrongType
 from liftbridge_aio.model import Partitioner
 from liftbridge_aio.partitioner import by_key, choose_partition, round_robin
@@ -37,11 +36,6 @@ def test_only_the_key_and_the_count_matter(key: bytes | None, count: int, value:
     assert partition == by_key("two", key, b"", count)
 
 
-def test_round_robin_gives_every_partition_its_turn() -> None:
-    choose = round_robin()
-    assert [choose("s", b"same key", b"", 3) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
-
-
 def test_round_robin_counts_each_stream_and_each_instance_by_itself() -> None:
     choose, other = round_robin(), round_robin()
     assert [choose("a", None, b"", 4), choose("b", None, b"", 4), choose("a", None, b"", 4)] == [
@@ -69,16 +63,6 @@ def test_round_robin_shares_evenly(count: int, rounds: int, start: int) -> None:
 def test_both_are_partitioners_to_the_type_checker() -> None:
     ready: list[Partitioner] = [by_key, round_robin()]
     assert all(partitioner("s", None, b"", 1) == 0 for partitioner in ready)
-
-
-def test_cursors_live_where_the_server_looks_for_them() -> None:
-    assert cursor_key("mycursor", "foo", 0) == b"mycursor,foo,0"
-    assert cursors_partition("mycursor", "foo", 0, 3) == 2
-    assert cursors_partition("mycursor", "foo", 0, 10) == 4
-
-
-def test_cursor_keys_are_utf8() -> None:
-    assert cursor_key("ä", "ß", 12) == "ä,ß,12".encode()
 
 
 async def asynchronous(*_: object) -> int:
@@ -117,14 +101,3 @@ def test_a_partitioner_with_other_parameters_is_named() -> None:
     with pytest.raises(WrongType, match=r"by_region.* does not take") as caught:
         choose_partition(by_region, "s", None, b"", 3)  # type: ignore[arg-type]
     assert isinstance(caught.value.__cause__, TypeError)
-
-
-@pytest.mark.parametrize("error", [KeyError("eu"), TypeError("no region")])
-def test_a_partitioner_that_fails_is_named(error: Exception) -> None:
-    def by_table(*_: object) -> int:
-        raise error
-
-    with pytest.raises(InvalidRequest, match=r"by_table.* failed: ") as caught:
-        choose_partition(by_table, "s", None, b"", 3)
-    assert caught.value.__cause__ is error
-    assert type(caught.value) is InvalidRequest

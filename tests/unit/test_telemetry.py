@@ -8,7 +8,7 @@ import pytest
 
 from liftbridge_aio import telemetry
 from liftbridge_aio.model import Ack, Message
-from liftbridge_aio.telemetry import NO_HOOK, Hook
+from liftbridge_aio.telemetry import Hook
 
 RECORDS = [value for value in vars(telemetry).values() if dataclasses.is_dataclass(value)]
 RECORDS = [
@@ -42,29 +42,7 @@ def test_records_cannot_be_changed(kind: type) -> None:
     assert not hasattr(record, "__dict__")
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_methods_of_a_hook_do_nothing(method: str) -> None:
-    argument = argument_of(method)
-    before = dataclasses.astuple(argument)
-    getattr(NO_HOOK, method)(argument)
-    assert dataclasses.astuple(argument) == before
-
-
 def test_every_event_has_a_method_that_takes_it() -> None:
     taken = {type(argument_of(method)) for method in METHODS}
     events = {kind for kind in RECORDS if "Statistics" not in str(kind)}
     assert taken == {*events, Ack, Message}
-
-
-def test_a_hook_overrides_only_what_it_cares_for() -> None:
-    seen: list[telemetry.Lost] = []
-
-    class Watcher(Hook):
-        def lost(self, event: telemetry.Lost) -> None:
-            seen.append(event)
-
-    watcher = Watcher()
-    event = telemetry.Lost("host:1", "publish", "reset")
-    watcher.lost(event)
-    watcher.connected(telemetry.Connected("host:1", "publish"))
-    assert seen == [event]

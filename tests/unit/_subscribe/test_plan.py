@@ -49,29 +49,6 @@ def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], problem: str) 
         plan(**changes)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"stop": StopAt.latest()},
-        {"stop": StopAt.offset(0)},
-        {"start": StartAt.earliest(), "stop": StopAt.offset(0)},
-        {"start": StartAt.time(5), "stop": StopAt.offset(0)},
-        {"reverse": True},
-        {"reverse": True, "start": StartAt.latest(), "stop": StopAt.offset(0)},
-        {"reverse": True, "start": StartAt.offset(5), "stop": StopAt.time(1)},
-        {"resubscribe_timeout": None},
-        {"resubscribe_timeout": 0},
-        {"resubscribe_timeout": timedelta(minutes=1)},
-        {"resubscribe_timeout": math.inf},
-        {"partition": 2**31 - 1},
-    ],
-)
-def test_what_makes_sense_is_taken(changes: dict[str, Any]) -> None:
-    taken = plan(**changes)
-    assert {name: getattr(taken, name) for name in changes} == changes
-
-
 def test_a_timeout_that_is_no_duration_is_refused() -> None:
     with pytest.raises(TypeError, match="resubscribe_timeout"):
         plan(resubscribe_timeout="soon")

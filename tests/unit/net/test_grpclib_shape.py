@@ -6,18 +6,13 @@ A release of either that changes one of these must fail here, in words, and not 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from grpclib import client, protocol, utils
-from grpclib.config import Configuration
+from grpclib import client, protocol
 from grpclib.const import Cardinality, Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
-from h2.connection import H2Connection
-from h2.events import SettingsAcknowledged
-from h2.settings import SettingCodes
 
 from liftbridge_aio import Client, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
@@ -28,7 +23,7 @@ from liftbridge_aio.net.fast_call import FastCall
 from liftbridge_aio.net.grpclib_shape import data_lane_available
 from liftbridge_aio.net.plain_call import PlainCall
 from liftbridge_aio.net.supervisor import Supervisor
-from liftbridge_aio.wire.rpc import FETCH_METADATA, SUBSCRIBE
+from liftbridge_aio.wire.rpc import SUBSCRIBE
 from support.peers.scripted_peer import BOUND
 
 
@@ -43,68 +38,6 @@ async def channel(broker: EmbeddedBroker) -> AsyncIterator[client.Channel]:
     channel = client.Channel(broker.host, broker.port, codec=BytesCodec())
     yield channel
     channel.close()
-
-
-def request(channel: client.Channel) -> client.Stream[bytes, bytes]:
-    return channel.request(FETCH_METADATA.path, Cardinality.UNARY_UNARY, bytes, bytes)
-
-
-async def test_a_channel_keeps_its_protocol_and_connects_in_connect(
-    channel: client.Channel,
-) -> None:
-    assert vars(client.Channel)["_protocol"] is None
-    assert inspect.iscoroutinefunction(client.Channel.__connect__)
-    found = await channel.__connect__()
-    assert channel._protocol is found
-    assert channel._connected
-    found.handler.close()
-    assert not channel._connected
-
-
-async def test_the_factory_of_protocols_can_be_replaced() -> None:
-    source = inspect.getsource(client.Channel._create_connection)
-    assert "self._protocol_factory" in source
-    assert list(inspect.signature(protocol.H2Protocol.__init__).parameters) == [
-        *("self", "handler", "config", "h2_config")
-    ]
-    channel = client.Channel("127.0.0.1", 1)
-    assert isinstance(channel._protocol_factory(), protocol.H2Protocol)
-    assert isinstance(channel._config, Configuration)
-
-
-async def test_a_protocol_leads_to_transport_h2_and_processors(channel: client.Channel) -> None:
-    found = await channel.__connect__()
-    connection = found.connection
-    assert isinstance(connection._transport, asyncio.Transport)
-    assert isinstance(connection._connection, H2Connection)
-    assert not connection.is_closing()
-    assert callable(found.processor.processors[SettingsAcknowledged])
-    assert found.processor.streams == {}
-    connection._connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 1000})
-    connection.flush()
-    transport = connection._transport
-    found.processor.close("closed by the test")
-    assert connection.is_closing()
-    assert not hasattr(connection, "_transport")
-    assert transport.is_closing()
-
-
-async def test_a_stream_offers_what_an_exchange_needs(channel: client.Channel) -> None:
-    assert client.Stream.initial_metadata is None
-    async with request(channel) as stream:
-        await stream.send_message(b"", end=True)
-        await stream.recv_initial_metadata()
-        assert stream.initial_metadata is not None
-        assert isinstance(stream._wrapper, utils.Wrapper)
-        assert not stream._trailers_only
-        assert channel._protocol is not None
-        assert stream._stream.connection is channel._protocol.connection
-        prefix = await stream._stream.recv_data(5)
-        assert prefix[0] == 0
-        assert len(await stream._stream.recv_data(int.from_bytes(prefix[1:], "big"))) > 0
-        assert await stream._stream.recv_data(5) == b""
-        await stream._stream.recv_trailers()
-        stream._maybe_raise()
 
 
 async def test_a_status_is_found_in_headers_that_came_alone(channel: client.Channel) -> None:

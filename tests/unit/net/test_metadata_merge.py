@@ -73,35 +73,6 @@ def test_an_answer_is_taken_into_what_is_known(
     }
 
 
-def test_a_partial_answer_keeps_the_address_of_a_silent_leader() -> None:
-    known = Metadata(None, {"a": broker("a", 1), "b": broker("b", 2)}, {"s": stream("s", 1)})
-    answer = Metadata(None, {"a": broker("a", 9)}, {})
-    merged = merge(
-        known,
-        answer,
-        all_streams=False,
-        unknown_streams=frozenset(),
-        unknown_groups=frozenset(),
-        now=NOW,
-    )
-    assert {name: info.port for name, info in merged.brokers.items()} == {"a": 9, "b": 2}
-    assert set(merged.streams) == {"s"}
-
-
-def test_the_snapshot_before_is_left_alone() -> None:
-    known = Metadata(None, {}, {"s": stream("s", 1)}, {"g": group("g", 1)})
-    merge(
-        known,
-        Metadata(),
-        all_streams=True,
-        unknown_streams=frozenset({"s"}),
-        unknown_groups=frozenset({"g"}),
-        now=NOW,
-    )
-    assert set(known.streams) == {"s"}
-    assert set(known.groups) == {"g"}
-
-
 def led_by(leader: str) -> StreamInfo:
     return StreamInfo("s", "s", MappingProxyType({0: PartitionInfo(0, leader)}), 1)
 

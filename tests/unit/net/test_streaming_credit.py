@@ -198,27 +198,6 @@ async def test_the_window_changes_while_data_is_in_flight(path: str, *, late: bo
         assert 10**6 // 2 <= stream.credit <= 10**6
 
 
-@pytest.mark.parametrize("window", [20, 1000])
-async def test_a_window_that_goes_below_nothing_comes_up_again(path: str, window: int) -> None:
-    async with calling(path, stream_window=FIRST_WINDOW) as calls:
-        _, stream, recorder = await calls.delivered(holds=True)
-        sent = fill(calls, stream, bytes(500))
-        await recorder.count(1)
-        calls.connection.set_stream_window(window)
-        await settle(calls, window)
-        assert stream.credit < 0
-        recorder.holds = False
-        recorder.drain()
-        await recorder.count(sent)
-        await calls.on_socket.until(lambda: stream.credit > 0)
-        assert stream.credit <= window
-        await calls.on_socket.say(stream, grpc_message(bytes(500)) * 10)
-        await recorder.count(sent + 10)
-        calls.connection.set_stream_window(FIRST_WINDOW)
-        await settle(calls, FIRST_WINDOW)
-        assert FIRST_WINDOW // 2 <= stream.credit <= FIRST_WINDOW
-
-
 # Peers that take more than they get
 
 
@@ -239,31 +218,6 @@ async def test_a_peer_that_sends_more_than_it_may_is_left(path: str, *, undraine
             failure = await one.end()
             assert failure.code is Code.UNAVAILABLE
             assert not failure.unusable
-        assert calls.connection.state is ConnectionState.LOST
-
-
-async def test_a_peer_must_keep_to_the_smaller_window_that_it_acknowledged(path: str) -> None:
-    peer = Peer()
-    async with calling(path, peer) as calls:
-        _, stream, recorder = await calls.delivered(holds=True)
-        await answered(calls)
-        peer.acknowledges_settings = False
-        calls.connection.set_stream_window(1000)
-        await calls.on_socket.until(lambda: peer.count(SettingsFrame) > 2)
-        # It may not have seen the change yet.
-        calls.peer.message(stream, bytes(2000))
-        await answered(calls)
-        recorder.drain()
-        peer.acknowledge_settings()
-        calls.send()
-        await answered(calls)
-        assert calls.connection.up
-        await calls.on_socket.until(lambda: stream.credit > 0)
-        assert stream.credit <= 1000
-        calls.peer.message(stream, bytes(1000), unlawful=True)
-        calls.send()
-        recorder.drain()
-        assert (await recorder.end()).code is Code.UNAVAILABLE
         assert calls.connection.state is ConnectionState.LOST
 
 

@@ -11,7 +11,7 @@ import pytest
 from hyperframe.frame import PingFrame
 
 from liftbridge_aio._core.status import CallFailure, Code
-from support.peers.scripted_peer import Peer, PeerStream
+from support.peers.scripted_peer import PeerStream
 from support.peers.streaming import BODY, MESSAGES, PATHS, calling
 
 pytestmark = pytest.mark.parametrize("path", PATHS)
@@ -100,54 +100,6 @@ async def test_giving_the_link_up_inside_received(
     assert caplog.record_tuples == [] or how == "fail"
 
 
-async def test_a_fault_of_a_receiver_ends_its_call_and_no_other(
-    path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with calling(path) as calls:
-        _, stream, recorder = await calls.delivered()
-        _, other, others = await calls.delivered()
-
-        def fail() -> None:
-            text = "a receiver must not do that"
-            raise ZeroDivisionError(text)
-
-        recorder.on_received = fail
-        calls.peer.data(stream, BODY)
-        calls.peer.data(other, BODY)
-        calls.peer.end(other)
-        calls.send()
-        await recorder.until(lambda: bool(recorder.faults))
-        assert isinstance(recorder.faults[0], ZeroDivisionError)
-        assert "must not do that" in caplog.text
-        assert (await others.end()).code is Code.OK
-        await calls.on_socket.until(lambda: stream.reset is not None)
-
-
-async def test_a_fault_at_the_end_of_a_call_harms_no_other(
-    path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    faults: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
-    async with calling(path) as calls:
-        _, other, others = await calls.delivered()
-        for happening in (calls.peer.end, calls.peer.reset):
-            _, stream, recorder = await calls.delivered()
-
-            def fail() -> None:
-                text = "a receiver must not do that"
-                raise ZeroDivisionError(text)
-
-            recorder.on_ended = fail
-            happening(stream)
-            calls.send()
-            await recorder.end()
-        calls.peer.end(other)
-        calls.send()
-        assert (await others.end()).code is Code.OK
-        assert caplog.text.count("must not do that") >= 2
-    assert faults == []
-
-
 async def test_cancelling_receive_as_the_message_comes(path: str) -> None:
     """The message is there, and the task is cancelled before it runs."""
     async with calling(path, in_memory=True) as calls:
@@ -227,15 +179,3 @@ async def test_nothing_holds_on_to_a_call_that_is_over(path: str) -> None:
         assert [reference() for reference in remembered] == [None] * len(remembered)
         assert calls.protocol._users == {}
         assert calls.protocol.processor.streams == {}
-
-
-async def test_peers_may_be_told_what_to_do_first(path: str) -> None:
-    """A call may be opened, used and left before the server has said anything at all."""
-    async with calling(path, Peer({}), in_memory=True) as calls:
-        call, stream, recorder = await calls.delivered(accepted=False)
-        await call.send([b"one"])
-        call.close()
-        assert stream.messages == [b"one"]
-        assert stream.reset == 0
-        assert recorder.messages == []
-        assert recorder.ends == []

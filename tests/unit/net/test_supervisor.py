@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed
-from liftbridge_aio.net.supervisor import Child, Supervisor
+from liftbridge_aio.net.supervisor import Supervisor
 from support.waiting import until
 
 
@@ -84,24 +84,6 @@ async def test_cancelling_the_wait_for_a_child_leaves_it_alone(supervisor: Super
         await child.wait()
     await asyncio.sleep(0)
     assert not child.done
-
-
-async def test_children_are_cancelled_before_they_began(supervisor: Supervisor) -> None:
-    child = supervisor.spawn(forever, name="child")
-    child.cancel()
-    await child.wait()
-    other = supervisor.spawn(forever, name="other")
-    await supervisor.stop(5)
-    assert other.done
-
-
-async def test_a_callback_of_the_event_loop_starts_a_child(supervisor: Supervisor) -> None:
-    started: list[Child] = []
-    asyncio.get_running_loop().call_soon(
-        lambda: started.append(supervisor.spawn(asyncio.sleep, 0, name="child"))
-    )
-    await until(lambda: bool(started))
-    await started[0].wait()
 
 
 # Calls
@@ -215,16 +197,3 @@ async def test_stopping_is_bounded_even_if_a_child_will_not_end() -> None:
     assert not await supervisor.stop(0.01)
     release.set()
     assert await supervisor.stop(5)
-
-
-async def test_nothing_starts_before_the_start_or_after_the_stop() -> None:
-    supervisor = Supervisor("test")
-    with pytest.raises(ClientClosed):
-        supervisor.spawn(forever, name="early")
-    assert not supervisor.running
-    await supervisor.start()
-    assert [supervisor.running, await supervisor.stop(5), supervisor.running] == [True, True, False]
-    with pytest.raises(ClientClosed):
-        supervisor.spawn(forever, name="late")
-    with pytest.raises(ClientClosed):
-        await supervisor.call(forever, name="late")

@@ -60,16 +60,6 @@ def test_the_text_stays_short_however_much_is_broken(
     assert len(str(caught.value).splitlines()) < 100
 
 
-def test_a_value_that_came_very_often_leaves_the_timeline_short() -> None:
-    history = history_of(1)
-    for _ in range(5_000):
-        history.delivered(b"0", 0)
-    report = check_history(history, examples=1)
-    assert report.total.repeated == 5_000
-    assert len(report.defects) == 1
-    assert len(report.defects[0].timeline) < 20
-
-
 def test_long_values_are_cut() -> None:
     history = History(clock=lambda: 0.0)
     history.delivered(b"x" * 10_000, 0)
@@ -123,15 +113,6 @@ def test_the_timeline_shows_as_much_as_was_asked_for(context: int, rows: int, ga
     assert [row.event.value for row in defect.timeline if row.concerned] == [b"50", b"50"]
     assert len(defect.timeline) == rows
     assert [row.after_gap for row in defect.timeline].count(True) == gaps
-
-
-def test_deliveries_tell_their_position() -> None:
-    history = history_of(10)
-    history.delivered(b"3", 0)
-    (defect,) = check_history(history, context=2).defects
-    assert defect.position == 10
-    positions = [row.position for row in defect.timeline if row.event.kind is EventKind.DELIVERED]
-    assert positions == [3, 9, 10]
 
 
 def test_what_a_guarantee_allows_is_not_told_as_a_defect() -> None:

@@ -37,14 +37,6 @@ def test_events_survive_any_cut_and_hold_any_text(
     assert parsed(stream, cuts) == [Event(kind, with_line_feeds(text)) for kind, text in events]
 
 
-@given(st.sampled_from([b"\n", b"\r", b"\r\n"]), st.data())
-def test_lines_end_in_three_ways(end: bytes, data: st.DataObject) -> None:
-    lines = [b"event: data", b"data: one", b": a comment", b"id: 7", b"data:two", b"", b"data", b""]
-    stream = b"".join(line + end for line in lines)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
-    assert parsed(stream, cuts) == [Event("data", b"one\ntwo"), Event("message", b"")]
-
-
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_lines_may_come_byte_by_byte(end: bytes) -> None:
     stream = end.join([b"event: data", b"data: 1", b"data: 2", b"", b"data: 3", b"", b""])

@@ -150,28 +150,11 @@ async def test_an_end_within_a_frame() -> None:
 
 
 async def test_bytes_that_are_no_frame_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
-    class Text:
-        value = b""
-
-        def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's name
-            return self.value
-
-        def ParseFromString(self, data: bytes) -> None:  # noqa: N802 - protobuf's name
-            self.value = data
-
-        def get_uuid(self) -> bytes:
-            return NIL_UUID
-
-        def set_uuid(self, _: bytes) -> None: ...
-
-        def new_acknowledgement(self, _: Journal) -> Text:
-            return Text()
-
-    data = FIXED_WORD + b"\3\0\0\0foo"
+    data = FIXED_WORD + b"\x13\0\0\0" + NIL_UUID + b"foo"
     pieces = Pieces((0, data + b"junk" + data), journal=Journal("j", FIXED_PROTOBUF))
-    reading = ReadUncommittedIter(pieces, lambda _: Text())
+    reading = ReadUncommittedIter(pieces, lambda _: FixedMessage())
     found = [(begin, end, text.value) async for _, begin, end, text in reading]
-    assert found == [(0, 11, b"foo"), (15, 26, b"foo")]
+    assert found == [(0, 27, "foo"), (31, 58, "foo")]
     assert "in j 4 bytes that are no frame were skipped" in caplog.text
 
 
