@@ -84,15 +84,9 @@ def test_a_plain_url_contradicts_options_with_tls() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "liftbridge+tls://ann:hush@a:1",
-        "liftbridge+tls://a?key_password=hush",
-        "liftbridge+tls://a?Token=hush",
-        "liftbridge://hush@a",
-        "ann:hush@a:9292",
-        "ann:hush",
-        "ann:hush,bob",
-        "ann hush:1",
-        "hush@a://b",
+        *("liftbridge+tls://ann:hush@a:1", "liftbridge+tls://a?key_password=hush"),
+        *("liftbridge+tls://a?Token=hush", "liftbridge://hush@a", "ann:hush@a:9292"),
+        *("ann:hush", "ann:hush,bob", "ann hush:1", "hush@a://b"),
     ],
 )
 def test_a_secret_is_refused_and_not_repeated(text: str) -> None:

@@ -100,15 +100,9 @@ def test_a_torn_last_line_is_left_out_and_told(tmp_path: Path, cut: int) -> None
 @pytest.mark.parametrize(
     "line",
     [
-        b"\n",
-        b"no JSON\n",
-        b"[]\n",
-        b"{}\n",
-        LINES[0].replace(b"sent", b"lost"),
-        LINES[0].replace(b'"a"', b"7"),
-        LINES[0].replace(b'"p"', b'"p", "offset": "x"'),
-        LINES[0].replace(b"1", b"null"),
-        b"\xff\n",
+        *(b"\n", b"no JSON\n", b"[]\n", b"{}\n", LINES[0].replace(b"sent", b"lost")),
+        *(LINES[0].replace(b'"a"', b"7"), LINES[0].replace(b'"p"', b'"p", "offset": "x"')),
+        *(LINES[0].replace(b"1", b"null"), b"\xff\n"),
     ],
 )
 def test_other_broken_lines_are_refused(tmp_path: Path, line: bytes) -> None:

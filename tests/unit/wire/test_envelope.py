@@ -17,9 +17,9 @@ from liftbridge_aio.wire.envelope import (
     encode_message,
     is_envelope,
 )
+from support.wire.acks import acks
 
 MAGIC = b"\xb9\x0e\x43\xb4"
-INT64 = st.integers(-(2**63), 2**63 - 1)
 OFFSETS = st.integers(0, 2**63 - 1)
 
 messages = st.builds(
@@ -35,20 +35,6 @@ messages = st.builds(
     correlation_id=st.text(max_size=20),
     ack_policy=st.sampled_from(AckPolicy),
     expected_offset=st.none() | OFFSETS,
-)
-
-acks = st.builds(
-    Ack,
-    stream=st.text(max_size=10),
-    partition_subject=st.text(max_size=10),
-    msg_subject=st.text(max_size=10),
-    offset=INT64,
-    ack_inbox=st.text(max_size=10),
-    correlation_id=st.text(max_size=10),
-    ack_policy=st.sampled_from(AckPolicy),
-    reception_timestamp=INT64,
-    commit_timestamp=INT64,
-    ack_error=st.sampled_from(AckError),
 )
 
 

@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from liftbridge_aio.errors import MalformedData
-from liftbridge_aio.model import UNCHECKED_OFFSET, Ack, AckError, AckPolicy
+from liftbridge_aio.model import UNCHECKED_OFFSET, Ack, AckPolicy
 from liftbridge_aio.wire.envelope import (
     EnvelopeMessage,
     decode_ack,
@@ -17,23 +17,9 @@ from liftbridge_aio.wire.envelope_batches import (
     encode_envelope,
     publish_fields,
 )
+from support.wire.acks import acks
 
-INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(max_size=10)
-
-acks = st.builds(
-    Ack,
-    stream=TEXT,
-    partition_subject=TEXT,
-    msg_subject=TEXT,
-    offset=INT64,
-    ack_inbox=TEXT,
-    correlation_id=TEXT,
-    ack_policy=st.sampled_from(AckPolicy),
-    reception_timestamp=INT64,
-    commit_timestamp=INT64,
-    ack_error=st.sampled_from(AckError),
-)
 
 USUAL = Ack("orders", "orders", "orders", 7, "_INBOX.acks", "id-1", AckPolicy.LEADER, 1, 2)
 

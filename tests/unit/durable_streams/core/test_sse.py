@@ -52,17 +52,8 @@ def test_any_bytes_are_taken_alike_however_they_are_cut(stream: bytes, data: st.
 
 LINES = st.sampled_from(
     [
-        "event: data",
-        "event:data",
-        "event:x",
-        "data: a",
-        "data:a",
-        "data:  a",
-        "data:",
-        "data",
-        "id: 1",
-        ":",
-        "dataa: 1",
+        *("event: data", "event:data", "event:x", "data: a", "data:a", "data:  a", "data:"),
+        *("data", "id: 1", ":", "dataa: 1"),
     ]
 )
 
