@@ -9,14 +9,13 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import pytest
-from grpclib.const import Status
 from grpclib.exceptions import StreamTerminatedError
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, DataReceived, Event, SettingsAcknowledged
 
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.wire import proto, rpc
-from support.raw import BOUND, FROM_EARLIEST, Wire, message
+from support.raw import BOUND, FROM_EARLIEST, Wire
 
 HOUR: Final = 3600 * 10**9
 
@@ -106,25 +105,6 @@ async def test_connections_are_closed_or_reset(broker: EmbeddedBroker, reset: bo
     else:
         await reader.read()
     writer.close()
-
-
-async def test_only_connections_with_such_a_call_are_closed(broker: EmbeddedBroker) -> None:
-    publishing, reading = Wire(broker.host, broker.port), Wire(broker.host, broker.port)
-    await publishing.create("s")
-    async with publishing.publish_session() as session, reading.subscribe("s") as subscription:
-        await session.send(message("s", b"0"))
-        await session.next()
-
-        assert await broker.faults.cut_links(carrying="SetCursor") == 0
-        assert await broker.faults.cut_links(carrying="Subscribe", reset=True) == 1
-
-        replies, end = await subscription.rest()
-        assert len(replies) <= 1
-        assert end.status is Status.UNAVAILABLE
-        await session.send(message("s", b"1"))
-        await session.next()
-    publishing.close()
-    reading.close()
 
 
 async def test_no_more_connections_are_closed_than_requested(broker: EmbeddedBroker) -> None:
