@@ -27,26 +27,23 @@ from liftbridge_aio.errors import (
     TLSFailed,
     UsageError,
 )
+from liftbridge_aio.model import Message
 from liftbridge_aio.options import Duration, seconds
 from liftbridge_aio.retry import Backoff
 from liftbridge_aio.stan import ClientIdTaken, SubscriptionClosed
 
-from .core.addresses import (
-    LIFTBRIDGE,
-    Address,
-    System,
-    check_pair,
-    message_name,
-    parse_address,
-)
 from .core.rate import Rate
-from .ends import Record, Source, Target
+from .ends import Plan, Record, Source, Target
 from .errors import MessageRefused
-from .liftbridge import ExactTarget, LiftbridgeSource, LiftbridgeTarget
-from .nsq import NsqSource, NsqTarget
-from .stan import StanSource, StanTarget
+from .liftbridge import LIFTBRIDGE, LIFTBRIDGE_TLS
+from .nsq import NSQ, NSQ_LOOKUP
+from .stan import STAN
+from .systems import Address, System, check_pair, parse_address
 
 logger = logging.getLogger("liftbridge_aio.bridge")
+
+SYSTEMS: Final[tuple[System, ...]] = (STAN, NSQ, NSQ_LOOKUP, LIFTBRIDGE, LIFTBRIDGE_TLS)
+"""All systems; a new one is made by its module, and listed here."""
 
 _PASSING: Final = (
     ClientIdTaken,
@@ -136,8 +133,8 @@ class Bridge:
         check_flags(once=once, skip_refused=skip_refused)
         if after is not None:
             check_whole_number(after, "after", 0, INT64_MAX)
-        self._from = parse_address(source)
-        self._to = parse_address(target)
+        self._from = parse_address(source, SYSTEMS)
+        self._to = parse_address(target, SYSTEMS)
         check_pair(self._from, self._to)
         self._once = once
         self._after = after
@@ -240,12 +237,18 @@ class Bridge:
         Args:
             patience: the longest that a side may take to answer.
         """
-        target, source = self._ends(patience)
+        plan = Plan(
+            *(self._from, self._to, self._refuse, patience),
+            *(self._once, self._after, self._message_timeout),
+        )
+        source, target = plan.source.system.source(plan), plan.target.system.target(plan)
         try:
-            with self._of_target():
-                copied = await target.open()
             with self._of_source():
-                await source.open(copied)
+                origin = await source.open()
+            with self._of_target():
+                copied = await target.open(origin)
+            with self._of_source():
+                await source.begin(copied)
             self._source = source
             self._was_open = True
             while True:
@@ -278,10 +281,11 @@ class Bridge:
 
     def _refuse(self, record: Record, error: LiftbridgeError) -> None:
         """Skip a message that the target can never take, or end there."""
-        text = f"{message_name(self._from, record.identity)} is refused: {error.message}"
+        name = self._from.system.message_name(record.identity)
+        text = f"{name} is refused: {error.message}"
         if not self._skip_refused:
             refusal = MessageRefused(text)
-            if self._from.system in LIFTBRIDGE:
+            if isinstance(record.origin, Message):
                 refusal.at(record.origin.stream, record.origin.partition, record.origin.offset)
             raise refusal from error
         self._skipped += 1
@@ -291,22 +295,6 @@ class Bridge:
         """Note that all went well until now, unless what came last could not be stored yet."""
         if not self._is_storing:
             self._well_at = asyncio.get_running_loop().time()
-
-    def _ends(self, patience: float) -> tuple[Target, Source]:
-        here, there = self._from, self._to
-        once, refuse = self._once, self._refuse
-        target: Target
-        if here.system is System.STAN:
-            target = ExactTarget(there, here, refuse, patience, self._after)
-            return target, StanSource(here, there, patience, once=once)
-        if here.system not in LIFTBRIDGE:
-            source = NsqSource(here, self._message_timeout, patience, once=once)
-            return LiftbridgeTarget(there, here, refuse, patience), source
-        if there.system is System.STAN:
-            target = StanTarget(there, here, refuse, patience)
-        else:
-            target = NsqTarget(there, refuse, patience)
-        return target, LiftbridgeSource(here, there, patience, once=once)
 
     @contextmanager
     def _of_source(self) -> Iterator[None]:

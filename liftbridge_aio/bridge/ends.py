@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.model import Message
 
+from .systems import Address
+
 SOURCE_HEADER: Final = "bridge-source"
-"""Header with the source of a message, for example `stan/test-cluster/orders`."""
+"""Header with the source of a message: `stan/test-cluster/orders`, or a stream of Liftbridge with
+its creation time, `liftbridge/orders@1764312000000000000`."""
 ID_HEADER: Final = "bridge-id"
-"""Header with its id there: the sequence (NATS Streaming), or nsqd and id (NSQ)."""
+"""Header with its id there: the sequence (NATS Streaming), nsqd and id (NSQ), or partition and
+offset (Liftbridge)."""
 TIME_HEADER: Final = "bridge-timestamp"
 """Header with the time at which it was published there, in Unix nanoseconds."""
 MARKER_HEADER: Final = "bridge-marker"
 """Header of messages that a bridge adds: they have no value, and handlers skip them."""
 TARGET_HEADER: Final = "bridge-target"
 """Header with the stream to which a bridge published; in others the headers were forwarded."""
+PATH_HEADER: Final = "bridge-path"
+"""Header with the sources of the bridges before the last one, each on a line, the last one first;
+only in messages that several bridges have copied."""
+BRIDGE_HEADERS: Final = frozenset(
+    {SOURCE_HEADER, ID_HEADER, TIME_HEADER, MARKER_HEADER, TARGET_HEADER, PATH_HEADER}
+)
 
 MAX_BATCH: Final = 500
 """Messages that are copied at once."""
+
+_NOTHING: Final[Mapping[str, bytes]] = {}
 
 
 @dataclass(slots=True)
@@ -34,6 +46,10 @@ class Record:
         timestamp: when, in Unix nanoseconds.
         origin: the message of the source's client.
         is_marker: True for a message that the target cannot take and the bridge skips.
+        partition: where it was, if the source has partitions.
+        key: its key, if it has one.
+        headers: those that are copied with it.
+        transaction_headers: the same, of transactions.
     """
 
     identity: bytes
@@ -41,6 +57,10 @@ class Record:
     timestamp: int
     origin: Any
     is_marker: bool = False
+    partition: int = 0
+    key: bytes | None = None
+    headers: Mapping[str, bytes] = field(default_factory=lambda: _NOTHING)
+    transaction_headers: Mapping[str, bytes] = field(default_factory=lambda: _NOTHING)
 
 
 def bridge_headers(message: Message) -> Mapping[str, bytes]:
@@ -53,25 +73,78 @@ def bridge_headers(message: Message) -> Mapping[str, bytes]:
     return message.headers if message.headers.get(TARGET_HEADER, own) == own else {}
 
 
+def sources_of(message: Message) -> list[bytes]:
+    """Return the sources of all bridges that have copied a message, the last one first."""
+    headers = bridge_headers(message)
+    if SOURCE_HEADER not in headers:
+        return []
+    return [headers[SOURCE_HEADER], *headers.get(PATH_HEADER, b"").splitlines()]
+
+
 Refuse: TypeAlias = Callable[[Record, LiftbridgeError], None]
 """Called by a target with a message that it can never take, and why; raises unless the bridge
 skips such messages."""
 
 
-class Copied(NamedTuple):
-    """The progress of copying a channel of NATS Streaming; other sources keep that themselves."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to copy, and how.
 
-    sequence: int = 0
-    """The sequence up to which the target has all."""
+    Attributes:
+        source: from where.
+        target: where to.
+        refuse: is told of messages that the target can never take.
+        patience: seconds, the longest that a call may take.
+        once: end when everything is copied that was there at the start.
+        after: the number up to which the source was copied, if the target does not say.
+        message_timeout: seconds after which nsqd delivers a message again that is not copied.
+    """
+
+    source: Address
+    target: Address
+    refuse: Refuse
+    patience: float
+    once: bool
+    after: int | None
+    message_timeout: float
+
+
+class Origin(NamedTuple):
+    """What a source tells its target."""
+
+    identity: str
+    """What `SOURCE_HEADER` has."""
+    partitions: int = 1
+    after: int | None = -1
+    """The number up to which it was copied if the target has nothing of it; None: unknown."""
+
+
+class Position(NamedTuple):
+    """How far a partition of the source was copied."""
+
+    number: int
+    """The sequence or offset up to which the target has all."""
     timestamp: int | None = None
     """When that message was published, in Unix nanoseconds; None: the target does not tell."""
+
+
+class Copied(NamedTuple):
+    """What a target tells its source."""
+
+    identity: str = ""
+    """What `SOURCE_HEADER` has of messages that were copied from the target; empty: its address."""
+    positions: Mapping[int, Position] = {}
+    """By partition, of those where the target knows; other sources keep positions themselves."""
 
 
 class Source(Protocol):
     """The end from which messages come."""
 
-    async def open(self, copied: Copied) -> None:
-        """Connect, and begin behind what was copied."""
+    async def open(self) -> Origin:
+        """Connect."""
+
+    async def begin(self, copied: Copied) -> None:
+        """Begin after what was copied."""
 
     async def next_batch(self) -> list[Record] | None:
         """Return the next messages, an empty list now and then; None at the end.
@@ -92,7 +165,7 @@ class Source(Protocol):
 class Target(Protocol):
     """The end to which messages go."""
 
-    async def open(self) -> Copied:
+    async def open(self, origin: Origin) -> Copied:
         """Connect, create it if it is missing, and return how far it has the source."""
 
     async def store(self, records: list[Record]) -> int:

@@ -19,7 +19,10 @@ class BridgeError(LiftbridgeError):
 class TargetUnsuitable(BridgeError):
     """The target exists, and a bridge cannot keep its promise there."""
 
-    hint = "let the bridge create it, or create it with optimistic_concurrency_control=True"
+    hint = (
+        "let the bridge create it, or create it with optimistic_concurrency_control=True and as"
+        " many partitions as the source has"
+    )
 
 
 class SourceReset(BridgeError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Final
 
 from liftbridge_aio import nsq
@@ -12,8 +13,8 @@ from liftbridge_aio.errors import InvalidRequest, LiftbridgeError
 from liftbridge_aio.nsq.connection import NsqConnection
 from liftbridge_aio.nsq.core import protocol
 
-from .core.addresses import Address, System
-from .ends import MAX_BATCH, Copied, Record, Refuse
+from .ends import MAX_BATCH, Copied, Origin, Plan, Record
+from .systems import Address, System
 
 logger = logging.getLogger("liftbridge_aio.bridge")
 
@@ -38,15 +39,14 @@ class NsqSource:
     # State, changed only by the task of the bridge: `_silent_since` is the loop time of the last
     # message, or since when nobody can send one, `_had_nsqd` is True once an nsqd was connected.
 
-    def __init__(
-        self, address: Address, message_timeout: float, patience: float, *, once: bool
-    ) -> None:
+    def __init__(self, plan: Plan) -> None:
+        address, patience = plan.source, plan.patience
         topic, channel = address.names
         self._address = address
-        self._once = once
-        self._silence = message_timeout * _MARGIN
+        self._once = plan.once
+        self._silence = plan.message_timeout * _MARGIN
         self._lookupds = [
-            f"http://{server}" for server in address.servers if address.system is System.NSQ_LOOKUP
+            f"http://{server}" for server in address.servers if address.system is NSQ_LOOKUP
         ]
         self._consumer = nsq.Consumer(
             topic,
@@ -56,7 +56,7 @@ class NsqSource:
             max_in_flight=MAX_BATCH,
             options=nsq.ConsumerOptions(
                 connect_timeout=min(_CONNECT, patience),
-                msg_timeout=message_timeout,
+                msg_timeout=plan.message_timeout,
                 max_attempts=0,
                 max_backoff=0,
                 reconnect_wait=1,
@@ -68,7 +68,11 @@ class NsqSource:
         self._silent_since = 0.0
         self._had_nsqd = False
 
-    async def open(self, copied: Copied) -> None:  # noqa: ARG002 - nsqd knows what is not finished
+    async def open(self) -> Origin:
+        """Say what is copied."""
+        return Origin(str(self._address))
+
+    async def begin(self, copied: Copied) -> None:  # noqa: ARG002 - nsqd knows what is not finished
         """Connect, and subscribe to the channel, which creates it."""
         await self._consumer.__aenter__()
         self._silent_since = asyncio.get_running_loop().time()
@@ -140,16 +144,16 @@ class NsqSource:
 class NsqTarget:
     """Publishes to a topic, which is created with its channel."""
 
-    def __init__(self, address: Address, refuse: Refuse, patience: float) -> None:
-        self._topic, self._channel = address.names
-        [self._server] = address.servers
-        self._refuse = refuse
-        self._options = nsq.ConnectionOptions(connect_timeout=min(_CONNECT, patience))
+    def __init__(self, plan: Plan) -> None:
+        self._topic, self._channel = plan.target.names
+        [self._server] = plan.target.servers
+        self._refuse = plan.refuse
+        self._options = nsq.ConnectionOptions(connect_timeout=min(_CONNECT, plan.patience))
         self._producer = nsq.Producer(
-            self._server, timeout=min(_PUBLISH, patience), options=self._options
+            self._server, timeout=min(_PUBLISH, plan.patience), options=self._options
         )
 
-    async def open(self) -> Copied:
+    async def open(self, origin: Origin) -> Copied:  # noqa: ARG002 - a topic has no headers
         """Connect, and create topic and channel, so that the channel gets every message."""
         connection = NsqConnection(self._server, self._options)
         await connection.open(protocol.sub(self._topic, self._channel))
@@ -189,3 +193,23 @@ class NsqTarget:
     async def aclose(self) -> None:
         """Disconnect."""
         await self._producer.aclose()
+
+
+def _check_target(address: Address) -> None:
+    if address.system is NSQ_LOOKUP or len(address.servers) > 1:
+        text = f"messages are published to one nsqd: {NSQ.example}"
+        raise InvalidRequest(text)
+
+
+NSQ: Final = System(
+    scheme="nsq",
+    example="nsq://host:4150/topic/channel",
+    identity="nsq/{}",
+    message="the message {1} of nsqd at {0}",
+    source=NsqSource,
+    target=NsqTarget,
+    check_target=_check_target,
+)
+NSQ_LOOKUP: Final = replace(
+    NSQ, scheme="nsq+lookup", example="nsq+lookup://host:4161/topic/channel"
+)

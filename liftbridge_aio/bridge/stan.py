@@ -11,9 +11,9 @@ from liftbridge_aio import stan
 from liftbridge_aio.errors import LiftbridgeError, MessageTooLarge
 from liftbridge_aio.options import seconds
 
-from .core.addresses import Address
-from .ends import MAX_BATCH, Copied, Record, Refuse
+from .ends import MAX_BATCH, Copied, Origin, Plan, Position, Record
 from .errors import SourceReset
+from .systems import Address, System
 
 _ANSWER: Final = 2.0
 """Seconds in which a server delivers the newest message of a channel, if there is one."""
@@ -57,28 +57,34 @@ class StanSource:
     # State, changed only by the task of the bridge: `_last` is the sequence of the last message
     # that was handed out, `_gap` what came in place of the one after it, `_end` where to end.
 
-    def __init__(self, address: Address, target: Address, patience: float, *, once: bool) -> None:
-        self._address = address
-        self._once = once
-        self._client = new_client(address, target, patience)
-        self._channel = address.names[1]
+    def __init__(self, plan: Plan) -> None:
+        self._address = plan.source
+        self._once = plan.once
+        self._after = plan.after
+        self._client = new_client(plan.source, plan.target, plan.patience)
+        self._channel = plan.source.names[1]
         self._subscription: stan.Subscription | None = None
         self._last = 0
         self._end: int | None = None
         self._gap: int | None = None
 
-    async def open(self, copied: Copied) -> None:
-        """Connect, check that it is the channel that was copied, and subscribe behind that."""
+    async def open(self) -> Origin:
+        """Connect."""
         await self._client.connect()
-        self._last = copied.sequence
-        newest = await self._newest() if self._once or copied.sequence else 0
-        if newest and copied.sequence:
-            await self._check(copied, newest)
+        return Origin(str(self._address), after=self._after)
+
+    async def begin(self, copied: Copied) -> None:
+        """Check that it is the channel that was copied, and subscribe after that."""
+        known = copied.positions.get(0)
+        self._last = (self._after or 0) if known is None else known.number
+        newest = await self._newest() if self._once or self._last else 0
+        if newest and self._last:
+            await self._check(known or Position(self._last), newest)
         if self._once:
             self._end = newest
         await self._subscribe()
 
-    async def _check(self, copied: Copied, newest: int) -> None:
+    async def _check(self, copied: Position, newest: int) -> None:
         """Refuse a channel that does not have what was copied, as far as it still has messages.
 
         An empty one may have removed them all.
@@ -199,12 +205,12 @@ class StanSource:
 class StanTarget:
     """Publishes to a channel, which the first message creates."""
 
-    def __init__(self, address: Address, source: Address, refuse: Refuse, patience: float) -> None:
-        self._refuse = refuse
-        self._client = new_client(address, source, patience)
-        self._channel = address.names[1]
+    def __init__(self, plan: Plan) -> None:
+        self._refuse = plan.refuse
+        self._client = new_client(plan.target, plan.source, plan.patience)
+        self._channel = plan.target.names[1]
 
-    async def open(self) -> Copied:
+    async def open(self, origin: Origin) -> Copied:  # noqa: ARG002 - the channel has no headers
         """Connect."""
         await self._client.connect()
         return Copied()
@@ -225,3 +231,14 @@ class StanTarget:
     async def aclose(self) -> None:
         """Disconnect."""
         await self._client.aclose()
+
+
+STAN: Final = System(
+    scheme="stan",
+    example="stan://host:4222/cluster/channel",
+    identity="stan/{}/{}",
+    message="the message of sequence {}",
+    source=StanSource,
+    target=StanTarget,
+    is_numbered=True,
+)

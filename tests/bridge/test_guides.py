@@ -11,7 +11,7 @@ import pytest
 
 from liftbridge_aio import Client, bridge, nsq, stan
 from liftbridge_aio.bridge import errors
-from liftbridge_aio.bridge.core.addresses import EXAMPLES, System
+from liftbridge_aio.bridge.bridge import SYSTEMS
 from liftbridge_aio.handlers import Delivery
 from liftbridge_aio.queue import Delivery as QueueDelivery
 from support.bridges import Ends
@@ -39,8 +39,8 @@ async def test_the_code_of_the_page_runs(ends: Ends, capsys: pytest.CaptureFixtu
 
 
 def test_every_scheme_and_every_header_is_told() -> None:
-    assert [names(row[0])[0] for row in table(PAGE, "Scheme")] == [each.value for each in System]
-    assert [names(row[1])[0] for row in table(PAGE, "Scheme")] == list(EXAMPLES.values())
+    assert [names(row[0])[0] for row in table(PAGE, "Scheme")] == [each.scheme for each in SYSTEMS]
+    assert [names(row[1])[0] for row in table(PAGE, "Scheme")] == [each.example for each in SYSTEMS]
     shown = {names(row[0])[0] for row in table(PAGE, "Header")}
     assert shown == {getattr(bridge, name) for name in bridge.__all__ if name.endswith("_HEADER")}
 

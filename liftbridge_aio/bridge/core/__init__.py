@@ -1,6 +1,5 @@
 """Pure parts of bridges: no event loop, clock, chance or I/O.
 
-- `addresses`: Parses the URLs of a bridge.
 - `known_ids`: Remembers which messages of a source are in the target.
 - `rate`: Measures the rate of copying.
 """

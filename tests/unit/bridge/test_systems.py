@@ -4,51 +4,53 @@ from __future__ import annotations
 
 import pytest
 
-from liftbridge_aio.bridge.core.addresses import (
-    EXAMPLES,
-    System,
-    check_pair,
-    message_name,
-    parse_address,
-)
+from liftbridge_aio.bridge.bridge import SYSTEMS
+from liftbridge_aio.bridge.liftbridge import LIFTBRIDGE
+from liftbridge_aio.bridge.nsq import NSQ
+from liftbridge_aio.bridge.stan import STAN
+from liftbridge_aio.bridge.systems import Address, System, check_pair, parse_address
 from liftbridge_aio.errors import InvalidRequest
 
 
-@pytest.mark.parametrize("system", System)
+def parsed(url: str) -> Address:
+    return parse_address(url, SYSTEMS)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda each: each.scheme)
 def test_every_example_is_parsed(system: System) -> None:
-    found = parse_address(EXAMPLES[system])
+    found = parsed(system.example)
     assert found.system is system
     assert len(found.servers) == 1
     assert found.names in {("cluster", "channel"), ("topic", "channel"), ("stream",)}
 
 
 def test_servers_and_escaped_names() -> None:
-    found = parse_address("STAN://a:1,b:2/test-cluster/orders%2Enew")
+    found = parsed("STAN://a:1,b:2/test-cluster/orders%2Enew")
     assert (found.servers, found.names) == (("a:1", "b:2"), ("test-cluster", "orders.new"))
     assert str(found) == "stan/test-cluster/orders.new"
 
 
 def test_what_identifies_messages_has_no_password_and_no_channel_of_nsq() -> None:
-    assert str(parse_address("stan://ann:secret@a/c/orders")) == "stan/c/orders"
-    assert str(parse_address("nsq://a/orders/billing")) == "nsq/orders"
-    assert str(parse_address("liftbridge+tls://a/orders?ca=ca.pem")) == "liftbridge/orders"
+    assert str(parsed("stan://ann:secret@a/c/orders")) == "stan/c/orders"
+    assert str(parsed("nsq://a/orders/billing")) == "nsq/orders"
+    assert str(parsed("liftbridge+tls://a/orders?ca=ca.pem")) == "liftbridge/orders"
 
 
 def test_a_location_has_everything_but_the_password() -> None:
-    assert parse_address("stan://ann:secret@a:1,b/c/orders").location == "stan://a:1,b/c/orders"
-    assert parse_address("nsq://a:4150/orders/billing").location == "nsq://a:4150/orders/billing"
+    assert parsed("stan://ann:secret@a:1,b/c/orders").location == "stan://a:1,b/c/orders"
+    assert parsed("nsq://a:4150/orders/billing").location == "nsq://a:4150/orders/billing"
 
 
 @pytest.mark.parametrize(
     ("system", "identity", "name"),
     [
-        (System.STAN, b"17", "the message of sequence 17"),
-        (System.LIFTBRIDGE, b"2/40", "the message of partition 2, offset 40"),
-        (System.NSQ, b"127.0.0.1:4150/0a1b", "the message 0a1b of nsqd at 127.0.0.1:4150"),
+        (STAN, b"17", "the message of sequence 17"),
+        (LIFTBRIDGE, b"2/40", "the message of partition 2, offset 40"),
+        (NSQ, b"127.0.0.1:4150/0a1b", "the message 0a1b of nsqd at 127.0.0.1:4150"),
     ],
 )
 def test_a_message_is_named_as_its_system_does(system: System, identity: bytes, name: str) -> None:
-    assert message_name(parse_address(EXAMPLES[system]), identity) == name
+    assert system.message_name(identity) == name
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,8 @@ def test_a_message_is_named_as_its_system_does(system: System, identity: bytes, 
         ("stan://a/b/", "liftbridge://a/b"),
         ("stan://a/b/c?d=e", "liftbridge://a/b"),
         ("stan://a/b/c", "nsq://a/b/c"),
-        ("liftbridge://a/b", "liftbridge://a/c"),
+        ("stan://a/b/c", "stan://d/b/c"),
+        ("liftbridge://a,b/b", "liftbridge://c,b/b"),
         ("liftbridge://a/b", "nsq+lookup://a/b/c"),
         ("liftbridge://a/b", "nsq://a,b/b/c"),
         ("stan://a/b/c", "liftbridge://a/b.*"),
@@ -69,4 +72,4 @@ def test_a_message_is_named_as_its_system_does(system: System, identity: bytes, 
 )
 def test_what_is_no_pair_is_refused(source: str, target: str) -> None:
     with pytest.raises(InvalidRequest):
-        check_pair(parse_address(source), parse_address(target))
+        check_pair(parsed(source), parsed(target))
