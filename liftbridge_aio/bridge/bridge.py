@@ -100,7 +100,7 @@ class Bridge:
         source: the URL of what to copy: `stan://host:4222/cluster/channel`,
             `nsq://host:4150/topic/channel`, `nsq+lookup://host:4161/topic/channel` or
             `liftbridge://host:9292/stream`. Several servers are separated by commas.
-        target: the URL of where to copy it. One of the two is Liftbridge.
+        target: the URL of where to copy it. At least one of the two is Liftbridge.
         once: end when everything is copied that was there at the start. With NSQ, which does not
             tell, that is when nothing has come for longer than `message_timeout`.
         after: the sequence of NATS Streaming behind which to begin if the target does not say how
@@ -113,7 +113,8 @@ class Bridge:
             that is away.
 
     Raises:
-        InvalidRequest: a URL or another argument is invalid, or none of the two is Liftbridge.
+        InvalidRequest: a URL or another argument is invalid, neither is Liftbridge, or both are one
+            stream.
         WrongType: an argument has the wrong type.
     """
 

@@ -1,4 +1,4 @@
-"""`liftbridge-aio bridge`: copy between Liftbridge and NATS Streaming or NSQ."""
+"""`liftbridge-aio bridge`: copy between Liftbridge, NATS Streaming and NSQ, or two clusters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def bridge(
 ) -> None:
     """Copy messages from one system to another until Ctrl-C or SIGTERM.
 
-    FROM and TO are URLs, one of them of Liftbridge: stan://host:4222/cluster/channel,
+    FROM and TO are URLs, at least one of them of Liftbridge: stan://host:4222/cluster/channel,
     nsq://host:4150/topic/channel, nsq+lookup://host:4161/topic/channel (only FROM) and
     liftbridge://host:9292/stream. TO is created if it is missing. A bridge that was killed resumes
     where it was. Progress is written to stderr; with --json, to stdout too, at the end.
@@ -69,6 +69,7 @@ async def bridge(
         liftbridge-aio bridge stan://nats:4222/test-cluster/orders liftbridge://lift:9292/orders
         liftbridge-aio bridge nsq+lookup://nsq:4161/orders/moving liftbridge://lift:9292/orders
         liftbridge-aio bridge liftbridge://lift:9292/orders nsq://nsq:4150/orders/billing --once
+        liftbridge-aio bridge liftbridge://london:9292/orders liftbridge://paris:9292/orders
     """
     from liftbridge_aio.bridge import Bridge  # noqa: PLC0415 - not for help
 
