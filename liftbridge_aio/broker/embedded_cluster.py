@@ -63,6 +63,7 @@ class EmbeddedCluster(Lifecycle):
         host: str = "127.0.0.1",
         ports: Sequence[int] = (),
         *,
+        name: str = "n",
         namespace: str = "liftbridge-default",
         cursors_partitions: int = 1,
         max_message_bytes: int = DEFAULT_MAX_BYTES,
@@ -76,12 +77,13 @@ class EmbeddedCluster(Lifecycle):
         profile: ServerProfile = ServerProfile.V1_9,
         flaws: Flaws = FLAWLESS,
     ) -> None:
-        """Create brokers that do not listen yet; their ids are n1, n2, ….
+        """Create brokers that do not listen yet; by default their ids are n1, n2, ….
 
         Args:
             nodes: number of brokers.
             host: address to listen on, and to advertise.
             ports: one for each broker; none: free ones.
+            name: with what the ids of the brokers begin.
             namespace: first token of the NATS subjects for acks, cursors and activity.
             cursors_partitions: partitions of `__cursors`, which all brokers replicate; 0: none.
             max_message_bytes: see `EmbeddedBroker`.
@@ -128,7 +130,7 @@ class EmbeddedCluster(Lifecycle):
         self._contexts: dict[str, BrokerContext] = {}
         self._nodes: dict[str, ClusterNode] = {}
         for number, port in enumerate(ports or [0] * nodes, start=1):
-            server_id = f"n{number}"
+            server_id = f"{name}{number}"
             node = self._cluster.add_node(server_id, MemoryStorage())
             node.on_append = self._replicator.wake
             opener = self._opener(node)

@@ -98,11 +98,16 @@ class Result:
 def simulate(run: Run) -> Result:
     """Run a world."""
     began = time.perf_counter()
-    # Every third seed by priorities.
-    world = World(
-        run.seed, by_priority=run.seed % 3 == 0, flaws=Flaws(**dict.fromkeys(run.flawed, True))
+    flaws = Flaws(**dict.fromkeys(run.flawed, True))
+    programs = [each for each in ALL if each.__name__ in run.programs] or drawn_programs(
+        run.seed, sturdy=flaws.cuts_committed
     )
-    programs = [each for each in ALL if each.__name__ in run.programs]
+    world = World(
+        run.seed,
+        clusters=max(each.clusters for each in programs),
+        by_priority=run.seed % 3 == 0,  # every third seed
+        flaws=flaws,
+    )
     load = Load(world, run.planned, programs)
     result = Result(run, kinds=tuple(each.kind for each in run.planned))
     try:

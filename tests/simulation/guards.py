@@ -144,6 +144,27 @@ GUARDS: Final[dict[str, Guard]] = {
         "                )\n            except",
         "Serving",
     ),
+    "copies": Guard(
+        "a bridge publishes each message at the offset that it expects",
+        "bridge.exact_target",
+        "publish(record, self._partition, self._next + number)",
+        "publish(record, self._partition)",
+        "Mirroring",
+    ),
+    "known copies": Guard(
+        "a bridge does not publish again what it finds in the target",
+        "bridge.exact_target",
+        "return number <= self._copied or number in self._further",
+        "return False",
+        "Mirroring",
+    ),
+    "end of the target": Guard(
+        "a bridge reads in the target how far it was copied",
+        "bridge.exact_target",
+        "        if times:\n",
+        "        if False:\n",
+        "Mirroring",
+    ),
 }
 
 

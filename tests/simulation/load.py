@@ -62,18 +62,17 @@ class Load:
     Args:
         world: where they run.
         faults: what is inflicted on them.
-        programs: which ones; as the seed has it by default.
+        programs: which ones.
     """
 
     def __init__(
-        self, world: World, faults: Sequence[Fault], programs: Sequence[type[Program]] = ()
+        self, world: World, faults: Sequence[Fault], programs: Sequence[type[Program]]
     ) -> None:
         self.world = world
         self.orders = Orders(world)
         self.report = Report()
-        drawn = programs or drawn_programs(world.seed, sturdy=world.flaws.cuts_committed)
         self._publishing = Publishing(world, self.orders)
-        self.programs = (self._publishing, *(each(world, self.orders) for each in drawn))
+        self.programs = (self._publishing, *(each(world, self.orders) for each in programs))
         self._faults = faults
         self.hosts = [host for program in self.programs for host in program.hosts]
         self.with_twins = [host for program in self.programs for host in program.with_twins]

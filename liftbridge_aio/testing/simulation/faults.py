@@ -7,6 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from liftbridge_aio.broker import EmbeddedCluster
 from liftbridge_aio.broker.faults.fault_plan import RpcName
 
 from .world import World
@@ -71,14 +72,21 @@ class Target(NamedTuple):
     """The fault's own."""
 
     @property
-    def broker(self) -> str:
-        """A broker, by chance."""
-        return self.chance.choice(self.world.broker_ids)
+    def cluster(self) -> EmbeddedCluster:
+        """A cluster, by chance."""
+        clusters = self.world.clusters
+        return self.chance.choice(clusters) if len(clusters) > 1 else clusters[0]
+
+    @property
+    def broker(self) -> tuple[EmbeddedCluster, str]:
+        """A broker, by chance, and its cluster."""
+        cluster = self.cluster
+        return cluster, self.chance.choice(sorted(cluster.nodes))
 
 
 async def stop_broker(target: Target, seconds: float) -> None:
     """Crash a broker and start it again with its data."""
-    cluster, broker = target.world.cluster, target.broker
+    cluster, broker = target.broker
     await cluster.stop_node(broker)
     await asyncio.sleep(seconds)
     await cluster.start_node(broker)
@@ -86,7 +94,7 @@ async def stop_broker(target: Target, seconds: float) -> None:
 
 async def freeze_broker(target: Target, seconds: float) -> None:
     """Suspend a broker, while its connections stay open and silent."""
-    cluster, broker = target.world.cluster, target.broker
+    cluster, broker = target.broker
     cluster.freeze(broker)
     await asyncio.sleep(seconds)
     cluster.thaw(broker)
@@ -94,7 +102,7 @@ async def freeze_broker(target: Target, seconds: float) -> None:
 
 async def hold_replication(target: Target, seconds: float) -> None:
     """Let a broker fall behind, or look dead to its followers."""
-    cluster, broker = target.world.cluster, target.broker
+    cluster, broker = target.broker
     cluster.hold_replication(broker)
     await asyncio.sleep(seconds)
     cluster.release_replication(broker)
@@ -102,7 +110,7 @@ async def hold_replication(target: Target, seconds: float) -> None:
 
 async def hold_metadata(target: Target, seconds: float) -> None:
     """Keep the changes of streams, leaders and groups from a broker."""
-    cluster, broker = target.world.cluster, target.broker
+    cluster, broker = target.broker
     cluster.hold_metadata(broker)
     await asyncio.sleep(seconds)
     cluster.release_metadata(broker)
@@ -110,8 +118,8 @@ async def hold_metadata(target: Target, seconds: float) -> None:
 
 async def move_leader(target: Target, seconds: float) -> None:
     """Restart all brokers but one, one after the other, which moves the leaders."""
-    cluster = target.world.cluster
-    for broker in target.chance.sample(target.world.broker_ids, 2):
+    cluster = target.cluster
+    for broker in target.chance.sample(sorted(cluster.nodes), 2):
         await cluster.stop_node(broker)
         await asyncio.sleep(seconds / 2)
         await cluster.start_node(broker)
@@ -122,8 +130,8 @@ async def stop_two_brokers(target: Target, seconds: float) -> None:
 
     Without a majority calls fail in the end, so one is back before that.
     """
-    cluster, seconds = target.world.cluster, min(seconds, LASTS[1])
-    brokers = target.chance.sample(target.world.broker_ids, 2)
+    cluster, seconds = target.cluster, min(seconds, LASTS[1])
+    brokers = target.chance.sample(sorted(cluster.nodes), 2)
     for broker in brokers:
         await cluster.stop_node(broker)
     for broker in reversed(brokers):
@@ -149,11 +157,15 @@ async def kill_process(target: Target, seconds: float) -> None:
 
 
 async def kill_at_commit(target: Target, seconds: float) -> None:
-    """Crash a process when a commit record was stored and its ack has not arrived."""
+    """Crash a process when a commit record was stored and its ack has not arrived.
+
+    In the second cluster each message counts, as only bridges write there.
+    """
     world, hosts = target.world, target.processes.with_twins or target.processes.hosts
     stalls = [
-        node.faults.stall("PublishAsync", at="reply", when_reply=_is_commit)
-        for node in world.cluster.nodes.values()
+        node.faults.stall("PublishAsync", at="reply", when_reply=is_wanted)
+        for cluster, is_wanted in zip(world.clusters, (_is_commit, _is_copy), strict=False)
+        for node in cluster.nodes.values()
     ]
     deadline = world.now + seconds
     while world.now < deadline and not any(each.applied for each in stalls):  # noqa: ASYNC110 - virtual time
@@ -168,6 +180,10 @@ async def kill_at_commit(target: Target, seconds: float) -> None:
 
 def _is_commit(reply: Any) -> bool:
     return str(reply.ack.stream).startswith(("__acks.", "checkpoints."))
+
+
+def _is_copy(reply: Any) -> bool:
+    return not str(reply.ack.stream).startswith("__")
 
 
 async def slow_network(target: Target, seconds: float) -> None:
@@ -203,17 +219,18 @@ async def start_twin(target: Target, seconds: float) -> None:
 
 async def crash_broker(target: Target, seconds: float) -> None:
     """Crash the host of a broker: its connections stay open, and nobody answers there."""
-    world, broker = target.world, target.broker
+    world, (cluster, broker) = target.world, target.broker
     await world.crash(broker)
-    await world.cluster.stop_node(broker)
+    await cluster.stop_node(broker)
     await asyncio.sleep(seconds)
     world.restart(broker)
-    await world.cluster.start_node(broker)
+    await cluster.start_node(broker)
 
 
 async def lose_answers(target: Target, seconds: float) -> None:
     """Let a broker do what it is asked for, and answer nothing or an error for a while."""
-    faults, chance = target.world.cluster.nodes[target.broker].faults, target.chance
+    (cluster, broker), chance = target.broker, target.chance
+    faults = cluster.nodes[broker].faults
     rpcs = chance.sample(ANSWERS, 3)
     injected = [
         chance.choice((faults.drop, faults.fail))(rpc, at="reply", times=chance.randint(1, 20))
@@ -226,7 +243,8 @@ async def lose_answers(target: Target, seconds: float) -> None:
 
 async def repeat_messages(target: Target, seconds: float) -> None:
     """Let a broker send messages twice to subscribers."""
-    faults, chance = target.world.cluster.nodes[target.broker].faults, target.chance
+    (cluster, broker), chance = target.broker, target.chance
+    faults = cluster.nodes[broker].faults
     repeated = faults.duplicate("Subscribe", at="reply", times=chance.randint(1, 50))
     await asyncio.sleep(seconds)
     repeated.cancel()

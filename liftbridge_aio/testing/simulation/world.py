@@ -37,6 +37,8 @@ from .loop import Loop
 EPOCH: Final = 1_750_000_000.0
 """The time of day, in Unix seconds, at which each world begins."""
 PORT: Final = 9292
+NAMES: Final = "nmo"
+"""Of the clusters, with which the ids of their brokers begin."""
 LATENCY: Final = (0.0002, 0.003)
 """Seconds that a packet takes, least and most."""
 
@@ -121,6 +123,7 @@ class World:
     Args:
         seed: decides everything that is left to chance.
         brokers: number of brokers, each on a host of its own: n1, n2, ….
+        clusters: number of clusters, each of so many brokers: those of the second are m1, m2, ….
         by_priority: True: what runs next is decided by priorities that change at few steps (PCT),
             which finds what needs a certain order; False: by chance at each step.
         flaws: of the brokers; None: none.
@@ -131,6 +134,7 @@ class World:
         seed: int,
         brokers: int = 3,
         *,
+        clusters: int = 1,
         by_priority: bool = False,
         flaws: Flaws | None = None,
     ) -> None:
@@ -148,8 +152,9 @@ class World:
         self.net.set_defaults(latency=LATENCY)
         self.clocks: dict[str, float] = {}
         """By how many seconds the time of day of a host is wrong."""
-        self.cluster: EmbeddedCluster
+        self.clusters: list[EmbeddedCluster] = []
         self._brokers = brokers
+        self._names = NAMES[:clusters]
         self._one_way: set[tuple[str, str]] = set()
         """Pairs of hosts, from which nothing comes to the other."""
         self._dead: dict[str, asyncio.Event] = {}
@@ -162,16 +167,21 @@ class World:
         return float(self.loop.time())
 
     @property
+    def cluster(self) -> EmbeddedCluster:
+        """The first cluster."""
+        return self.clusters[0]
+
+    @property
     def broker_ids(self) -> list[str]:
-        """The ids of the brokers, which are the names of their hosts, too."""
-        return sorted(self.cluster.nodes)
+        """The ids of all brokers, which are the names of their hosts, too."""
+        return [each for cluster in self.clusters for each in sorted(cluster.nodes)]
 
     def trace_hash(self) -> str:
         """Return the digest of all decisions: of what ran when, and of each packet."""
         return str(self.loop.trace_hash())
 
     def run(self, main: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
-        """Run a program in a new cluster; what it starts must have ended with it.
+        """Run a program in new clusters; what it starts must have ended with it.
 
         Args:
             main: the program.
@@ -187,15 +197,19 @@ class World:
                 self._end()
 
     async def _main(self, main: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
-        self.cluster = cluster = EmbeddedCluster(
-            self._brokers, ports=[PORT] * self._brokers, flaws=self.flaws
-        )
-        for server_id, node in cluster.nodes.items():
-            self.net.host(server_id)
-            node._host = server_id
-            vars(node)["start"] = partial(self._start, server_id, node.start)
+        ports = [PORT] * self._brokers
+        self.clusters = [
+            EmbeddedCluster(self._brokers, ports=ports, name=each, flaws=self.flaws)
+            for each in self._names
+        ]
+        for cluster in self.clusters:
+            for server_id, node in cluster.nodes.items():
+                self.net.host(server_id)
+                node._host = server_id
+                vars(node)["start"] = partial(self._start, server_id, node.start)
         before = asyncio.all_tasks()
-        await cluster.start()
+        for cluster in self.clusters:
+            await cluster.start()
         program = asyncio.create_task(main(), name="program")
         try:
             await asyncio.wait({program}, timeout=seconds)
@@ -206,7 +220,8 @@ class World:
                 raise Stuck(text)
             program.result()
         finally:
-            await cluster.stop()
+            for cluster in self.clusters:
+                await cluster.stop()
         await asyncio.sleep(1)  # what ends by itself
         left = self._waiting(before)
         if left:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from .bridges import Mirroring
 from .gateway import Serving
 from .groups import Grouping, Recreating
 from .producers import Producing
@@ -24,4 +25,5 @@ ALL: Final[tuple[type[Program], ...]] = (
     Producing,
     Recreating,
     Serving,
+    Mirroring,
 )

@@ -15,6 +15,7 @@ from liftbridge_aio import (
     RequestTimeout,
     StreamOptions,
 )
+from liftbridge_aio.broker import EmbeddedCluster
 from liftbridge_aio.groups.core.group_plan import OnReset
 from liftbridge_aio.queue import Delivery, Queue
 from liftbridge_aio.testing import History
@@ -30,10 +31,15 @@ OUTAGE: Final = (ConnectionFailed, RequestTimeout)
 """With what a process ends that starts in an outage longer than its calls may take."""
 
 
-def new_client(world: World) -> Client:
-    """Return a client that soon sees that a broker is gone."""
+def addresses(cluster: EmbeddedCluster) -> list[str]:
+    """Return the addresses of the brokers of a cluster."""
+    return [f"{each}:{PORT}" for each in sorted(cluster.nodes)]
+
+
+def new_client(world: World, cluster: EmbeddedCluster | None = None) -> Client:
+    """Return a client that soon sees that a broker is gone; of the first cluster by default."""
     options = ClientOptions(health_interval=1.0, health_timeout=1.5, publish_timeout=5.0)
-    return Client(*(f"{each}:{PORT}" for each in world.broker_ids), options=options)
+    return Client(*addresses(cluster or world.cluster), options=options)
 
 
 class Orders:
@@ -79,6 +85,8 @@ class Program:
     """Each is a process of the program."""
     with_twins: ClassVar[tuple[str, ...]] = ()
     """Hosts whose process may run twice for a while: one is taken for dead, and is not."""
+    clusters: ClassVar[int] = 1
+    """How many it needs; the orders are in the first."""
     may_end_with: ClassVar[tuple[type[Exception], ...]] = ()
     """Errors with which a process may end by the docs, to be started again."""
 
