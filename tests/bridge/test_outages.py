@@ -86,9 +86,11 @@ class Flow:
 
 async def test_servers_that_are_killed_or_silent_lose_nothing(own_ends: Ends) -> None:
     ends = own_ends
-    there, back, out, away = (replace(ends, name=f"{ends.name}-{n}") for n in range(4))
+    there, back, out, away, first, mirror = (
+        replace(ends, name=f"{ends.name}-{n}") for n in range(6)
+    )
     checked = StreamOptions(optimistic_concurrency_control=True)
-    for each in (there, back, out, away):
+    for each in (there, back, out, away, first, mirror):
         await ends.lift.create_stream(each.name, options=checked)
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         flows = []
@@ -97,6 +99,7 @@ async def test_servers_that_are_killed_or_silent_lose_nothing(own_ends: Ends) ->
             (back.nsq_url, back.lift_url, back.to_topic, back.arriving_in_stream()),
             (out.lift_url, out.stan_url, out.to_stream, out.arriving_in_channel()),
             (away.lift_url, away.nsq_url, away.to_stream, away.arriving_in_topic()),
+            (first.lift_url, mirror.lift_url, first.to_stream, mirror.arriving_in_stream()),
         ):
             arrived = await stack.enter_async_context(arriving)
             bridge = Bridge(source, target, message_timeout=2)
@@ -128,6 +131,7 @@ async def test_servers_that_are_killed_or_silent_lose_nothing(own_ends: Ends) ->
     async with there.arriving_in_channel() as channel:
         await eventually(lambda: len(channel) >= len(stored))
     assert stored == channel
+    assert await mirror.in_stream() == await first.in_stream()
 
 
 async def test_links_that_are_cut_or_half_open_are_replaced(own_ends: Ends) -> None:
