@@ -231,20 +231,22 @@ async def test_a_source_that_was_created_again_is_not_copied_on(
     assert await values(far, stream_name) == [[b"0", b"2"], [b"1"]]
 
 
+@pytest.mark.parametrize("cursor", [0, 4])
 async def test_the_target_says_how_far_it_was_copied(
-    here: Client, far: Client, server: Server, there: str, stream_name: str
+    here: Client, far: Client, server: Server, there: str, stream_name: str, cursor: int
 ) -> None:
-    """As if the bridge had been killed before it stored its position in the source."""
+    """Killed before it stored its position, or the target has lost its last messages."""
     await here.create_stream(stream_name, partitions=2)
-    await publish(here, stream_name, *[b"%d" % n for n in range(10)])
+    await publish(here, stream_name, b"0", b"1", b"2", b"3")
     await copy(server.address, there, stream_name)
+    await publish(here, stream_name, *[b"%d" % n for n in range(4, 10)])
     created = (await far.fetch_metadata([stream_name])).streams[stream_name].creation_timestamp
     for partition in range(2):
-        cursor = f"bridge:liftbridge/{stream_name}@{created}"
-        assert await here.fetch_cursor(cursor, stream_name, partition) == 4
-        await here.set_cursor(cursor, stream_name, partition, 1)
+        name = f"bridge:liftbridge/{stream_name}@{created}"
+        assert await here.fetch_cursor(name, stream_name, partition) == 1
+        await here.set_cursor(name, stream_name, partition, cursor)
     progress = await copy(server.address, there, stream_name)
-    assert (progress.copied, progress.repeats) == (0, 0)
+    assert (progress.copied, progress.repeats) == (6, 0)
 
 
 async def test_the_source_says_it_where_retention_has_emptied_the_target(
