@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 from typing import Final
@@ -19,6 +20,8 @@ from .program import (
     new_client,
 )
 
+LATE: Final = 8.0
+"""Seconds after which a bridge may start, so that many messages wait, and many go at once."""
 MIRROR: Final = replace(SAFE, optimistic_concurrency_control=True)
 
 
@@ -41,6 +44,7 @@ class Mirroring(Program):
         """Copy, or read the copies."""
         here, there = self.world.clusters
         if host != self.hosts[-1]:
+            await asyncio.sleep(self.world.chance.choice((0.0, 0.0, LATE)))
             urls = (f"liftbridge://{','.join(addresses(each))}/{STREAM}" for each in (here, there))
             await Bridge(*urls).run()
             return
