@@ -42,7 +42,10 @@ from .start_positions import Found, StartPositions
 logger = logging.getLogger("liftbridge_aio.groups")
 
 _LOOK: Final = 2.0
-"""Timeout of finding a start position, so that slow partitions do not delay the others."""
+"""Timeout of finding a start position, so that slow partitions do not delay the others.
+
+It doubles with each failure: it takes `not_found_timeout` to learn that a stream was deleted."""
+_LONGEST_LOOK: Final = 8 * _LOOK
 _RESETS: Final = 3
 """The lookups that may find the log shorter: a new leader may not know its end yet."""
 _BLOCKED_AFTER: Final = 5
@@ -312,7 +315,8 @@ class Rebalancer:
                 self._committer.forget(*partition)
 
     async def _adopt(self, step: Adopt) -> None:
-        found, errors = await self._find(step.partitions)
+        look = min(_LOOK * 2 ** self.ownership.failures(step.partitions), _LONGEST_LOOK)
+        found, errors = await self._find(step.partitions, look)
         told = self.ownership.resolved(found)
         for partition in told:
             start, stored, self.logs[partition] = found[partition]
@@ -321,7 +325,7 @@ class Rebalancer:
             if self.identity.epoch > 0:  # else this is the first member of a new group
                 self._transfer.adopt(partition)
         missing = step.partitions - found.keys()
-        late = RequestTimeout(f"the position was not found within {_LOOK:g} s")
+        late = RequestTimeout(f"the position was not found within {look:g} s")
         for partition, attempts in self.ownership.unresolved(missing, self._loop.time()).items():
             error = errors.get(partition, late)
             if isinstance(error, StreamReset) and attempts >= _RESETS:
@@ -336,7 +340,7 @@ class Rebalancer:
         self.ownership.announced(told)
 
     async def _find(
-        self, partitions: Assignment
+        self, partitions: Assignment, seconds: float
     ) -> tuple[dict[StreamPartition, Found], dict[StreamPartition, LiftbridgeError]]:
         found: dict[StreamPartition, Found] = {}
         errors: dict[StreamPartition, LiftbridgeError] = {}
@@ -358,7 +362,7 @@ class Rebalancer:
                 errors[partition] = error
 
         async with self._start_positions.turns:
-            with anyio.move_on_after(_LOOK):
+            with anyio.move_on_after(seconds):
                 await bounded_gather(partitions, find)
         for error in errors.values():
             if isinstance(error, _LASTING):

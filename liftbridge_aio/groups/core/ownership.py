@@ -201,6 +201,10 @@ class Ownership:
                 found.add(partition)
         return frozenset(found)
 
+    def failures(self, partitions: Iterable[StreamPartition]) -> int:
+        """Return how often in sequence one of these could not be found or opened, at most."""
+        return max((self._failures.get(each, 0) for each in partitions), default=0)
+
     def unresolved(
         self, partitions: Iterable[StreamPartition], now: float
     ) -> dict[StreamPartition, int]:
