@@ -287,11 +287,12 @@ class AcksStream:
         partition: int,
         timeout: float,  # noqa: ARG002 - same
     ) -> int | None:
-        """See `AcksStore`. Cancelling abandons the call."""
+        """See `AcksStore`; None, too, if it was settled in a former log. Cancelling abandons it."""
         record, _ = await self._tail(partition)
         if record is not None and record.acks:
             self.unfinished.add(StreamPartition(self.stream, partition))
-        return _position(None if record is None else record.snapshot, cursor_id)
+        is_known = record is not None and self._is_of_log(record, partition)
+        return _position(record.snapshot if record and is_known else None, cursor_id)
 
     async def locate(
         self, cursor_id: str, stream: str, partition: int, timeout: float

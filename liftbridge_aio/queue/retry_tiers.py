@@ -32,7 +32,7 @@ from liftbridge_aio.options import OWN_STREAM
 from liftbridge_aio.retry import Retry
 from liftbridge_aio.transactions.core.transaction import AckIntent
 
-from .acks_store import AcksStream, Claim, acks_stream
+from .acks_store import AcksStream, Claim
 from .core.ack_window import Snapshot
 from .core.moved_message import (
     ATTEMPTS_HEADER,
@@ -114,12 +114,9 @@ class RetryTiers:
     async def _create_again(self, tier: float) -> None:
         """Create a tier that somebody has deleted; the members take it in, as any stream.
 
-        Its acks are those of the former log, in which its messages would count as settled.
+        The records of its acks have the creation time of the former log, so all of it is unsettled.
         """
-        name = self.streams[tier]
-        logger.warning("the retry stream %r was deleted, and is created again", name)
-        with suppress(NotFound):
-            await self._administration.delete(acks_stream(self._group, name), self._timeout)
+        logger.warning("the retry stream %r was deleted, and is created again", self.streams[tier])
         await self._create(tier)
 
     async def delete(self) -> None:
