@@ -17,6 +17,7 @@ from liftbridge_aio.options import Duration, seconds
 from .core.ack_window import AckWindow
 from .core.attempt import SETTLED, Attempt, AttemptState
 from .core.moved_message import Origin, origin_of
+from .core.tier_clock import TierClock
 
 if TYPE_CHECKING:
     from .transactions import DeliveryTransaction, PartitionProducers
@@ -34,7 +35,7 @@ class PartitionShare:
     Attributes:
         place: the partition.
         window: its unsettled messages; None until the partition is claimed.
-        is_tier: True if it is one of a retry stream.
+        tier: says when messages are due, if it is one of a retry stream.
         is_paused: True while its reader is held, because no more messages may be in flight.
         drained: set, once the partition is being released, when nothing is to be waited for.
         giving_up: messages that are being given up.
@@ -50,12 +51,12 @@ class PartitionShare:
         "drained",
         "giving_up",
         "is_paused",
-        "is_tier",
         "leased",
         "place",
         "producers",
         "resumes_at",
         "saving",
+        "tier",
         "waits",
         "window",
     )
@@ -64,7 +65,7 @@ class PartitionShare:
         self.place = place
         self.producers = producers
         self.window: AckWindow[Delivery] | None = None
-        self.is_tier = False
+        self.tier: TierClock | None = None
         self.is_paused = True
         self.drained: asyncio.Event | None = None
         self.giving_up = 0

@@ -24,8 +24,9 @@ from .acks_store import AcksStore
 from .core.ack_window import AckWindow
 from .core.attempt import AttemptState
 from .core.committed_window import CommittedWindow
-from .core.moved_message import due_at, hide_headers, is_filler
+from .core.moved_message import hide_headers, is_filler
 from .core.ready_flow import Outcome
+from .core.tier_clock import TierClock
 from .delivery import Delivery, PartitionShare
 from .giving_up import GivingUp
 from .partitions import Partitions, ReadFrom, Spawn
@@ -188,7 +189,7 @@ class Dispatcher:
         ):
             if not ready:
                 return None
-            if share.is_tier and self._is_early(share, ready[0]):
+            if share.tier is not None and self._is_early(share, share.tier, ready[0]):
                 return None
             is_suspect = window.suspects > 0
             if self._decoder is None:
@@ -197,7 +198,7 @@ class Dispatcher:
                 message = _next_committed(self._decoder, window)
             if self._readers.delivered is not None:
                 self._readers.delivered(message)
-            if (share.is_tier and is_filler(message)) or (
+            if (share.tier is not None and is_filler(message)) or (
                 self._sample < 1 and random.random() >= self._sample  # noqa: S311 - no secret
             ):
                 window.skip(message)
@@ -211,10 +212,10 @@ class Dispatcher:
         self.partitions.pause(share)
         return None
 
-    def _is_early(self, share: PartitionShare, message: Message) -> bool:
+    def _is_early(self, share: PartitionShare, tier: TierClock, message: Message) -> bool:
         """Return True if a message that waits in a retry stream is not due, nor any behind it."""
         hide_headers(message)
-        early = due_at(message) - time.time()
+        early = tier.remaining(message, self._time(), time.time())
         if early > 0:
             self.partitions.pause_until(share, early)
         return early > 0

@@ -26,10 +26,12 @@ from .core.committed_window import CommittedWindow
 from .core.moved_message import attempts_of
 from .core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow
 from .core.suspects import Suspects
+from .core.tier_clock import TierClock
 from .delivery import Answers, Delivery, PartitionShare
 from .errors import TooManyDeadLetters
 from .giving_up import GivingUp
 from .plan import QueuePlan
+from .retry_tiers import tier_stream
 from .transactions import DeliveryTransaction, PartitionProducers
 
 logger = logging.getLogger("liftbridge_aio.queue")
@@ -83,6 +85,8 @@ class Partitions:
         self.make_delivery: MakeDelivery = Delivery
         self.expired = self.given_up = 0
         self._plan = plan
+        tiers = plan.retry_streams.tiers if plan.retry_streams is not None else ()
+        self._tiers = {tier_stream(plan.stream, plan.group, each): each for each in tiers}
         self._readers = readers
         self._giving_up = giving_up
         self._spawn = spawn
@@ -108,7 +112,7 @@ class Partitions:
 
     def is_tier(self, stream: str) -> bool:
         """Return True if a stream is one in which messages wait."""
-        return stream != self._plan.stream
+        return stream in self._tiers
 
     # Claims and releases
 
@@ -137,8 +141,8 @@ class Partitions:
             return
         make_window = AckWindow if plan.make_visibility is None else CommittedWindow
         settings = plan.window
-        if self.is_tier(place.stream):
-            share.is_tier = True
+        if (tier := self._tiers.get(place.stream)) is not None:
+            share.tier = TierClock(tier)
             settings = replace(settings, attempts_of=attempts_of)
         share.window = make_window(
             settings,
