@@ -96,7 +96,7 @@ class Load:
                 for host in program.hosts:
                     tasks.create_task(self._keep(program, host), name=f"keep {host}")
             await inflict(self.world, self._faults, self)
-            self._publishing.is_over = True
+            self.orders.is_over = True
             await self._recover()
             await self._end()
             if self._failures:

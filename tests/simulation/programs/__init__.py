@@ -10,10 +10,14 @@ from typing import Final
 from .bridges import Mirroring
 from .gateway import Serving
 from .groups import Grouping, Recreating
+from .ledgers import Accounting
 from .producers import Producing
 from .program import Program
 from .queues import Queueing
+from .ranges import Batching
 from .readers import DurableReading, Reading
+from .retries import Retrying
+from .seeks import Marking, Seeking
 from .transactions import Invoicing, Receipting
 
 AT_LEAST_ONCE: Final[tuple[type[Program], ...]] = (Reading, DurableReading, Grouping, Queueing)
@@ -26,4 +30,9 @@ ALL: Final[tuple[type[Program], ...]] = (
     Recreating,
     Serving,
     Mirroring,
+    Retrying,
+    Batching,
+    Seeking,
+    Marking,
+    Accounting,
 )

@@ -52,12 +52,14 @@ class Orders:
         history: of the publishers and of who reads in order.
         acked: values that servers have stored for sure.
         log: the values of each partition by offset, read at the end.
+        is_over: set after the last fault, when no more orders are to come.
     """
 
     def __init__(self, world: World) -> None:
         self.history = History(clock=lambda: world.now)
         self.acked: set[bytes] = set()
         self.log: dict[int, dict[int, bytes]] = {}
+        self.is_over = False
         self._world = world
         self._cut_messages = CutMessages(world)
 

@@ -19,8 +19,6 @@ class Publishing(Program):
 
     def __init__(self, world: World, orders: Orders) -> None:
         super().__init__(world, orders)
-        self.is_over = False
-        """Set when no more messages are to come."""
         self._numbers: Counter[int] = Counter()
         """Of each partition: how many messages were tried."""
         self._acked: set[int] = set()
@@ -32,7 +30,7 @@ class Publishing(Program):
         """Publish one message after the other, and some by many."""
         partition = self.hosts.index(host)
         async with new_client(self.world) as client:
-            while not self.is_over or partition not in self._acked:
+            while not self.orders.is_over or partition not in self._acked:
                 count = self.world.chance.choice((1, 1, 1, 4))
                 await asyncio.gather(*(self._publish(client, partition) for _ in range(count)))
                 await asyncio.sleep(PACE * count)
