@@ -15,6 +15,7 @@ from h2.config import H2Configuration
 from h2.events import (
     AlternativeServiceAvailable,
     InformationalResponseReceived,
+    RemoteSettingsChanged,
     SettingsAcknowledged,
     UnknownFrameReceived,
 )
@@ -173,6 +174,9 @@ class BrokerProtocol(H2Protocol):
                 for event in self.connection.feed(data):
                     if isinstance(event, SettingsAcknowledged):
                         self._note_acknowledged(event)
+                    elif isinstance(event, RemoteSettingsChanged):
+                        # It may allow more calls; grpclib would wait until one of them ends.
+                        self.connection.stream_close_waiter.set()
                     self.processor.process(event)
             except Exception:
                 logger.debug("the server violated HTTP/2", exc_info=True)
