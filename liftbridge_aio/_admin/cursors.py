@@ -163,7 +163,10 @@ class Cursors:
     async def locate(
         self, cursor_id: str, stream: str, partition: int, timeout: float
     ) -> LogPosition:
-        """Return the position in the log that a stream has now. Cancelling abandons the calls.
+        """Return the position in the log that a stream has, by the metadata that is known.
+
+        Renew the metadata before: once for a stream, not for each of its partitions. Cancelling
+        abandons the calls.
 
         Raises:
             StreamNotFound: there is no such stream.
@@ -171,7 +174,7 @@ class Cursors:
             LiftbridgeError: no server answered in time.
         """
         place = stream, partition
-        info = await self._network.metadata.stream(stream, timeout, renew=True)
+        info = await self._network.metadata.stream(stream, timeout)
         # In this order: a position is stored after its note.
         stored = await self.fetch(cursor_id, *place, timeout)
         noted = await self.fetch(note_cursor(cursor_id), *place, timeout)

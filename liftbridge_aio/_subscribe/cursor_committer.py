@@ -43,7 +43,10 @@ class LocatingStore(CursorStore, Protocol):
     async def locate(
         self, cursor_id: str, stream: str, partition: int, timeout: float, /
     ) -> LogPosition:
-        """Return the position in the log that the stream has now."""
+        """Return the position in the log that a stream has, by the metadata that is known.
+
+        Renew the metadata before: once for a stream, not for each of its partitions.
+        """
 
 
 @dataclass(slots=True, eq=False)

@@ -61,11 +61,14 @@ class DurableReader:
             StreamReset: the cursor belongs to a former log, or is behind the end of this one.
             LiftbridgeError: a cursor, or the end of its log, could not be read.
         """
+        chosen = list(readers)
 
         async def one(each: tuple[SeekableReader, Callable[[], int | None]]) -> None:
             await self._start_from_cursor(*each, timeout)
 
-        await bounded_gather(readers, one)
+        for stream in {reader.plan.stream for reader, _ in chosen}:
+            await self._network.metadata.stream(stream, timeout, renew=True)
+        await bounded_gather(chosen, one)
 
     async def _start_from_cursor(
         self, reader: SeekableReader, finished: Callable[[], int | None], timeout: float

@@ -412,6 +412,7 @@ class ConsumerGroup(MessageSource):
             position = StartAt.offset(position)
         log = None
         if place in self._work.rebalancer.resets:
+            await self._work.start_positions.renew({place.stream})
             log = await self._work.start_positions.locate(place)
             self._work.cursors.may_replace(place, log.position)
             self._chosen([place])  # still

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from copy import copy
 from functools import partial
 from typing import Final
 
@@ -363,7 +364,13 @@ class Rebalancer:
 
         async with self._start_positions.turns:
             with anyio.move_on_after(seconds):
-                await bounded_gather(partitions, find)
+                try:
+                    # Once, not in each `find`: an answer lists all partitions of a stream.
+                    await self._start_positions.renew({each.stream for each in partitions})
+                except LiftbridgeError as failure:
+                    errors.update((each, copy(failure)) for each in partitions)
+                else:
+                    await bounded_gather(partitions, find)
         for error in errors.values():
             if isinstance(error, _LASTING):
                 raise error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from liftbridge_aio._core.log_position import LogPosition, log_cursor
@@ -62,8 +63,18 @@ class StartPositions:
         self._timeout = timeout
         self.turns = network.lookups
 
+    async def renew(self, streams: Iterable[str]) -> None:
+        """Renew the metadata of streams, by which positions are located. Cancelling abandons it.
+
+        Raises:
+            LiftbridgeError: the call failed.
+        """
+        await self._metadata.refresh(sorted(streams))
+
     async def locate(self, place: StreamPartition) -> LogPosition:
-        """Return the position in the log that a stream has now. Cancelling abandons the calls.
+        """Return the position in the log that a stream has, after `renew`.
+
+        Cancelling abandons the calls.
 
         Raises:
             LiftbridgeError: a call failed.
@@ -71,7 +82,7 @@ class StartPositions:
         return await self._store.locate(group_cursor(self._group), *place, self._timeout)
 
     async def find(self, place: StreamPartition) -> Found:
-        """Find the start position of a partition. Cancelling abandons the calls.
+        """Find the start position of a partition, after `renew`. Cancelling abandons the calls.
 
         "New" and "latest" depend on the time, so a position is stored immediately: the next owner
         then starts at the same offset and not at a later end.

@@ -108,7 +108,10 @@ class AcksStore(Protocol):
     async def locate(
         self, cursor_id: str, stream: str, partition: int, timeout: float, /
     ) -> LogPosition:
-        """Return the same, for the log that the stream has now, which is claimed afterwards."""
+        """Return the same, for the log that the stream has by the metadata that is known.
+
+        That log is claimed afterwards.
+        """
 
     async def set(
         self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float, /
@@ -162,7 +165,7 @@ class MemoryAcks:
         self, cursor_id: str, stream: str, partition: int, timeout: float
     ) -> LogPosition:
         """See `AcksStore`."""
-        info = await self._network.metadata.stream(stream, timeout, renew=True)
+        info = await self._network.metadata.stream(stream, timeout)
         created, place = info.creation_timestamp, StreamPartition(stream, partition)
         snapshot = self._settled.get(place)
         if self._created.setdefault(place, created) != created:
@@ -311,7 +314,7 @@ class AcksStream:
 
         A record is one message, so a crash leaves the acks and their log as they were, or both new.
         """
-        info = await self._network.metadata.stream(stream, timeout, renew=True)
+        info = await self._network.metadata.stream(stream, timeout)
         record, _ = await self._tail(partition)
         self._created[partition] = created = info.creation_timestamp
         if record is not None and record.acks:

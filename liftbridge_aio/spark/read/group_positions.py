@@ -57,6 +57,10 @@ class GroupPositions:
         limit = timer_seconds(self._options.connection.client_options().call_timeout)
 
         async def store(client: Client) -> None:
+            metadata = client._living.network.metadata  # noqa: SLF001 - users need no call for it
+            for stream in {place.stream for place in changed}:
+                await metadata.stream(stream, limit, renew=True)
+
             async def one(place: StreamPartition) -> None:
                 created = position.created.get(place.stream, 0)
                 await self._store(client, place, position[place], created, limit)

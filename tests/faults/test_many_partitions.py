@@ -1,0 +1,70 @@
+"""What readers of many partitions cost: fetches of metadata, whose answers list all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Hook, StartAt
+from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
+from liftbridge_aio.telemetry import MetadataRefreshed, Resubscribed, Subscribed
+from support.faults import eventually
+
+pytestmark = pytest.mark.virtual_time
+
+DATA_PATHS: Final = ["lane"]
+PARTITIONS: Final = 160
+STREAMS: Final = 12
+
+
+class Fetches(Hook):
+    """Counts the answers with metadata, and subscriptions."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.subscribed_to = 0
+        self.resubscribed_to: set[int] = set()
+
+    def metadata_refreshed(self, event: MetadataRefreshed) -> None:
+        """See `Hook`."""
+        del event
+        self.count += 1
+
+    def subscribed(self, event: Subscribed) -> None:
+        """See `Hook`."""
+        del event
+        self.subscribed_to += 1
+
+    def resubscribed(self, event: Resubscribed) -> None:
+        """See `Hook`."""
+        self.resubscribed_to.add(event.partition)
+
+
+async def test_fetches_of_a_member_do_not_grow_with_its_partitions() -> None:
+    fetches = Fetches()
+    async with (
+        EmbeddedBroker(cursors_partitions=1) as broker,
+        Client(broker.address, options=ClientOptions(hook=fetches)) as client,
+    ):
+        await client.create_stream("s", partitions=PARTITIONS)
+        fetches.count = 0
+        async with asyncio.timeout(20), client.group("g", ["s"]):
+            await eventually(lambda: fetches.subscribed_to == PARTITIONS, 30)
+    assert fetches.count <= 8
+
+
+async def test_a_durable_reader_fetches_metadata_once_for_all_positions() -> None:
+    fetches = Fetches()
+    async with (
+        EmbeddedBroker(cursors_partitions=1) as broker,
+        Client(broker.address, options=ClientOptions(hook=fetches)) as client,
+    ):
+        await client.create_stream("s", partitions=PARTITIONS)
+        fetches.count = 0
+        async with (
+            asyncio.timeout(20),
+            client.subscribe("s", ALL_PARTITIONS, StartAt.earliest(), cursor="c"),
+        ):
+            assert fetches.count <= 8
