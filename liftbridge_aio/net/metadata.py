@@ -69,6 +69,9 @@ class MetadataCache:
         self._reporter = reporter
         self._router: Router
         self._fetches: dict[frozenset[str], asyncio.Future[Incarnation]] = {}
+        """The results of fetches that are awaited, by the streams that callers asked for."""
+        self._batch: list[frozenset[str]] = []
+        """The keys of fetches that have not begun: one call will fetch all their streams."""
         self._missing: set[str] = set()
         """Streams that were known, and which the last answer about them did not know."""
         self._refreshing: set[str] = set()
@@ -166,7 +169,10 @@ class MetadataCache:
         )
 
     def refresh(self, streams: Sequence[str]) -> asyncio.Future[Incarnation]:
-        """Begin to fetch metadata of some streams; callers for the same streams share one fetch.
+        """Begin to fetch metadata of some streams.
+
+        Callers for the same streams share one fetch. Callers that ask before the event loop has
+        turned share one call: a group that opens partitions of 100 streams makes one, not 100.
 
         Returns:
             The server that answered, or the errors of `fetch`. Cancelling this future abandons
@@ -178,13 +184,10 @@ class MetadataCache:
         key = frozenset(streams)
         fetching = self._fetches.get(key)
         if fetching is None:
-            fetching = asyncio.get_running_loop().create_future()
-            self._fetches[key] = fetching
-            try:
-                self._supervisor.spawn(self._run_fetch, key, fetching, name="metadata")
-            except BaseException:
-                del self._fetches[key]
-                raise
+            if not self._batch:
+                self._supervisor.spawn(self._run_batch, name="metadata")
+            self._batch.append(key)
+            fetching = self._fetches[key] = asyncio.get_running_loop().create_future()
         return asyncio.shield(fetching)
 
     async def keep_fresh(self) -> None:
@@ -265,11 +268,15 @@ class MetadataCache:
             if response is not None:
                 self._merge_answer(metadata_from_wire(response)[0])
 
-    async def _run_fetch(self, key: frozenset[str], fetching: asyncio.Future[Incarnation]) -> None:
+    async def _run_batch(self) -> None:
+        batch, self._batch = self._batch, []
+        fetches = [self._fetches[key] for key in batch]
         # A cancelled future would look like a cancellation of the caller that awaits it.
         error: LiftbridgeError = ClientClosed("the client was closed meanwhile")
         try:
-            fetching.set_result(await self._fetch_fresh(sorted(key)))
+            by = await self._fetch_fresh(sorted(frozenset().union(*batch)))
+            for fetching in fetches:
+                fetching.set_result(by)
         except LiftbridgeError as failure:
             error = failure
         except Exception as bug:
@@ -277,10 +284,11 @@ class MetadataCache:
             error.__cause__ = bug
             raise
         finally:
-            del self._fetches[key]
-            if not fetching.done():
-                fetching.set_exception(error)
-                fetching.exception()  # nobody may be waiting any more
+            for key, fetching in zip(batch, fetches, strict=True):
+                del self._fetches[key]
+                if not fetching.done():
+                    fetching.set_exception(error)
+                    fetching.exception()  # nobody may be waiting any more
 
     async def stream(self, name: str, timeout: float, *, renew: bool = False) -> StreamInfo:
         """Return a stream's metadata, fetched within `timeout` seconds if it is not known.

@@ -68,3 +68,19 @@ async def test_a_durable_reader_fetches_metadata_once_for_all_positions() -> Non
             client.subscribe("s", ALL_PARTITIONS, StartAt.earliest(), cursor="c"),
         ):
             assert fetches.count <= 8
+
+
+async def test_fetches_of_a_member_do_not_grow_with_its_streams() -> None:
+    fetches = Fetches()
+    async with (
+        EmbeddedBroker(cursors_partitions=1) as broker,
+        Client(broker.address, options=ClientOptions(hook=fetches)) as client,
+    ):
+        names = [f"s{number}" for number in range(STREAMS)]
+        for name in names:
+            await client.create_stream(name)
+        await client.fetch_metadata()
+        fetches.count = 0
+        async with asyncio.timeout(20), client.group("g", names):
+            await eventually(lambda: fetches.subscribed_to == STREAMS, 30)
+    assert fetches.count <= 8
