@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -48,6 +49,13 @@ _END_REASONS: Final = {
     # The client computed the start, or it lies behind the end of a read-only partition.
     StreamEnd.STOP_BEFORE_START: EndReason.STOP_REACHED,
 }
+
+_LOOK_INTERVAL: Final = 0.05
+"""Seconds between two fetches of metadata by readers that have lost their leader.
+
+An answer lists all partitions of a stream. Readers therefore end their waits at common times, and
+share one fetch. If each reader made its own, their cost would grow with the square of their number.
+"""
 
 
 class Again(enum.Enum):
@@ -154,8 +162,10 @@ class Recovery:
             absence.interrupt()
         elif absence.confirmed:
             raise self._gone() from failure
+        now = self._loop.time()
         delay = min(self._network.router.delay(deadline.attempts), absence.remaining)
-        verdict = deadline.try_again(self._loop.time(), delay, untrusted=failure.tls_failed)
+        delay = math.ceil((now + delay) / _LOOK_INTERVAL) * _LOOK_INTERVAL - now
+        verdict = deadline.try_again(now, delay, untrusted=failure.tls_failed)
         if verdict is GiveUp.OUT_OF_TIME and deadline.started:
             text = f"could not be resumed within {deadline.limit:g} s: {failure.text}"
             others = [said for said in pool.permanent_failures if said not in text]

@@ -84,3 +84,21 @@ async def test_fetches_of_a_member_do_not_grow_with_its_streams() -> None:
         async with asyncio.timeout(20), client.group("g", names):
             await eventually(lambda: fetches.subscribed_to == STREAMS, 30)
     assert fetches.count <= 8
+
+
+async def test_readers_that_lost_their_leader_look_for_it_together() -> None:
+    fetches = Fetches()
+    async with (
+        EmbeddedCluster(3) as cluster,
+        Client(*cluster.addresses, options=ClientOptions(hook=fetches)) as client,
+    ):
+        await client.create_stream("s", partitions=PARTITIONS, replication_factor=3)
+        async with (
+            asyncio.timeout(20),
+            client.subscribe("s", ALL_PARTITIONS, StartAt.new_only()),
+        ):
+            fetches.count = 0
+            await cluster.stop_node(cluster.leader_of("s"))
+
+            await eventually(lambda: len(fetches.resubscribed_to) == PARTITIONS, 30)
+            assert fetches.count <= 100
