@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 from liftbridge_aio.broker.errors import BrokerError, Code, PublishCode, PublishRefused
 from liftbridge_aio.broker.storage.core.log import PartitionLog
+from liftbridge_aio.broker.storage.core.segment import Segment
 from liftbridge_aio.broker.storage.core.stream_config import StreamConfig
 from liftbridge_aio.model import CURSORS_STREAM
 from liftbridge_aio.wire import proto
@@ -52,6 +54,8 @@ class CursorStore:
         self._node = node
         self._cache: OrderedDict[bytes, int] = OrderedDict()
         self._cached_logs: list[tuple[PartitionLog, int]] = []
+        self._highest: dict[int, _HighestOffsets] = {}
+        """By partition of `__cursors`."""
 
     def locate(self, cursor_id: str, stream: str, partition: int) -> tuple[bytes, Partition]:
         """Return a cursor's key, and the partition of `__cursors` that stores it.
@@ -86,9 +90,10 @@ class CursorStore:
 
     def look_up(self, key: bytes, partition: Partition) -> int:
         """Return the offset from the log, or `NO_CURSOR`."""
-        stored = partition.log.read(0, partition.log.next_offset)
-        offsets = [_stored_offset(message.value) for message in stored if message.key == key]
-        offset = max(offsets, default=NO_CURSOR)
+        self._invalidate_cache()
+        highest = self._highest.setdefault(partition.number, _HighestOffsets())
+        highest.read(partition.log)
+        offset = highest.offsets.get(key, NO_CURSOR)
         self.cache(key, offset)
         return offset
 
@@ -108,7 +113,35 @@ class CursorStore:
         led = [(one.log, one.leader_epoch) for one in partitions if self._node.leads(one)]
         if led != self._cached_logs:
             self._cache.clear()
+            self._highest.clear()
             self._cached_logs = led
+
+
+class _HighestOffsets:
+    """The highest committed offset of each cursor in a log, of which each message is read once.
+
+    A real server reads the whole log for each cursor that it has not cached.
+    """
+
+    def __init__(self) -> None:
+        """Know no cursor yet."""
+        self.offsets: dict[bytes, int] = {}
+        self._segments: Sequence[Segment] = ()
+        """The segments that were read."""
+        self._end = 0
+        """The offset after the last message that was read."""
+
+    def read(self, log: PartitionLog) -> None:
+        """Read what is new in the log; all of it if messages were removed from it."""
+        segments = log.segments
+        is_longer = segments[: len(self._segments)] == self._segments
+        if not is_longer or log.next_offset < self._end:
+            self.offsets, self._end = {}, 0
+        self._segments = segments
+        for message in log.read(self._end, log.next_offset):
+            offset = _stored_offset(message.value)
+            self.offsets[message.key] = max(offset, self.offsets.get(message.key, NO_CURSOR))
+            self._end = message.offset + 1
 
 
 def _stored_offset(value: bytes) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from liftbridge_aio.broker.cluster.cursors import (
@@ -11,7 +13,8 @@ from liftbridge_aio.broker.cluster.cursors import (
     refused_cursor,
 )
 from liftbridge_aio.broker.errors import BrokerError, Code, PublishRefused
-from liftbridge_aio.model import CURSORS_STREAM, AckPolicy
+from liftbridge_aio.broker.storage.core.log import PartitionLog
+from liftbridge_aio.model import CURSORS_STREAM, AckPolicy, Message
 from liftbridge_aio.wire import proto
 from support.broker.pure_brokers import PureCluster, SingleBroker, incoming
 
@@ -57,6 +60,37 @@ def test_the_latest_cursors_are_cached_and_the_others_looked_up() -> None:
         assert cursors.get("used") == 3
 
     assert cursors.get("old") == 5
+
+
+def test_each_message_of_the_log_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, cursors = cursors_of(1)
+    count = 3 * MANY
+    for number in range(count):
+        cursors.put(number, f"c{number}")
+    returned: list[int] = []
+    read = PartitionLog.read
+
+    def reading(log: PartitionLog, offset: int, limit: int) -> Sequence[Message]:
+        messages = read(log, offset, limit)
+        returned.append(len(messages))
+        return messages
+
+    monkeypatch.setattr(PartitionLog, "read", reading)
+    assert [cursors.get(f"c{number}") for number in range(count)] == list(range(count))
+    assert sum(returned) == count
+
+
+def test_a_truncated_log_has_lost_its_cursors() -> None:
+    broker, cursors = cursors_of(1)
+    for number in range(MANY + 1):
+        cursors.put(7, f"c{number}")
+    assert cursors.get("c0") == 7
+
+    broker.own(CURSORS_STREAM, 0).log.truncate(0)
+    cursors.put(3, "c0")
+    for number in range(1, MANY + 1):
+        assert cursors.get(f"other {number}") == NO_CURSOR
+    assert cursors.get("c0") == 3
 
 
 def test_foreign_messages_in_the_cursors_stream_are_ignored() -> None:
