@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+T = TypeVar("T")
 
 FIRST_EPOCH = 0
 """The epoch of a new group; later ones are indexes of operations."""
@@ -26,11 +30,12 @@ class GroupMember:
         self.consumer = consumer
         self.streams = set(streams)
         self.assignments: dict[str, list[int]] = {}
-
-    @property
-    def load(self) -> int:
+        self.load = 0
         """Number of its partitions, over all streams."""
-        return sum(map(len, self.assignments.values()))
+
+    def withdraw(self, stream: str) -> None:
+        """Remove its partitions of a stream."""
+        self.load -= len(self.assignments.pop(stream, ()))
 
 
 class ConsumerGroup:
@@ -49,6 +54,14 @@ class ConsumerGroup:
         self.epoch = FIRST_EPOCH
         self._partition_count = partition_count
         self._members: dict[str, GroupMember] = {}
+        self._streams: set[str] = set()
+        """The streams of its members, and of former ones, but for deleted streams."""
+        self._pending: list[Callable[[], None]] = []
+        """The changes that `assignments` has yet to apply, of what is below.
+
+        Only a coordinator is asked for assignments. All other nodes only keep the changes: a join
+        of a large group would take each of a hundred nodes as long as the coordinator.
+        """
         # A stream stays when its last subscriber leaves, as on a real server.
         self._subscribers: dict[str, dict[str, GroupMember]] = {}
 
@@ -63,6 +76,9 @@ class ConsumerGroup:
 
     def assignments(self, consumer: str) -> Mapping[str, Sequence[int]]:
         """Return the partitions of a member by stream, streams sorted; may be empty."""
+        pending, self._pending = self._pending, []
+        for change in pending:
+            change()
         assigned = self._members[consumer].assignments
         return {stream: tuple(assigned[stream]) for stream in sorted(assigned)}
 
@@ -74,19 +90,23 @@ class ConsumerGroup:
     def add(self, consumer: str, streams: Iterable[str], epoch: int) -> None:
         """Add a member and rebalance its streams."""
         member = self._members[consumer] = GroupMember(consumer, streams)
+        self._streams |= member.streams
+        self._change(self._add, member, epoch)
+
+    def _add(self, member: GroupMember, counts: Mapping[str, int]) -> None:
         for stream in sorted(member.streams):
-            self._subscribers.setdefault(stream, {})[consumer] = member
-            self._balance(stream)
-        self.epoch = epoch
+            self._subscribers.setdefault(stream, {})[member.consumer] = member
+            self._balance(stream, counts[stream])
 
     def remove(self, consumer: str, epoch: int) -> None:
         """Remove a member and rebalance the streams of which it had partitions."""
-        member = self._members.pop(consumer)
+        self._change(self._remove, self._members.pop(consumer), epoch)
+
+    def _remove(self, member: GroupMember, counts: Mapping[str, int]) -> None:
         for stream in sorted(member.streams):
-            del self._subscribers[stream][consumer]
+            del self._subscribers[stream][member.consumer]
             if stream in member.assignments:
-                self._balance(stream)
-        self.epoch = epoch
+                self._balance(stream, counts[stream])
 
     def drop_stream(self, stream: str, epoch: int) -> None:
         """Remove a deleted stream from its subscribers and rebalance their other streams.
@@ -94,19 +114,26 @@ class ConsumerGroup:
         All members stay, even one without any stream left. Nothing happens if no member ever
         subscribed to the stream.
         """
-        subscribers = self._subscribers.pop(stream, None)
-        if subscribers is None:
-            return
+        if stream in self._streams:
+            self._streams.discard(stream)
+            self._change(self._drop, stream, epoch)
+
+    def _drop(self, stream: str, counts: Mapping[str, int]) -> None:
         affected: set[str] = set()
-        for member in subscribers.values():
+        for member in self._subscribers.pop(stream).values():
             member.streams.discard(stream)
-            member.assignments.pop(stream, None)
+            member.withdraw(stream)
             affected |= member.streams
         for other in sorted(affected):
-            self._balance(other)
+            self._balance(other, counts[other])
+
+    def _change(self, apply: Callable[[T, Mapping[str, int]], None], what: T, epoch: int) -> None:
+        """Keep a change for `assignments`, with the numbers of partitions that streams have now."""
+        counts = {stream: self._partition_count(stream) for stream in self._streams}
+        self._pending.append(partial(apply, what, counts))
         self.epoch = epoch
 
-    def _balance(self, stream: str) -> None:
+    def _balance(self, stream: str, count: int) -> None:
         """Assign each partition to the subscriber with the fewest, ties to the lowest id.
 
         Partitions of other streams count, and are not moved.
@@ -115,10 +142,12 @@ class ConsumerGroup:
         if not subscribers:
             return
         for member in subscribers.values():
-            member.assignments.pop(stream, None)
+            member.withdraw(stream)
         by_load = [(member.load, consumer) for consumer, member in subscribers.items()]
         heapq.heapify(by_load)
-        for partition in range(self._partition_count(stream)):
+        for partition in range(count):
             load, consumer = by_load[0]
-            subscribers[consumer].assignments.setdefault(stream, []).append(partition)
+            member = subscribers[consumer]
+            member.assignments.setdefault(stream, []).append(partition)
+            member.load += 1
             heapq.heapreplace(by_load, (load + 1, consumer))
