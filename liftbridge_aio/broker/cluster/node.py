@@ -138,6 +138,11 @@ class Node:
         for stream in self._streams.values():
             yield from stream.partitions.values()
 
+    def replicas(self) -> Iterator[Partition]:
+        """Iterate over the partitions of which this broker is a replica."""
+        for stream in self._streams.values():
+            yield from stream.replicas
+
     def leads(self, partition: Partition) -> bool:
         """Return True if this broker is the leader in metadata, even of a paused partition."""
         return partition.leader == self.server_id

@@ -49,6 +49,8 @@ class Stream:
             )
 
         self.partitions = {number: partition(number) for number in range(len(operation.partitions))}
+        self.replicas = [each for each in self.partitions.values() if each.is_replica]
+        """Those of which this broker is a replica."""
 
     def info(self) -> StreamInfo:
         """Return the stream's metadata."""

@@ -66,11 +66,11 @@ class Maintenance:
         return min(max(due - now, 0) / _SECOND, _MAX_SLEEP)
 
     def _maintain_partitions(self, now: int) -> None:
-        for partition in tuple(self._context.node.partitions()):
+        for partition in tuple(self._context.node.replicas()):
             if partition.is_idle(now):
                 self._pause(partition, now)
             partition.clean(now)
-        dues = (partition.next_due() for partition in self._context.node.partitions())
+        dues = (partition.next_due() for partition in self._context.node.replicas())
         self._due = min((due for due in dues if due is not None), default=_NEVER)
 
     def _pause(self, partition: Partition, now: int) -> None:

@@ -110,13 +110,13 @@ class Replicator:
     def _check_all(self) -> None:
         now = self._clock.now_ns()
         for node in self._active_nodes():
-            for partition in tuple(node.partitions()):
+            for partition in tuple(node.replicas()):
                 if partition.is_following:
                     if self._fetch(partition, now):
                         self.wake(partition)
                     self._report_silent_leader(node, partition, now)
         for node in self._active_nodes():
-            for partition in tuple(node.partitions()):
+            for partition in tuple(node.replicas()):
                 self._adjust_isr(partition, now)
 
     def _report_silent_leader(self, node: Node, partition: Partition, now: int) -> None:

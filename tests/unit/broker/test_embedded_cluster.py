@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+
+import pytest
 
 from liftbridge_aio import AckPolicy, Client, StartAt, StopAt
 from liftbridge_aio.broker import BrokerState, EmbeddedCluster
+from liftbridge_aio.broker.cluster.partition import Partition
+from liftbridge_aio.broker.server.replicator import Replicator
 
 
 async def values(client: Client, stream: str) -> list[bytes | None]:
@@ -56,6 +61,21 @@ async def test_a_restart_thaws_all_brokers_and_keeps_their_ports() -> None:
         assert cluster.addresses == addresses
         await client.create_stream("s", replication_factor=3)
         assert cluster.replica("n1", "s").isr == ("n1", "n2", "n3")
+
+
+async def test_replication_looks_at_replicas_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: Counter[tuple[str, int]] = Counter()
+    adjust = Replicator._adjust_isr
+
+    def count(replicator: Replicator, partition: Partition, now: int) -> None:
+        looked_at[partition.stream, partition.number] += 1
+        adjust(replicator, partition, now)
+
+    monkeypatch.setattr(Replicator, "_adjust_isr", count)
+    async with EmbeddedCluster(nodes=5) as cluster, Client(*cluster.addresses) as client:
+        await client.create_stream("s", partitions=10)
+        await cluster.wait_until(lambda: looked_at["s", 9] > 1)
+        assert looked_at["s", 0] <= looked_at["__cursors", 0] / 5
 
 
 async def test_a_stopped_broker_that_was_frozen_can_be_thawed() -> None:
