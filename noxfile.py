@@ -376,6 +376,15 @@ def simulation(session: nox.Session) -> None:
         session.run("pytest", "-m", "virtual_time", "-n", "2", *IN_VIRTUAL_TIME)
 
 
+@nox.session(python=python_for_simulation())
+def scale(session: nox.Session) -> None:
+    """Measure how groups grow, in virtual time; arguments go to the benchmark."""
+    if python_for_simulation() is None:
+        session.error("the simulation needs Python 3.12 or later, and this machine has none")
+    session.install(".", *group("test"), *group("bench"))
+    session.run("python", "-m", "benchmarks", "scale", *session.posargs)
+
+
 @nox.session
 def scenario(session: nox.Session) -> None:
     """Kill leader, worker and Spark driver under a pipeline; `-- --real` is three real nodes."""

@@ -24,7 +24,7 @@ _HEAD: Final = 44
 _LINE: Final = 16
 _CAPTION_COLUMNS: Final = 108
 
-_STYLE: Final = """
+STYLE: Final = """
 .ground { fill: #ffffff; }
 .text { fill: #1f2328; font: 13px system-ui, sans-serif; }
 .head { font-weight: 600; font-size: 14px; }
@@ -94,8 +94,8 @@ def draw(panels: Sequence[Panel], caption: Sequence[str]) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"'
             f' width="{WIDTH}" height="{height}" role="img">'
         ),
-        f"<title>{_escaped(', '.join(panel.title for panel in shown))}</title>",
-        f"<style>{_STYLE}</style>",
+        f"<title>{escaped(', '.join(panel.title for panel in shown))}</title>",
+        f"<style>{STYLE}</style>",
         f'<rect class="ground" width="{WIDTH}" height="{height}" rx="8"/>',
     ]
     top = _MARGIN
@@ -104,7 +104,7 @@ def draw(panels: Sequence[Panel], caption: Sequence[str]) -> str:
         top += _height(panel)
     for line in lines:
         top += _LINE
-        parts.append(_text(_MARGIN, top - 4, line, "text quiet"))
+        parts.append(svg_text(_MARGIN, top - 4, line, "text quiet"))
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -113,8 +113,8 @@ def _height(panel: Panel) -> int:
 
 
 def _panel(panel: Panel, top: int) -> Iterator[str]:
-    yield _text(_MARGIN, top + 12, panel.title, "text head")
-    yield _text(_MARGIN, top + 29, panel.unit, "text quiet")
+    yield svg_text(_MARGIN, top + 12, panel.title, "text head")
+    yield svg_text(_MARGIN, top + 29, panel.unit, "text quiet")
     longest = max(bar.most for bar in panel.bars)
     scale = _BARS / longest if longest > 0 else 0.0
     for number, bar in enumerate(panel.bars):
@@ -126,7 +126,7 @@ def _bar(bar: Bar, top: int, scale: float) -> Iterable[str]:
     left, right = (_LABELS + value * scale for value in (bar.least, bar.most))
     kind = "ours" if bar.ours else "bar"
     label_kind = "text head" if bar.ours else "text"
-    yield _text(_LABELS - 8, top + 11, bar.label, label_kind, anchor="end")
+    yield svg_text(_LABELS - 8, top + 11, bar.label, label_kind, anchor="end")
     yield (
         f'<rect class="{kind}" x="{_LABELS}" y="{top}"'
         f' width="{max(bar.median * scale, 1):.1f}" height="{_BAR}" rx="2"/>'
@@ -136,13 +136,15 @@ def _bar(bar: Bar, top: int, scale: float) -> Iterable[str]:
             f'<path class="whisker" d="M{left:.1f} {middle:g}H{right:.1f}'
             f'M{left:.1f} {middle - 3:g}v6M{right:.1f} {middle - 3:g}v6"/>'
         )
-    yield _text(max(right, _LABELS + 1) + 8, top + 11, bar.text, "text")
+    yield svg_text(max(right, _LABELS + 1) + 8, top + 11, bar.text, "text")
 
 
-def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
+def svg_text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
+    """A piece of text as an element of SVG."""
     place = f'x="{x:.1f}" y="{y:.1f}"'
-    return f'<text class="{kind}" {place} text-anchor="{anchor}">{_escaped(text)}</text>'
+    return f'<text class="{kind}" {place} text-anchor="{anchor}">{escaped(text)}</text>'
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text as XML has it."""
     return html.escape(text, quote=False)

@@ -21,7 +21,7 @@ from support.servers.node import ServerDidNotStart
 from support.servers.nsq_daemons import NsqDidNotStart
 from support.servers.streaming import StreamingDidNotStart
 
-from . import codec, goals, memory, over_gateway, sse
+from . import codec, goals, memory, over_gateway, scale, sse
 from .cases import Case, Kind, cases_of
 from .chart import draw
 from .clients import USUAL, UnknownClient, commands
@@ -41,6 +41,8 @@ from .peers.environments import EnvironmentUnavailable
 from .programs import Command, FillFailed
 from .provenance import provenance
 from .rounds import Bench, ServerEnded
+from .scale import ScaleFailed
+from .scale_picture import scale_picture
 from .spark.command import FAILURES as SPARK_FAILURES
 from .spark.command import NAMES as SPARK_NAMES
 from .spark.command import SparkBenchmarks
@@ -62,6 +64,7 @@ _FAILURES: Final = (
     NatsDidNotStart,
     NsqDidNotStart,
     OSError,
+    ScaleFailed,
     ServerDidNotStart,
     ServerEnded,
     ServerUnavailable,
@@ -72,6 +75,7 @@ _FAILURES: Final = (
 
 _ALL: Final = "all"
 _GOALS: Final = "goals"
+_SCALE: Final = "scale"
 
 
 def main(words: Sequence[str]) -> int:
@@ -108,6 +112,8 @@ def _run(words: Sequence[str]) -> int:
         for name, measure in results.benchmarks().items():
             if flags.name in {name, _ALL}:
                 measure()
+        if flags.name == _SCALE:
+            results.scale()
         if flags.name in SPARK_NAMES:
             SparkBenchmarks(flags, terminal, results.figures).run(flags.name)
     finally:
@@ -238,6 +244,15 @@ class _Results:
             "gateway", over_gateway.COLUMNS, map(over_gateway.served_row, served)
         )
 
+    def scale(self) -> None:
+        tell, quick = self.terminal.tell, self.flags.choice.quick
+        points = self.figures["scale"] = []
+        for point in scale.measure_scale(tell, quick=quick):
+            points.append(point)
+            self.terminal.show_table("scale", scale.COLUMNS, scale.scale_rows(point))
+        held = self.figures["scale_memory"] = list(scale.measure_held(tell, quick=quick))
+        self.terminal.show_table("memory", scale.HELD_COLUMNS, map(scale.held_row, held))
+
     def _show_all(self, name: str, summaries: Iterable[CaseSummary]) -> None:
         found = self.figures[name] = []
         for summary in summaries:
@@ -268,7 +283,10 @@ def _write(flags: Flags, origin: Mapping[str, Any], results: _Results) -> None:
     if flags.json is not None:
         flags.json.write_text(text, encoding="utf-8")
     if flags.chart is not None:
-        drawn = draw(panels(results.cases), caption(made, flags.rounds))
+        if _SCALE in results.figures:
+            drawn = scale_picture(made)
+        else:
+            drawn = draw(panels(results.cases), caption(made, flags.rounds))
         flags.chart.write_text(drawn, encoding="utf-8")
     if flags.as_json:
         print(text, end="")

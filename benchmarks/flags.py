@@ -28,6 +28,7 @@ NAMES: Final = {
     "durable-streams": "our client of Durable Streams beside the published one and bare HTTP",
     "gateway": "the gateway beside a bare HTTP handler and the published server",
     "all": "all of these",
+    "scale": "simulated groups of up to 1,000 members, 10,000 partitions and 100 brokers",
     "spark-read": "Spark reading a stream, beside our client alone and a source that does nothing",
     "spark-write": "Spark writing to a stream, in the same way",
     "spark-microbatch": "Spark's micro-batches: many rows, and next to none",

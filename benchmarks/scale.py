@@ -1,0 +1,127 @@
+"""How a consumer group grows with its members, partitions and brokers.
+
+Groups are simulated (`scale_point`), as a thousand members on real sockets need more than one
+machine. The memory of one client is measured on real sockets (`scale_memory`).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from .own_programs import environment, module
+from .scale_memory import KINDS
+from .serving import EMBEDDED, running
+
+_TIMEOUT: Final = 3600.0
+_NEEDED: Final = (3, 12)
+_PHASES: Final = ("start", "death", "join")
+
+
+class ScaleFailed(Exception):
+    """A point could not be measured; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The size of a cluster and of the group that reads from it."""
+
+    members: int = 100
+    partitions: int = 1000
+    brokers: int = 10
+
+    def __str__(self) -> str:
+        return f"{self.members:,} members, {self.partitions:,} partitions, {self.brokers} brokers"
+
+
+AXES: Final = {
+    "members": tuple(Size(members=count) for count in (10, 100, 1000)),
+    "partitions": tuple(Size(partitions=count) for count in (100, 1000, 10_000)),
+    "brokers": tuple(Size(brokers=count) for count in (3, 10, 100)),
+}
+SIZES: Final = tuple(dict.fromkeys(size for sizes in AXES.values() for size in sizes))
+LARGEST: Final = Size(1000, 10_000, 100)
+QUICK: Final = (Size(3, 20, 3),)
+HELD: Final = (100, 1000, 10_000)
+"""Partitions of one client whose memory is measured."""
+
+
+def measure_scale(tell: Callable[[str], None], *, quick: bool) -> Iterator[dict[str, Any]]:
+    """Simulate each size, in a process of its own.
+
+    Raises:
+        ScaleFailed: Python is too old for the simulation, or a size could not be simulated.
+    """
+    if sys.version_info < _NEEDED:
+        text = "the simulation needs Python 3.12 or later: `nox -s scale` finds one"
+        raise ScaleFailed(text)
+    for size in QUICK if quick else SIZES:
+        tell(f"scale: {size}")
+        words = [word for name, count in asdict(size).items() for word in (f"--{name}", str(count))]
+        yield {**asdict(size), **_run("benchmarks.scale_point", *words)}
+
+
+def measure_held(tell: Callable[[str], None], *, quick: bool) -> Iterator[dict[str, Any]]:
+    """Measure the memory of a client for each number of partitions, on an embedded broker.
+
+    Raises:
+        ScaleFailed: a client did not come to its end.
+    """
+    for count in HELD[:1] if quick else HELD:
+        for kind in KINDS:
+            tell(f"scale: memory of a {kind} of {count:,} partitions")
+            with running(EMBEDDED, 1) as server:
+                words = (kind, "--servers", server.addresses[0], "--partitions", str(count))
+                found = _run("benchmarks.scale_memory", *words)
+            yield {"kind": kind, "partitions": count, "added_bytes": found["added"]}
+
+
+def _run(program: str, *words: str) -> dict[str, Any]:
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell, and our own words
+            [*module(program), *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env=environment(),
+            text=True,
+            timeout=_TIMEOUT,
+        )
+    except subprocess.TimeoutExpired:
+        message = f"{' '.join(words)} was not done within {_TIMEOUT:.0f} s"
+        raise ScaleFailed(message) from None
+    if done.returncode:
+        raise ScaleFailed(done.stderr[-1000:])
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
+
+
+COLUMNS: Final = ("scale", "phase", "simulated s", "calls", "metadata", "MB of metadata")
+
+
+def scale_rows(found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The rows of a size in the table."""
+    size = Size(found["members"], found["partitions"], found["brokers"])
+    for phase in (*_PHASES, "idle"):
+        figures = found[phase]
+        yield (
+            str(size),
+            phase,
+            f"{figures['seconds']:.1f}",
+            f"{figures['calls']:,}",
+            f"{figures['by_procedure'].get('FetchMetadata', 0):,}",
+            f"{figures['metadata_bytes'] / 1e6:.1f}",
+        )
+
+
+HELD_COLUMNS: Final = ("memory of a client", "partitions", "MiB", "KiB each")
+
+
+def held_row(found: dict[str, Any]) -> tuple[str, ...]:
+    """A row of the table of memory."""
+    count, added = found["partitions"], found["added_bytes"]
+    return found["kind"], f"{count:,}", f"{added / 2**20:.1f}", f"{added / count / 1024:.1f}"
