@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from liftbridge_aio import Client, ClientClosed, NotFound
+from liftbridge_aio import Client, ClientClosed, ClientOptions, NotFound
 from support.raw import Wire
 from support.servers.node import LiftbridgeNode, Server
 
@@ -36,6 +36,13 @@ async def client(server: Server, stream_name: str) -> AsyncIterator[Client]:
         yield client
         with suppress(NotFound, ClientClosed):
             await client.delete_stream(stream_name)
+
+
+@pytest.fixture
+async def impatient(server: Server) -> AsyncIterator[Client]:
+    """A client that soon believes that there is no such stream."""
+    async with Client(server.address, options=ClientOptions(not_found_timeout=0.2)) as client:
+        yield client
 
 
 @pytest.fixture

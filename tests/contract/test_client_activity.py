@@ -15,6 +15,7 @@ from liftbridge_aio import (
     ClientOptions,
     EndReason,
     StartAt,
+    StreamExists,
     StreamNotFound,
 )
 from liftbridge_aio._client.activity import ActivityReading
@@ -60,21 +61,38 @@ async def about(
 async def test_what_happens_to_a_stream_comes_as_events_in_order(
     client: Client, activity: ActivityReading, stream_name: str
 ) -> None:
-    await client.create_stream(stream_name, partitions=2)
-    await client.pause_stream(stream_name, [1], resume_all=True)
+    """What is refused or changes nothing is not told of."""
+    with pytest.raises(StreamNotFound):
+        await client.pause_stream(stream_name)
+    await client.create_stream(stream_name, partitions=3)
+    with pytest.raises(StreamExists):
+        await client.create_stream(stream_name)
+    await client.publish(stream_name, b"resumes nothing")
+    await client.pause_stream(stream_name, [1])
     await client.publish(stream_name, b"resumes", partition=1)
-    await client.set_stream_readonly(stream_name, [0])
+    await client.pause_stream(stream_name, resume_all=True)
+    await client.publish(stream_name, b"resumes all")
+    await client.set_stream_readonly(stream_name, [2, 0])
+    await client.set_stream_readonly(stream_name, readonly=False)
     await client.delete_stream(stream_name)
 
-    created, paused, resumed, changed, deleted = events = await about(activity, stream_name, 5)
+    events = await about(activity, stream_name, 8)
+    created, paused, resumed, paused_all, resumed_all, readonly, writable, deleted = events
     assert isinstance(created, CreateStreamEvent)
-    assert created.partitions == (0, 1)
+    assert created.partitions == (0, 1, 2)
     assert isinstance(paused, PauseStreamEvent)
-    assert (paused.partitions, paused.resume_all) == ((1,), True)
+    assert (paused.partitions, paused.resume_all) == ((1,), False)
     assert isinstance(resumed, ResumeStreamEvent)
     assert resumed.partitions == (1,)
-    assert isinstance(changed, SetStreamReadonlyEvent)
-    assert (changed.partitions, changed.readonly) == ((0,), True)
+    # Those that a call did not name are listed in any order.
+    assert isinstance(paused_all, PauseStreamEvent)
+    assert (sorted(paused_all.partitions), paused_all.resume_all) == ([0, 1, 2], True)
+    assert isinstance(resumed_all, ResumeStreamEvent)
+    assert sorted(resumed_all.partitions) == [0, 1, 2]
+    assert isinstance(readonly, SetStreamReadonlyEvent)
+    assert (readonly.partitions, readonly.readonly) == ((2, 0), True)
+    assert isinstance(writable, SetStreamReadonlyEvent)
+    assert (sorted(writable.partitions), writable.readonly) == ([0, 1, 2], False)
     assert isinstance(deleted, DeleteStreamEvent)
     for before, after in itertools.pairwise(events):
         assert before.id < after.id
@@ -87,19 +105,21 @@ async def test_what_happens_to_a_group_comes_as_events_in_order(
 ) -> None:
     await client.create_stream(stream_name)
     group = Group(wire, f"group-{stream_name}")
-    await group.join("a", stream_name)
+    await group.join("a", stream_name, stream_name)
     joined = await group.join("b", stream_name)
     await group.leave("a")
-    await group.leave("b")
+    left_at = await group.epoch()
+    # The other one says nothing more and expires.
 
     first, second, left, last = await about(activity, group.name, 4)
     assert isinstance(first, JoinGroupEvent)
-    assert (first.consumer, first.streams) == ("a", (stream_name,))
+    assert (first.consumer, first.streams) == ("a", (stream_name, stream_name))
     assert isinstance(second, JoinGroupEvent)
     assert (second.consumer, second.id) == ("b", joined.epoch)
-    for event, consumer in ((left, "a"), (last, "b")):
+    for event, consumer, expired in ((left, "a", False), (last, "b", True)):
         assert isinstance(event, LeaveGroupEvent)
-        assert (event.consumer, event.expired) == (consumer, False)
+        assert (event.consumer, event.expired) == (consumer, expired)
+    assert left.id == left_at
 
 
 async def test_a_reading_goes_on_where_another_was(client: Client, stream_name: str) -> None:
@@ -116,6 +136,8 @@ async def test_a_reading_goes_on_where_another_was(client: Client, stream_name: 
 async def test_a_bounded_reading_ends(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
     async with asyncio.timeout(BOUND), client.activity(EARLIEST) as reading:
+        (itself,) = await about(reading, "__activity", 1)
+        assert isinstance(itself, CreateStreamEvent)
         (created,) = await about(reading, stream_name, 1)
         await reading.source.aclose()
     async with asyncio.timeout(BOUND), client.activity(EARLIEST, LATEST) as reading:

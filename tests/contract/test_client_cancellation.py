@@ -109,23 +109,9 @@ def cancelling() -> int:
     return task.cancelling()
 
 
-async def test_calls_that_time_out_leave_their_tasks_in_peace(
-    hasty: Client, proxy: FaultProxy, stream_name: str
-) -> None:
-    proxy.freeze()
-
-    async def check(call: Call) -> str:
-        async with asyncio.timeout(BOUND / 2) as bound:
-            with pytest.raises(LiftbridgeError):
-                await call(hasty, stream_name)
-            await asyncio.sleep(0)
-        return f"{cancelling()=} {bound.expired()=}" * (cancelling() > 0 or bound.expired())
-
-    await in_tasks(check)
-
-
-async def test_calls_whose_link_breaks_leave_their_tasks_in_peace(
-    hasty: Client, proxy: FaultProxy, stream_name: str
+@pytest.mark.parametrize("ends", ["time is up", "the link breaks"])
+async def test_calls_that_fail_leave_their_tasks_in_peace(
+    hasty: Client, proxy: FaultProxy, stream_name: str, ends: str
 ) -> None:
     proxy.freeze()
 
@@ -137,9 +123,10 @@ async def test_calls_whose_link_breaks_leave_their_tasks_in_peace(
         return f"{cancelling()=} {bound.expired()=}" * (cancelling() > 0 or bound.expired())
 
     checking = asyncio.create_task(in_tasks(check))
-    await asyncio.sleep(0.02)  # the calls are on their way
-    await proxy.refuse()
-    await proxy.cut()
+    if ends == "the link breaks":
+        await asyncio.sleep(0.02)  # the calls are on their way
+        await proxy.refuse()
+        await proxy.cut()
     await checking
 
 
@@ -183,25 +170,6 @@ async def test_a_reading_that_cannot_be_resumed_leaves_its_task_in_peace(
         await asyncio.sleep(0)
     assert lost.value.last_offset == 0
     assert (lost.value.stream, lost.value.partition) == (stream_name, 0)
-
-
-async def test_in_a_task_group_an_error_of_the_client_is_the_one_that_shows(
-    hasty: Client, proxy: FaultProxy, stream_name: str
-) -> None:
-    proxy.freeze()
-
-    async def publish() -> None:
-        await hasty.publish(stream_name, b"")
-
-    async def wait() -> None:
-        await asyncio.sleep(BOUND)
-
-    with pytest.raises(ExceptionGroup) as failed:  # noqa: PT012 - a group has children
-        async with asyncio.TaskGroup() as group:
-            group.create_task(publish())
-            group.create_task(wait())
-    [error] = failed.value.exceptions
-    assert isinstance(error, PublishOutcomeUnknown)
 
 
 async def test_in_an_anyio_group_an_error_of_the_client_is_the_one_that_shows(

@@ -10,7 +10,6 @@ import pytest
 from liftbridge_aio import Client, InvalidRequest
 from liftbridge_aio.wire import proto, rpc
 from support.raw import BOUND, Wire
-from support.servers.node import Server
 
 
 async def test_a_cursor_never_set_is_none(client: Client, stream_name: str) -> None:
@@ -43,14 +42,6 @@ async def test_cursors_are_told_apart_by_id_stream_and_partition(
     assert [await client.fetch_cursor(*name) for name in names] == list(range(len(names)))
 
 
-async def test_another_client_sees_the_cursor(
-    client: Client, server: Server, stream_name: str
-) -> None:
-    await client.set_cursor("id", stream_name, 2, 7)
-    async with Client(server.address) as other:
-        assert await other.fetch_cursor("id", stream_name, 2) == 7
-
-
 async def test_a_cursor_is_the_same_for_other_clients(
     client: Client, wire: Wire, stream_name: str
 ) -> None:
@@ -78,17 +69,6 @@ async def test_positions_that_are_overtaken_are_not_written(
     before = await written()
     await asyncio.gather(*(client.set_cursor("id", stream_name, 0, offset) for offset in range(50)))
     assert 1 <= await written() - before <= 2
-
-
-async def test_many_cursors_are_set_at_once(client: Client, stream_name: str) -> None:
-    async with asyncio.timeout(BOUND):
-        await asyncio.gather(
-            *(client.set_cursor(f"id-{n % 5}", stream_name, n % 3, n) for n in range(60))
-        )
-    assert {
-        (n % 5, n % 3): await client.fetch_cursor(f"id-{n % 5}", stream_name, n % 3)
-        for n in range(45, 60)
-    } == {(n % 5, n % 3): n for n in range(45, 60)}
 
 
 async def test_a_cancelled_cursor_holds_up_no_other(client: Client, stream_name: str) -> None:

@@ -14,7 +14,6 @@ from liftbridge_aio import (
     InvalidRequest,
     StartAt,
 )
-from liftbridge_aio._subscribe.subscription import Subscription
 from support.clients import EARLIEST, LATEST, rest, take
 from support.durable_numbers import (
     COUNT,
@@ -37,20 +36,6 @@ async def numbers(client: Client, stream_name: str) -> str:
     return await create_numbers(client, stream_name)
 
 
-async def test_a_message_is_finished_when_the_next_is_asked_for(
-    client: Client, numbers: str
-) -> None:
-    async with client.subscribe(
-        numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
-    ) as subscription:
-        await subscription.commit()
-        assert await stored(client, numbers) is None
-        for offset in range(4):
-            assert (await anext(subscription)).offset == offset
-            await subscription.commit()
-            assert await stored(client, numbers) == (offset - 1 if offset else None)
-
-
 @ON_EMBEDDED
 async def test_a_message_is_finished_while_the_next_is_waited_for(
     client: Client, numbers: str
@@ -68,65 +53,6 @@ async def test_a_message_is_finished_while_the_next_is_waited_for(
         await take(subscription, 1)
         await subscription.commit()
         assert await stored(client, numbers) == COUNT - 1
-
-
-@ON_EMBEDDED
-@pytest.mark.parametrize("raw", [False, True])
-async def test_a_list_is_finished_when_the_next_is_asked_for(
-    client: Client, numbers: str, raw: bool
-) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        client.subscribe(
-            numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
-        ) as subscription,
-    ):
-        finished: int | None = None
-        seen = 0
-        async for batch in subscription.batches(4, wait=0.1, raw=raw):
-            seen += len(batch)
-            await subscription.commit()
-            assert await stored(client, numbers) == finished
-            finished = seen - 1
-            if seen == COUNT:
-                break
-
-
-@ON_EMBEDDED
-async def test_columns_are_finished_when_the_next_are_asked_for(
-    client: Client, numbers: str
-) -> None:
-    async with client.subscribe(
-        numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
-    ) as subscription:
-        for finished in (None, 4):
-            assert await subscription.read_columns(5, 1.0) is not None
-            await subscription.commit()
-            assert await stored(client, numbers) == finished
-
-
-@ON_EMBEDDED
-async def test_asking_in_vain_finishes_nothing_that_comes_after(
-    client: Client, numbers: str
-) -> None:
-    async with client.subscribe(
-        numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
-    ) as subscription:
-        await take(subscription, 1)
-        await all_here(subscription, COUNT - 1)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await anext(subscription.batches(COUNT, wait=BOUND))
-        await take(subscription, 3)  # of those that wait
-        await subscription.commit()
-        assert await stored(client, numbers) == 2
-
-
-async def all_here(subscription: Subscription, count: int) -> None:
-    async def enough() -> bool:
-        return subscription.statistics().buffered >= count
-
-    await eventually(enough)
 
 
 @ON_EMBEDDED

@@ -11,7 +11,6 @@ import pytest
 from liftbridge_aio import (
     CallbackCancelled,
     Client,
-    ClientOptions,
     ConsumerGroup,
     GroupState,
     InvalidRequest,
@@ -505,13 +504,12 @@ async def test_a_handler_may_seek_before_anything_is_handed_out(
 
 @ON_EMBEDDED
 async def test_a_stream_that_does_not_exist_is_named(
-    server: Server, stream: str, group_id: str
+    impatient: Client, stream: str, group_id: str
 ) -> None:
-    async with Client(server.address, options=ClientOptions(not_found_timeout=0.2)) as client:
-        group = client.group(group_id, [stream, "no-such-stream"])
-        with pytest.raises(StreamNotFound, match="no-such-stream"):
-            await group.__aenter__()
-        assert group_id not in (await client.fetch_metadata(groups=[group_id])).groups
+    group = impatient.group(group_id, [stream, "no-such-stream"])
+    with pytest.raises(StreamNotFound, match="no-such-stream"):
+        await group.__aenter__()
+    assert group_id not in (await impatient.fetch_metadata(groups=[group_id])).groups
 
 
 @ON_EMBEDDED

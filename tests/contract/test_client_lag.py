@@ -171,9 +171,11 @@ async def test_a_member_has_before_it_what_can_be_read(
 
 
 @ON_ONE_PATH
-async def test_what_does_not_exist_has_no_oldest_message(client: Client, stream_name: str) -> None:
+async def test_what_does_not_exist_has_no_oldest_message(
+    client: Client, impatient: Client, stream_name: str
+) -> None:
     with pytest.raises(StreamNotFound):
-        await client.oldest_offset(stream_name)
+        await impatient.oldest_offset(stream_name)
     await client.create_stream(stream_name)
     with pytest.raises(PartitionNotFound):
         await client.oldest_offset(stream_name, 1)

@@ -147,11 +147,10 @@ async def test_a_missing_stream_or_partition_is_told_on_entering(
     assert len(client.statistics().subscriptions) == 0
 
 
-async def test_a_missing_stream_is_told_on_entering(server: Server) -> None:
-    async with Client(server.address, options=ClientOptions(not_found_timeout=0.1)) as client:
-        with pytest.raises(StreamNotFound) as caught:
-            async with client.subscribe("no-such-stream", ALL_PARTITIONS):
-                pass
+async def test_a_missing_stream_is_told_on_entering(impatient: Client) -> None:
+    with pytest.raises(StreamNotFound) as caught:
+        async with impatient.subscribe("no-such-stream", ALL_PARTITIONS):
+            pass
     assert caught.value.stream == "no-such-stream"
 
 

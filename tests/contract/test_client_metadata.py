@@ -122,21 +122,6 @@ async def test_unknown_streams_and_groups_are_simply_absent(
     assert stream_name not in fetched.groups
 
 
-async def test_metadata_shows_pauses_and_readonly_partitions(
-    client: Client, stream_name: str
-) -> None:
-    await client.create_stream(stream_name, partitions=3)
-    await client.pause_stream(stream_name, [1])
-    await client.set_stream_readonly(stream_name, [2])
-
-    fetched = await client.fetch_metadata([stream_name])
-    states = {
-        number: (info.paused, info.readonly)
-        for number, info in fetched.streams[stream_name].partitions.items()
-    }
-    assert states == {0: (False, False), 1: (True, False), 2: (False, True)}
-
-
 async def test_partition_metadata_follows_the_partition(
     client: Client, server: Server, stream_name: str
 ) -> None:
@@ -177,12 +162,10 @@ async def test_partition_metadata_tells_paused_from_resumed(
 
 
 async def test_partition_metadata_of_what_is_not_there(
-    client: Client, server: Server, stream_name: str
+    client: Client, impatient: Client, stream_name: str
 ) -> None:
-    options = ClientOptions(not_found_timeout=0.1)
-    async with Client(server.address, options=options) as impatient:
-        with pytest.raises(StreamNotFound) as no_stream:
-            await impatient.fetch_partition_metadata(stream_name, 0)
+    with pytest.raises(StreamNotFound) as no_stream:
+        await impatient.fetch_partition_metadata(stream_name, 0)
     assert no_stream.value.stream == stream_name
     await client.create_stream(stream_name, partitions=2)
     with pytest.raises(PartitionNotFound) as no_partition:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 import pytest
 
@@ -32,8 +31,6 @@ from support.segments import (
     record_bytes,
 )
 from support.servers.node import Server
-
-LATEST: Final = StopAt.latest()
 
 
 class Watcher(Hook):

@@ -351,15 +351,13 @@ async def test_a_publish_resumes_a_paused_partition(
 
 
 async def test_a_stream_that_nobody_knows_is_named_in_time(
-    server: Server, stream_name: str
+    impatient: Client, stream_name: str
 ) -> None:
     assert ClientOptions().not_found_timeout == 5
-    options = ClientOptions(not_found_timeout=0.5)
-    async with Client(server.address, options=options) as client:
-        async with asyncio.timeout(4):
-            with pytest.raises(StreamNotFound, match=stream_name) as refused:
-                await client.publish(stream_name, b"value")
-        assert refused.value.stream == stream_name
+    async with asyncio.timeout(4):
+        with pytest.raises(StreamNotFound, match=stream_name) as refused:
+            await impatient.publish(stream_name, b"value")
+    assert refused.value.stream == stream_name
 
 
 async def test_a_partition_that_does_not_exist_is_not_waited_for(

@@ -46,19 +46,6 @@ async def test_the_stream_that_listens_stores_and_acks(
     assert message.timestamp == ack.reception_timestamp
 
 
-async def test_a_stream_on_a_wildcard_takes_what_matches(client: Client, stream_name: str) -> None:
-    await client.create_stream(stream_name, f"{stream_name}.*.end")
-
-    for middle in ("one", "two"):
-        ack = await client.publish_to_subject(f"{stream_name}.{middle}.end", middle.encode())
-        assert ack is not None
-        assert ack.msg_subject == f"{stream_name}.{middle}.end"
-    assert [(m.subject, m.value) for m in await read_out(client, stream_name)] == [
-        (f"{stream_name}.one.end", b"one"),
-        (f"{stream_name}.two.end", b"two"),
-    ]
-
-
 async def test_every_stream_on_a_subject_stores_the_message(
     client: Client, stream_name: str
 ) -> None:
@@ -165,13 +152,3 @@ async def test_what_is_larger_than_the_server_takes_is_refused(
         with pytest.raises(MessageTooLarge, match="maximum payload"):
             await client.publish_to_subject(stream_name, bytes(2**20 + 1), timeout=1)
         assert await read_out(client, stream_name) == []
-
-
-async def test_what_is_larger_than_the_client_sends_is_refused(
-    client: Client, stream_name: str
-) -> None:
-    await client.create_stream(stream_name)
-
-    with pytest.raises(MessageTooLarge, match="max_message_bytes"):
-        await client.publish_to_subject(stream_name, bytes(2**20 + 1), timeout=1)
-    assert await read_out(client, stream_name) == []

@@ -1344,13 +1344,12 @@ async def test_arguments_of_the_wrong_type(client: Client, name: str) -> None:
         client.queue("s", **{name: "text"})  # type: ignore[arg-type]
 
 
-async def test_dead_letters_need_a_stream_of_their_own(server: Server, stream: str) -> None:
-    async with Client(server.address, options=ClientOptions(not_found_timeout=0.2)) as client:
-        with pytest.raises(InvalidRequest, match="of their own"):
-            client.queue(stream, group="g", dead_letter=DeadLetter(stream))
-        missing = queue_of(client, stream, dead_letter=DeadLetter(f"{stream}.dead"))
-        with pytest.raises(StreamNotFound, match="create the stream of dead letters first"):
-            await missing.__aenter__()
+async def test_dead_letters_need_a_stream_of_their_own(impatient: Client, stream: str) -> None:
+    with pytest.raises(InvalidRequest, match="of their own"):
+        impatient.queue(stream, group="g", dead_letter=DeadLetter(stream))
+    missing = queue_of(impatient, stream, dead_letter=DeadLetter(f"{stream}.dead"))
+    with pytest.raises(StreamNotFound, match="create the stream of dead letters first"):
+        await missing.__aenter__()
 
 
 def test_policies_are_checked() -> None:

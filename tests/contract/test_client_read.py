@@ -175,15 +175,14 @@ async def test_a_number_that_makes_no_sense_is_refused(client: Client) -> None:
             await client.last("stream", n, partition)
 
 
-async def test_what_cannot_be_read_is_told(server: Server, numbers: str) -> None:
-    async with Client(server.address, options=ClientOptions(not_found_timeout=0.1)) as client:
-        with pytest.raises(PartitionNotFound):
-            await client.last(numbers, 1, 7)
-        await client.pause_stream(numbers, [0])
-        with pytest.raises(PartitionPaused):
-            await client.last(numbers, 1)
-        with pytest.raises(StreamNotFound):
-            await client.last("no-such-stream", 1)
+async def test_what_cannot_be_read_is_told(impatient: Client, numbers: str) -> None:
+    with pytest.raises(PartitionNotFound):
+        await impatient.last(numbers, 1, 7)
+    await impatient.pause_stream(numbers, [0])
+    with pytest.raises(PartitionPaused):
+        await impatient.last(numbers, 1)
+    with pytest.raises(StreamNotFound):
+        await impatient.last("no-such-stream", 1)
 
 
 @ON_EMBEDDED

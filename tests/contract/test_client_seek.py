@@ -117,8 +117,10 @@ async def test_the_lag_behind_an_empty_log_is_nothing(client: Client, stream_nam
 
 
 @ON_ONE_PATH
-async def test_the_lag_of_a_stream_that_is_gone_is_an_error(client: Client, numbers: str) -> None:
-    subscription = client.subscribe(numbers, start=EARLIEST)
+async def test_the_lag_of_a_stream_that_is_gone_is_an_error(
+    client: Client, impatient: Client, numbers: str
+) -> None:
+    subscription = impatient.subscribe(numbers, start=EARLIEST)
     await client.delete_stream(numbers)
     with pytest.raises(StreamNotFound):
         await subscription.lag()
@@ -252,15 +254,11 @@ async def test_what_has_ended_cannot_be_sent_elsewhere(client: Client, numbers: 
 
 
 @ON_ONE_PATH
-async def test_a_seek_in_a_stream_that_is_gone_is_an_error(server: Server, numbers: str) -> None:
-    options = ClientOptions(not_found_timeout=0.1)
-    async with (
-        Client(server.address, options=options) as client,
-        client.subscribe(numbers, start=EARLIEST) as subscription,
-    ):
+async def test_a_seek_in_a_stream_that_is_gone_is_an_error(impatient: Client, numbers: str) -> None:
+    async with impatient.subscribe(numbers, start=EARLIEST) as subscription:
         await take(subscription, 1)
         subscription.pause()
-        await client.delete_stream(numbers)
+        await impatient.delete_stream(numbers)
         with pytest.raises((StreamNotFound, StreamDeleted)):
             await subscription.seek(0)
         subscription.resume()

@@ -228,16 +228,14 @@ async def test_a_bounded_reader_may_resume_what_it_reads(client: Client, stream_
 
 @pytest.mark.parametrize("entered", [True, False], ids=["entered", "bare"])
 async def test_an_unknown_stream_is_named_at_the_first_step(
-    server: Server, stream_name: str, entered: bool
+    impatient: Client, stream_name: str, entered: bool
 ) -> None:
-    options = ClientOptions(not_found_timeout=0.5)
-    async with Client(server.address, options=options) as client:
-        subscription = client.subscribe(stream_name)
-        async with asyncio.timeout(4):
-            with pytest.raises(StreamNotFound, match=stream_name) as refused:
-                await (subscription.__aenter__() if entered else anext(subscription))
-        assert refused.value.stream == stream_name
-        assert len(client.statistics().subscriptions) == 0
+    subscription = impatient.subscribe(stream_name)
+    async with asyncio.timeout(4):
+        with pytest.raises(StreamNotFound, match=stream_name) as refused:
+            await (subscription.__aenter__() if entered else anext(subscription))
+    assert refused.value.stream == stream_name
+    assert len(impatient.statistics().subscriptions) == 0
 
 
 @pytest.mark.parametrize("entered", [True, False], ids=["entered", "bare"])

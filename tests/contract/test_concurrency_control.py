@@ -9,54 +9,13 @@ from liftbridge_aio.wire import proto, rpc
 from support.raw import End, Wire, message
 
 CONTROLLED = {"optimistic_concurrency_control": proto.NullableBool(value=True)}
-WRONG = End(Status.UNKNOWN, "incorrect expected offset")
 NO_ACK = "stream with concurrency control must have AckPolicy set"
-
-
-async def test_the_expected_offset_must_be_the_next_one(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name, **CONTROLLED)
-
-    for offset in range(3):
-        [ack] = await wire.publish(stream_name, b"right", expected_offset=offset)
-        assert ack.offset == offset
-    for offset in (0, 2, 4, -2):
-        request = message(stream_name, b"wrong", expected_offset=offset)
-        assert await wire.refusal(rpc.PUBLISH, request) == WRONG
-    assert [stored.value for stored in await wire.read(stream_name)] == [b"right"] * 3
 
 
 async def test_minus_one_expects_nothing(wire: Wire, stream_name: str) -> None:
     await wire.create(stream_name, **CONTROLLED)
 
     acks = await wire.publish(stream_name, b"a", b"b", expected_offset=-1)
-    assert [ack.offset for ack in acks] == [0, 1]
-
-
-async def test_a_session_reports_each_wrong_offset(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name, **CONTROLLED)
-    expected = [0, 5, 1, 0, -1]
-
-    async with wire.publish_session() as session:
-        await session.send(
-            *(
-                message(stream_name, correlation_id=f"{n}", expected_offset=offset)
-                for n, offset in enumerate(expected)
-            )
-        )
-        replies = await session.take(len(expected))
-    wrong = proto.PublishAsyncError(
-        code=proto.PublishAsyncErrorCode.INCORRECT_OFFSET, message=WRONG.text
-    )
-    outcomes = {reply.correlation_id: reply for reply in replies}
-    assert [outcomes[f"{n}"].async_error for n in range(5)] == [None, wrong, None, wrong, None]
-    acks = [outcomes[f"{n}"].ack for n in range(5)]
-    assert [ack.offset for ack in acks if ack and ack.stream] == [0, 1, 2]
-
-
-async def test_offsets_are_not_compared_without_the_option(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name)
-
-    acks = await wire.publish(stream_name, b"a", b"b", expected_offset=99)
     assert [ack.offset for ack in acks] == [0, 1]
 
 

@@ -30,36 +30,6 @@ def home_of(cursor_id: str, stream: str, partition: int) -> tuple[bytes, int]:
     return key, zlib.crc32(key) % 3
 
 
-async def test_a_cursor_never_set_is_minus_one(wire: Wire, stream_name: str) -> None:
-    assert await fetch(wire, "cursor", stream_name) == -1
-
-
-async def test_a_cursor_keeps_its_latest_value_back_or_forth(wire: Wire, stream_name: str) -> None:
-    for offset in (5, 7, 0, -1, 2**62):
-        await store(wire, "cursor", stream_name, 0, offset)
-        assert await fetch(wire, "cursor", stream_name) == offset
-
-
-async def test_a_cursor_is_named_by_its_id_stream_and_partition(
-    wire: Wire, stream_name: str
-) -> None:
-    names = [
-        ("one", stream_name, 0),
-        ("one", stream_name, 1),
-        ("two", stream_name, 0),
-        ("one", f"{stream_name}-other", 0),
-    ]
-    for offset, name in enumerate(names):
-        await store(wire, *name, offset)
-
-    assert [await fetch(wire, *name) for name in names] == [0, 1, 2, 3]
-
-
-async def test_a_cursor_needs_no_stream_to_exist(wire: Wire, stream_name: str) -> None:
-    await store(wire, "cursor", f"{stream_name}-never-made", 77, 5)
-    assert await fetch(wire, "cursor", f"{stream_name}-never-made", 77) == 5
-
-
 async def test_a_cursor_lies_in_the_partition_of_its_hashed_name(
     wire: Wire, stream_name: str
 ) -> None:

@@ -23,75 +23,6 @@ def group(wire: Wire, stream_name: str) -> Group:
     return Group(wire, f"group-{stream_name}")
 
 
-async def test_partitions_go_round_by_load_and_id(
-    wire: Wire, group: Group, stream_name: str
-) -> None:
-    await wire.create(stream_name, partitions=5)
-    await group.join("b", stream_name)
-    assert await group.shares("b") == {"b": {stream_name: [0, 1, 2, 3, 4]}}
-
-    await group.join("a", stream_name)
-    await group.join("c", stream_name)
-    assert await group.shares("a", "b", "c") == {
-        "a": {stream_name: [0, 3]},
-        "b": {stream_name: [1, 4]},
-        "c": {stream_name: [2]},
-    }
-
-
-async def test_what_members_read_of_other_streams_counts(
-    wire: Wire, group: Group, stream_name: str
-) -> None:
-    five, three = f"{stream_name}-a", f"{stream_name}-b"
-    await wire.create(five, partitions=5)
-    await wire.create(three, partitions=3)
-    await group.join("a", five)
-    await group.join("b", three, five, three)
-    await group.join("c", three)
-    assert await group.shares("a", "b", "c") == {
-        "a": {five: [0, 2, 4]},
-        "b": {five: [1, 3], three: [2]},
-        "c": {three: [0, 1]},
-    }
-
-
-async def test_only_the_streams_of_who_comes_or_goes_are_shared_out(
-    wire: Wire, group: Group, stream_name: str
-) -> None:
-    one, five = f"{stream_name}-a", f"{stream_name}-b"
-    await wire.create(one)
-    await wire.create(five, partitions=5)
-    await group.join("a", one, five)
-    await group.join("b", five)
-    before = {"a": {one: [0], five: [1, 3]}, "b": {five: [0, 2, 4]}}
-    assert await group.shares("a", "b") == before
-
-    await group.join("c", one)
-    assert await group.shares("a", "b", "c") == {
-        "a": {five: [1, 3]},  # shared out anew, the first would go to a
-        "b": {five: [0, 2, 4]},
-        "c": {one: [0]},
-    }
-    await group.leave("c")
-    assert await group.shares("a", "b") == before
-
-
-async def test_the_leave_of_who_read_nothing_shares_out_nothing(
-    wire: Wire, group: Group, stream_name: str
-) -> None:
-    first, second = f"{stream_name}-a", f"{stream_name}-b"
-    await wire.create(first, partitions=2)
-    await wire.create(second, partitions=2)
-    await group.join("c", first)
-    await group.join("d", first)
-    await group.join("b", first, second)
-    left = {"b": {first: [0], second: [0, 1]}, "c": {first: [1]}}
-    assert await group.shares("b", "c", "d") == left | {"d": {}}
-
-    await group.leave("d")
-    assert await group.shares("b", "c") == left  # shared out anew, c would read all of the first
-
-
 async def test_a_deleted_stream_has_the_rest_of_its_readers_shared_out(
     wire: Wire, group: Group, stream_name: str
 ) -> None:
@@ -105,17 +36,6 @@ async def test_a_deleted_stream_has_the_rest_of_its_readers_shared_out(
     await wire.delete(one)
     await group.epoch_after(epoch)
     assert await group.shares("c", "d") == {"c": {two: [0]}, "d": {two: [1]}}
-
-
-async def test_members_beyond_the_partitions_get_none_until_others_leave(
-    wire: Wire, group: Group, stream_name: str
-) -> None:
-    await wire.create(stream_name)
-    await group.join("a", stream_name)
-    await group.join("b", stream_name)
-    assert await group.shares("a", "b") == {"a": {stream_name: [0]}, "b": {}}
-    await group.leave("a")
-    assert await group.shares("b") == {"b": {stream_name: [0]}}
 
 
 async def test_a_deleted_stream_is_a_new_epoch_without_it(

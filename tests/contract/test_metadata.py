@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -13,8 +12,6 @@ from grpclib.const import Status
 from liftbridge_aio.wire import health, proto, rpc
 from support.raw import End, Wire, eventually
 from support.servers.node import LiftbridgeNode, Server
-
-NEVER = proto.PartitionEventTimestamps()
 
 
 async def fetch(
@@ -61,16 +58,6 @@ async def test_a_broker_counts_the_partitions_it_keeps_and_leads(
     await eventually(partial(counts_what_is_listed, of_ours=0))
 
 
-async def test_without_names_all_streams_are_listed(wire: Wire, stream_name: str) -> None:
-    names = {f"{stream_name}-{number}" for number in range(3)}
-    for name in names:
-        await wire.create(name)
-
-    listed = [stream.name for stream in (await fetch(wire)).stream_metadata]
-    assert names | {"__cursors"} <= set(listed)
-    assert len(listed) == len(set(listed))
-
-
 async def test_names_choose_streams_and_unknown_ones_are_marked(
     wire: Wire, stream_name: str
 ) -> None:
@@ -90,44 +77,6 @@ async def test_names_choose_streams_and_unknown_ones_are_marked(
         )
     ]
     assert len(reply.brokers) == 1
-
-
-async def test_a_stream_tells_its_subject_and_when_it_was_made(
-    wire: Wire, stream_name: str
-) -> None:
-    before = time.time_ns()
-    await wire.create(stream_name, subject=f"{stream_name}.subject")
-    after = time.time_ns()
-
-    stream = await wire.stream(stream_name)
-    assert (stream.name, stream.subject) == (stream_name, f"{stream_name}.subject")
-    assert before <= stream.creation_timestamp <= after
-
-
-async def test_a_partition_tells_its_replicas_and_its_end(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name, partitions=2)
-    [broker] = (await fetch(wire)).brokers
-    empty = proto.PartitionMetadata(
-        id=1,
-        leader=broker.id,
-        replicas=[broker.id],
-        isr=[broker.id],
-        high_watermark=-1,
-        newest_offset=-1,
-        messages_received_timestamps=NEVER,
-        pause_timestamps=NEVER,
-        readonly_timestamps=NEVER,
-    )
-    assert await wire.partition(stream_name, 1) == empty
-
-    acks = await wire.publish(stream_name, b"a", b"b", partition=1)
-    await wire.stored(stream_name, 2, partition=1)
-    filled = await wire.partition(stream_name, 1)
-    received = filled.messages_received_timestamps
-    assert received is not None
-    assert (filled.high_watermark, filled.newest_offset) == (1, 1)
-    assert 0 < received.first_timestamp <= acks[0].reception_timestamp
-    assert received.first_timestamp < received.latest_timestamp <= acks[1].reception_timestamp
 
 
 async def test_both_calls_tell_the_same_of_a_partition(wire: Wire, stream_name: str) -> None:

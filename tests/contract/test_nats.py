@@ -131,38 +131,6 @@ async def test_without_an_inbox_or_with_policy_none_nothing_is_acked(
     assert (ack.correlation_id, ack.offset) == ("acked", 2)
 
 
-async def test_an_envelope_carries_the_expected_offset(
-    real_wire: Wire, connection: NatsClient, stream_name: str
-) -> None:
-    controlled = proto.NullableBool(value=True)
-    await real_wire.create(stream_name, optimistic_concurrency_control=controlled)
-    inbox = connection.new_inbox()
-    acks = await connection.subscribe(inbox)
-
-    outcomes = []
-    for offset in (0, 0, 1, -1):
-        sent = proto.Message(offset=offset, ack_inbox=inbox)
-        await connection.publish(stream_name, envelope(bytes(sent)))
-        ack = proto.Ack.parse((await acks.next_msg(timeout=5)).data[8:])
-        outcomes.append((ack.ack_error.name, ack.offset))
-    assert outcomes == [("OK", 0), ("INCORRECT_OFFSET", 0), ("OK", 1), ("OK", 2)]
-
-
-async def test_a_plain_message_expects_offset_0_and_is_refused_in_silence(
-    real_wire: Wire, connection: NatsClient, stream_name: str
-) -> None:
-    controlled = proto.NullableBool(value=True)
-    await real_wire.create(stream_name, optimistic_concurrency_control=controlled)
-
-    for value in (b"first", b"refused"):
-        await connection.publish(stream_name, value)
-    await taken(connection)
-    stored = await real_wire.stored(stream_name, 1)
-    [ack] = await real_wire.publish(stream_name, b"second", expected_offset=1)
-    assert ack.offset == 1
-    assert [each.value for each in stored] == [b"first"]
-
-
 @pytest.mark.parametrize("timeout", [10.0, None], ids=["deadline", "no deadline"])
 async def test_unary_publishes_ack_to_the_inbox_they_name(
     real_wire: Wire, connection: NatsClient, stream_name: str, timeout: float | None

@@ -6,7 +6,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from liftbridge_aio.wire import proto, rpc
-from support.raw import End, Wire, message
+from support.raw import End, Wire
 
 PAUSED = End(Status.FAILED_PRECONDITION, "The request should be sent to partition leader")
 
@@ -28,30 +28,6 @@ async def running(wire: Wire, stream: str) -> set[int]:
     return found
 
 
-async def test_no_partitions_means_all(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name, partitions=3)
-    assert await running(wire, stream_name) == {0, 1, 2}
-
-    await wire.pause(stream_name)
-    assert await running(wire, stream_name) == set()
-
-
-async def test_different_sets_add_up_and_repeating_changes_nothing(
-    wire: Wire, stream_name: str
-) -> None:
-    await wire.create(stream_name, partitions=4)
-
-    await wire.pause(stream_name, 0)
-    await wire.pause(stream_name, 2, 0, 2)
-    assert await running(wire, stream_name) == {1, 3}
-    await wire.pause(stream_name, 0)
-    await wire.pause(stream_name, 2)
-    assert await running(wire, stream_name) == {1, 3}
-    await wire.pause(stream_name)
-    await wire.pause(stream_name)
-    assert await running(wire, stream_name) == set()
-
-
 async def test_a_publish_resumes_the_partition_it_goes_to(wire: Wire, stream_name: str) -> None:
     await wire.create(stream_name, partitions=3)
     await wire.publish(stream_name, b"before", partition=1)
@@ -61,54 +37,6 @@ async def test_a_publish_resumes_the_partition_it_goes_to(wire: Wire, stream_nam
     assert ack.offset == 1
     assert await running(wire, stream_name) == {1}
     assert [stored.value for stored in await wire.read(stream_name, 1)] == [b"before", b"after"]
-
-
-async def test_a_session_resumes_the_partition_it_publishes_to(
-    wire: Wire, stream_name: str
-) -> None:
-    await wire.create(stream_name, partitions=2)
-    await wire.pause(stream_name)
-
-    async with wire.publish_session() as session:
-        await session.send(message(stream_name, partition=1, correlation_id="id"))
-        reply = await session.next()
-    assert reply.ack is not None
-    assert (reply.async_error, reply.ack.stream, reply.ack.offset) == (None, stream_name, 0)
-    assert await running(wire, stream_name) == {1}
-
-
-async def test_with_resume_all_one_publish_resumes_them_all(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name, partitions=3)
-    await wire.pause(stream_name, 0, 1, resume_all=True)
-
-    await wire.publish(stream_name, b"to one that runs", partition=2)
-    assert await running(wire, stream_name) == {0, 1, 2}
-
-
-async def test_the_latest_resume_all_holds_for_the_whole_stream(
-    wire: Wire, stream_name: str
-) -> None:
-    await wire.create(stream_name, partitions=3)
-
-    await wire.pause(stream_name, 0, resume_all=True)
-    await wire.pause(stream_name, 1, resume_all=False)
-    await wire.publish(stream_name, b"a", partition=0)
-    assert await running(wire, stream_name) == {0, 2}
-
-    await wire.pause(stream_name, 0, resume_all=False)
-    await wire.pause(stream_name, 2, resume_all=True)
-    await wire.publish(stream_name, b"b", partition=1)
-    assert await running(wire, stream_name) == {0, 1, 2}
-
-
-async def test_a_subscription_resumes_only_if_asked(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name, partitions=2)
-    await wire.pause(stream_name)
-
-    async with wire.subscribe(stream_name, partition=1):
-        assert await running(wire, stream_name) == set()
-    async with wire.subscribe(stream_name, partition=1, resume=True):
-        assert await running(wire, stream_name) == {1}
 
 
 async def test_what_goes_to_the_subject_of_a_paused_partition_is_lost(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from grpclib.const import Status
 
@@ -14,32 +12,6 @@ LEADER, ALL, NONE = proto.AckPolicy.LEADER, proto.AckPolicy.ALL, proto.AckPolicy
 WITH_ACK = [pytest.param(policy, id=policy.name or "") for policy in (LEADER, ALL)]
 
 
-async def test_a_message_comes_back_as_it_was_sent(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name, partitions=2)
-    before = time.time_ns()
-    sent = {"key": b"\x00key", "headers": {"one": b"\xff\x00", "two": b""}, "partition": 1}
-
-    [ack] = await wire.publish(stream_name, b"\x00value", correlation_id="id", **sent)
-    after = time.time_ns()
-    assert before <= ack.reception_timestamp <= ack.commit_timestamp <= after
-    [stored] = await wire.read(stream_name, partition=1)
-    assert stored == proto.Message(
-        offset=0,
-        key=b"\x00key",
-        value=b"\x00value",
-        timestamp=ack.reception_timestamp,
-        stream=stream_name,
-        partition=1,
-        subject=f"{stream_name}.1",
-        headers={
-            "one": b"\xff\x00",
-            "two": b"",
-            "subject": f"{stream_name}.1".encode(),
-            "reply": b"",
-        },
-    )
-
-
 async def test_the_headers_subject_and_reply_are_the_servers(wire: Wire, stream_name: str) -> None:
     await wire.create(stream_name)
     await wire.publish(stream_name, b"value", headers={"subject": b"mine", "reply": b"mine"})
@@ -47,14 +19,6 @@ async def test_the_headers_subject_and_reply_are_the_servers(wire: Wire, stream_
     [stored] = await wire.read(stream_name)
     assert stored.headers == {"subject": stream_name.encode(), "reply": b""}
     assert (stored.subject, stored.reply_subject) == (stream_name, "")
-
-
-async def test_an_empty_message_is_a_message(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name)
-    await wire.publish(stream_name, b"")
-
-    [stored] = await wire.read(stream_name)
-    assert (stored.offset, stored.key, stored.value) == (0, b"", b"")
 
 
 @pytest.mark.parametrize("policy", WITH_ACK)
@@ -101,28 +65,6 @@ async def test_unary_publish_without_deadline_waits_for_no_ack(
     assert [stored.value for stored in await wire.stored(stream_name, 1)] == [b"value"]
 
 
-@pytest.mark.parametrize("policy", WITH_ACK)
-async def test_publish_to_subject_returns_the_ack(
-    wire: Wire, stream_name: str, policy: proto.AckPolicy
-) -> None:
-    await wire.create(stream_name, subject=f"{stream_name}.subject")
-
-    request = proto.PublishToSubjectRequest(
-        subject=f"{stream_name}.subject",
-        key=b"key",
-        value=b"value",
-        headers={"one": b"1"},
-        correlation_id="id",
-        ack_policy=policy,
-    )
-    reply = await wire.call(rpc.PUBLISH_TO_SUBJECT, request)
-    assert reply.ack is not None
-    assert (reply.ack.stream, reply.ack.offset) == (stream_name, 0)
-    assert (reply.ack.correlation_id, reply.ack.ack_policy) == ("id", policy)
-    [stored] = await wire.read(stream_name)
-    assert (stored.key, stored.value, stored.headers["one"]) == (b"key", b"value", b"1")
-
-
 @pytest.mark.parametrize(("policy", "timeout"), [(NONE, 10.0), (LEADER, None), (ALL, None)])
 async def test_publish_to_subject_may_return_nothing(
     wire: Wire, stream_name: str, policy: proto.AckPolicy, timeout: float | None
@@ -143,33 +85,6 @@ async def test_publish_to_a_subject_without_stream_ends_at_its_deadline(
     assert end.status is Status.DEADLINE_EXCEEDED
 
 
-@pytest.mark.parametrize("policy", WITH_ACK)
-async def test_a_session_acks_each_message_in_order(
-    wire: Wire, stream_name: str, policy: proto.AckPolicy
-) -> None:
-    await wire.create(stream_name)
-    count = 200
-
-    async with wire.publish_session() as session:
-        await session.send(
-            *(
-                message(stream_name, b"%d" % n, correlation_id=f"{n}", ack_policy=policy)
-                for n in range(count)
-            )
-        )
-        replies = await session.take(count)
-    acks = [reply.ack for reply in replies if reply.ack is not None]
-    assert [reply.correlation_id for reply in replies] == [f"{n}" for n in range(count)]
-    assert [(ack.correlation_id, ack.offset) for ack in acks] == [(f"{n}", n) for n in range(count)]
-    assert {(ack.stream, ack.ack_policy, ack.ack_error) for ack in acks} == {
-        (stream_name, policy, proto.AckError.OK)
-    }
-    assert {reply.async_error for reply in replies} == {None}
-    assert [stored.value for stored in await wire.stored(stream_name, count)] == [
-        b"%d" % n for n in range(count)
-    ]
-
-
 async def test_a_session_sends_acks_to_itself_whatever_inbox_is_asked_for(
     wire: Wire, stream_name: str
 ) -> None:
@@ -180,21 +95,6 @@ async def test_a_session_sends_acks_to_itself_whatever_inbox_is_asked_for(
         reply = await session.next()
     assert reply.ack is not None
     assert reply.ack.ack_inbox not in ("", "mine")
-
-
-async def test_a_session_is_silent_about_messages_without_ack_policy(
-    wire: Wire, stream_name: str
-) -> None:
-    await wire.create(stream_name)
-
-    async with wire.publish_session() as session:
-        await session.send(
-            message(stream_name, b"silent", correlation_id="0", ack_policy=NONE),
-            message(stream_name, b"acked", correlation_id="1"),
-        )
-        reply = await session.next()
-        assert reply.ack is not None
-        assert (reply.correlation_id, reply.ack.offset) == ("1", 1)
 
 
 @pytest.mark.parametrize("policy", list(proto.AckPolicy))
@@ -211,19 +111,6 @@ async def test_an_error_in_a_session_comes_with_an_empty_ack(
         ),
         correlation_id="id",
     )
-
-
-async def test_a_session_goes_on_after_errors(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name)
-    streams = [stream_name, "no-such-stream", stream_name, ""]
-
-    async with wire.publish_session() as session:
-        await session.send(
-            *(message(stream, correlation_id=f"{n}") for n, stream in enumerate(streams))
-        )
-        replies = await session.take(len(streams))
-    failed = {reply.correlation_id: reply.async_error is not None for reply in replies}
-    assert failed == {"0": False, "1": True, "2": False, "3": True}
 
 
 async def test_an_error_tells_that_all_before_it_is_on_its_way(

@@ -15,22 +15,6 @@ async def readonly(wire: Wire, stream: str) -> set[int]:
     return {number for number, each in partitions.items() if each.readonly}
 
 
-async def test_partitions_are_set_and_unset_one_by_one_or_all(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name, partitions=3)
-
-    await wire.set_readonly(stream_name, 1)
-    assert await readonly(wire, stream_name) == {1}
-    await wire.set_readonly(stream_name, 2, 1)
-    assert await readonly(wire, stream_name) == {1, 2}
-    await wire.set_readonly(stream_name, 1, readonly=False)
-    assert await readonly(wire, stream_name) == {2}
-    await wire.set_readonly(stream_name)
-    assert await readonly(wire, stream_name) == {0, 1, 2}
-    await wire.set_readonly(stream_name, readonly=False)
-    await wire.set_readonly(stream_name, readonly=False)
-    assert await readonly(wire, stream_name) == set()
-
-
 @pytest.mark.parametrize("policy", list(proto.AckPolicy))
 async def test_a_readonly_partition_refuses_publishes(
     wire: Wire, stream_name: str, policy: proto.AckPolicy
@@ -49,16 +33,6 @@ async def test_a_readonly_partition_refuses_publishes(
         code=proto.PublishAsyncErrorCode.READONLY, message=end.text
     )
     await wire.publish(stream_name, b"the other one", partition=0)
-
-
-async def test_a_writable_partition_takes_publishes_again(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name)
-    await wire.publish(stream_name, b"before")
-    await wire.set_readonly(stream_name)
-    await wire.set_readonly(stream_name, readonly=False)
-
-    [ack] = await wire.publish(stream_name, b"after")
-    assert ack.offset == 1
 
 
 async def test_what_goes_to_the_subject_of_a_readonly_partition_is_never_acked(

@@ -191,23 +191,6 @@ async def test_a_call_is_refused(wire: Wire, stream_name: str, row: Row) -> None
     assert end == End(row.status, row.text)
 
 
-@pytest.mark.parametrize("missing", [2, -1])
-async def test_pausing_and_readonly_are_all_or_nothing(
-    wire: Wire, stream_name: str, missing: int
-) -> None:
-    await wire.create(stream_name, partitions=2)
-    partitions = [0, missing]
-
-    pause = proto.PauseStreamRequest(name=stream_name, partitions=partitions)
-    await wire.refusal(rpc.PAUSE_STREAM, pause)
-    readonly = proto.SetStreamReadonlyRequest(
-        name=stream_name, partitions=partitions, readonly=True
-    )
-    await wire.refusal(rpc.SET_STREAM_READONLY, readonly)
-    metadata = await wire.partition(stream_name, 0)
-    assert (metadata.paused, metadata.readonly) == (False, False)
-
-
 @pytest.mark.parametrize(
     ("stream", "partition", "text"),
     [

@@ -6,24 +6,6 @@ from liftbridge_aio.wire import proto, rpc
 from support.raw import Wire, eventually
 
 
-async def test_a_new_stream_is_empty_and_has_the_partitions_asked_for(
-    wire: Wire, stream_name: str
-) -> None:
-    await wire.create(stream_name, partitions=3)
-
-    metadata = await wire.stream(stream_name)
-    assert sorted(metadata.partitions) == [0, 1, 2]
-    assert [await wire.read(stream_name, partition) for partition in range(3)] == [[], [], []]
-
-
-async def test_a_deleted_stream_is_gone(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name)
-    await wire.delete(stream_name)
-
-    metadata = await wire.stream(stream_name)
-    assert metadata.error == proto.StreamMetadataError.UNKNOWN_STREAM
-
-
 async def test_a_stream_made_again_is_another_one(wire: Wire, stream_name: str) -> None:
     await wire.create(stream_name)
     await wire.publish(stream_name, b"old")
@@ -36,42 +18,6 @@ async def test_a_stream_made_again_is_another_one(wire: Wire, stream_name: str) 
     assert await wire.read(stream_name) == []
     [ack] = await wire.publish(stream_name, b"new")
     assert ack.offset == 0
-
-
-async def test_stream_options_are_accepted(wire: Wire, stream_name: str) -> None:
-    number, flag = proto.NullableInt64(value=3_600_000), proto.NullableBool(value=True)
-    await wire.create(
-        stream_name,
-        replication_factor=-1,
-        retention_max_bytes=number,
-        retention_max_messages=number,
-        retention_max_age=number,
-        cleaner_interval=number,
-        segment_max_bytes=number,
-        segment_max_age=number,
-        compact_max_goroutines=proto.NullableInt32(value=2),
-        compact_enabled=flag,
-        auto_pause_time=number,
-        auto_pause_disable_if_subscribers=flag,
-        min_isr=proto.NullableInt32(value=1),
-        encryption=proto.NullableBool(value=False),
-    )
-
-    [ack] = await wire.publish(stream_name, b"value")
-    assert ack.offset == 0
-
-
-async def test_partition_n_takes_the_subject_with_n_behind_it(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name, partitions=2)
-
-    acks = [
-        *await wire.publish(stream_name, b"to 0", partition=0),
-        *await wire.publish(stream_name, b"to 1", partition=1),
-    ]
-    assert [ack.partition_subject for ack in acks] == [stream_name] * 2
-    assert [ack.msg_subject for ack in acks] == [stream_name, f"{stream_name}.1"]
-    [message] = await wire.read(stream_name, partition=1)
-    assert (message.value, message.subject) == (b"to 1", f"{stream_name}.1")
 
 
 async def test_a_stream_can_swallow_what_goes_to_a_partition_of_another(

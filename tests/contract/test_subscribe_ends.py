@@ -88,19 +88,6 @@ async def test_an_empty_readonly_partition_ends_at_once(
     assert await read_out(wire, stream_name, **positions) == ([], end)
 
 
-@pytest.mark.parametrize("values", [[b"a", b"b"], []], ids=["filled", "empty"])
-async def test_a_tail_ends_when_the_partition_becomes_readonly(
-    wire: Wire, stream_name: str, values: list[bytes]
-) -> None:
-    await wire.create(stream_name)
-    await wire.publish(stream_name, *values)
-
-    async with wire.subscribe(stream_name, **FROM_EARLIEST) as subscription:
-        await subscription.take(len(values))
-        await wire.set_readonly(stream_name)
-        assert await subscription.end() == END_OF_READONLY
-
-
 async def test_a_tail_ends_when_the_stream_is_deleted(wire: Wire, stream_name: str) -> None:
     await wire.create(stream_name)
     await wire.publish(stream_name, b"a")
@@ -176,16 +163,3 @@ async def test_a_tail_of_a_paused_partition_ends_after_its_handshake(
 
     async with wire.subscribe(stream_name, **positions) as subscription:
         assert await subscription.end() == CLOSED
-
-
-async def test_a_paused_partition_can_be_resumed_by_a_subscription(
-    wire: Wire, stream_name: str
-) -> None:
-    await wire.create(stream_name)
-    await wire.publish(stream_name, b"a", b"b")
-    await wire.stored(stream_name, 2)
-    await wire.pause(stream_name)
-
-    async with wire.subscribe(stream_name, **FROM_EARLIEST, resume=True) as subscription:
-        await wire.publish(stream_name, b"c")
-        assert [message.value for message in await subscription.take(3)] == [b"a", b"b", b"c"]

@@ -205,16 +205,6 @@ async def test_a_tail_goes_on_with_what_is_published(
     assert [message.offset for message in messages] == expected
 
 
-async def test_a_stop_ahead_is_waited_for(wire: Wire, stream_name: str) -> None:
-    await filled(wire, stream_name)
-
-    async with wire.subscribe(stream_name, **from_offset(9), **to_offset(11)) as subscription:
-        await wire.publish(stream_name, b"a", b"b", b"c")
-        messages, end = await subscription.rest()
-    assert [message.offset for message in messages] == [9, 10, 11]
-    assert end == STOP_REACHED
-
-
 async def test_a_start_beyond_the_end_reads_on_to_its_stop(wire: Wire, stream_name: str) -> None:
     await filled(wire, stream_name)
 
@@ -231,43 +221,6 @@ async def test_a_stop_at_minus_one_is_no_stop(wire: Wire, stream_name: str) -> N
     async with wire.subscribe(stream_name, **from_offset(9), **to_offset(-1)) as subscription:
         await wire.publish(stream_name, b"new")
         assert [message.offset for message in await subscription.take(2)] == [9, 10]
-
-
-async def test_latest_is_where_the_stream_ends_at_the_handshake(
-    wire: Wire, stream_name: str
-) -> None:
-    await filled(wire, stream_name)
-
-    async with wire.subscribe(stream_name, **FROM_EARLIEST, **TO_LATEST) as subscription:
-        await wire.publish(stream_name, b"later")
-        messages, end = await subscription.rest()
-    assert [message.offset for message in messages] == list(range(COUNT))
-    assert end == STOP_REACHED
-
-
-async def test_subscribers_do_not_disturb_each_other(wire: Wire, stream_name: str) -> None:
-    await filled(wire, stream_name)
-
-    async with (
-        wire.subscribe(stream_name, **from_offset(3)) as first,
-        wire.subscribe(stream_name, **from_offset(7)) as second,
-    ):
-        assert [message.offset for message in await first.take(2)] == [3, 4]
-        assert [message.offset for message in await second.take(3)] == [7, 8, 9]
-        assert [message.offset for message in await first.take(5)] == [5, 6, 7, 8, 9]
-
-
-async def test_each_partition_has_offsets_of_its_own(wire: Wire, stream_name: str) -> None:
-    await wire.create(stream_name, partitions=2)
-    await wire.publish(stream_name, b"0", b"0", partition=0)
-    await wire.publish(stream_name, b"1", partition=1)
-
-    messages = [*await wire.read(stream_name, 0), *await wire.read(stream_name, 1)]
-    assert [(message.partition, message.offset, message.value) for message in messages] == [
-        (0, 0, b"0"),
-        (0, 1, b"0"),
-        (1, 0, b"1"),
-    ]
 
 
 async def test_version_1_ignores_the_wish_to_read_backwards(wire: Wire, stream_name: str) -> None:
