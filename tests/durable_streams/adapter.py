@@ -48,7 +48,6 @@ FEATURES: Final = (
     "batchItems",
     "strictZeroValidation",
 )
-_JSON: Final = "application/json"
 _NAMES: Final = {
     "max_retries": "maxRetries",
     "initial": "initialDelayMs",
@@ -89,7 +88,6 @@ class Adapter:
             "set-dynamic-param": self._set_dynamic,
             "clear-dynamic": self._clear_dynamic,
             "validate": self._validate,
-            "benchmark": self._benchmark,
             "shutdown": self._shutdown,
         }
 
@@ -315,66 +313,6 @@ class Adapter:
                 max_batch_items=target.get("maxBatchItems"),
             )
         return {}
-
-    async def _benchmark(self, command: Command) -> Reply:
-        operation = command["operation"]
-        work = {
-            "append": self._time_append,
-            "read": self._time_read,
-            "roundtrip": self._time_roundtrip,
-            "create": self._time_create,
-            "throughput_append": self._time_throughput_append,
-            "throughput_read": self._time_throughput_read,
-        }[operation["op"]]
-        began = time.perf_counter_ns()
-        metrics = await work(operation)
-        took = time.perf_counter_ns() - began
-        return {
-            "iterationId": command["iterationId"],
-            "durationNs": str(took),
-            "metrics": metrics,
-        }
-
-    async def _time_append(self, operation: Command) -> Reply:
-        await self._stream(operation).append(bytes(operation["size"]))
-        return {"bytesTransferred": operation["size"]}
-
-    async def _time_read(self, operation: Command) -> Reply:
-        reader = self._stream(operation).read(offset=operation.get("offset") or START)
-        return {"bytesTransferred": sum([len(item) async for item, _ in reader])}
-
-    async def _time_roundtrip(self, operation: Command) -> Reply:
-        size, content_type = operation["size"], operation.get("contentType")
-        stream = self._stream(operation)
-        await stream.create(content_type=content_type)
-        data: Any = "*" * size if content_type == _JSON else b"*" * size
-        async with stream.read(live=operation.get("live") or "long-poll") as reader:
-            first = asyncio.ensure_future(anext(reader))
-            await stream.append(data)
-            item, _ = await first
-        return {"bytesTransferred": size + len(item)}
-
-    async def _time_create(self, operation: Command) -> Reply:
-        await self._stream(operation).create(content_type=operation.get("contentType"))
-        return {}
-
-    async def _time_throughput_append(self, operation: Command) -> Reply:
-        count, size = operation["count"], operation["size"]
-        stream = self._stream(operation)
-        await stream.create()
-        name = f"bench-{time.time_ns()}"
-        async with IdempotentProducer(stream, name, linger=0) as producer:
-            for _ in range(count):
-                await producer.append_async(bytes(size))
-        return {"bytesTransferred": count * size, "messagesProcessed": count}
-
-    async def _time_throughput_read(self, operation: Command) -> Reply:
-        reader = self._stream(operation).read()
-        count = size = 0
-        async for item, _ in reader:
-            count += 1
-            size += len(json.dumps(item))
-        return {"bytesTransferred": size, "messagesProcessed": count}
 
     async def _shutdown(self, command: Command) -> Reply:
         del command

@@ -249,10 +249,10 @@ async def test_a_busy_server_is_asked_again_after_its_wait(
 ) -> None:
     async with DurableStream(url, options=PATIENT) as stream:
         await stream.create(content_type="application/json")
-        await inject(durable_streams, url, status=429, count=2, retryAfter=1, method="POST")
+        await inject(durable_streams, url, status=429, count=1, retryAfter=1, method="POST")
         began = asyncio.get_running_loop().time()
         await stream.append(1)
-        assert asyncio.get_running_loop().time() - began >= 2
+        assert asyncio.get_running_loop().time() - began >= 1
         assert await numbers(stream) == [1]
 
 
@@ -411,7 +411,12 @@ CONTROL: Final = b'event: control\ndata: {"streamNextOffset":"7","upToDate":true
     [
         ("long-poll", response("204 No Content", OFFSET, "Stream-Up-To-Date: true")),
         ("long-poll", UP_TO_DATE),
+        ("long-poll", response("200 OK", OFFSET, IS_JSON, body=b"[]")),
         ("sse", response("200 OK", EVENTS, body=CONTROL)),
+        (
+            "sse",
+            response("200 OK", EVENTS, body=b'event: control\ndata: {"streamNextOffset":"7"}\n\n'),
+        ),
     ],
 )
 async def test_responses_that_end_at_once_are_slowed_down(live: Any, nothing: bytes) -> None:
@@ -423,7 +428,8 @@ async def test_responses_that_end_at_once_are_slowed_down(live: Any, nothing: by
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await anext(reader)
-        assert reader.up_to_date
+        # An event that does not say so leaves open whether more is there.
+        assert reader.up_to_date == (live == "long-poll" or nothing.endswith(CONTROL))
         assert 1 < reader._idle < 50
 
 
@@ -623,54 +629,3 @@ async def test_a_plain_append_is_not_repeated_through_a_proxy(url: str, status: 
         with pytest.raises(OutcomeUnknown):
             await stream.append(1)
     assert len(posts) == 1
-
-
-@pytest.mark.parametrize("live", [False, "long-poll", "sse"])
-async def test_items_whose_offset_does_not_move_are_an_error(url: str, live: Any) -> None:
-    tail = ""
-
-    def answer(request: httpx2.Request) -> httpx2.Response | None:
-        if request.method != "GET" or not tail:
-            return None
-        if "live=sse" in str(request.url):
-            control = f'event: control\ndata: {{"streamNextOffset": "{tail}"}}\n\n'
-            kind = {"Content-Type": "text/event-stream"}
-            return httpx2.Response(200, headers=kind, text=f"event: data\ndata: [3]\n\n{control}")
-        kind = {"Content-Type": "application/json", "Stream-Next-Offset": tail}
-        if live == "sse":
-            kind["Stream-Up-To-Date"] = "true"
-        return httpx2.Response(200, headers=kind, text="[1, 2]")
-
-    async with through(url, answer) as stream:
-        await stream.create(data=1)
-        tail = (await stream.append(2)).offset
-        reader = stream.read(live=live)
-        async with asyncio.timeout(10):
-            assert [(await anext(reader))[0] for _ in range(2)] == [1, 2]
-            with pytest.raises(ProtocolError, match="again for ever"):
-                await anext(reader)
-        await reader.aclose()
-
-
-@LIVE
-async def test_a_cache_of_nothing_makes_a_reader_wait(url: str, live: Any) -> None:
-    asked = 0
-
-    def answer(request: httpx2.Request) -> httpx2.Response | None:
-        nonlocal asked
-        if "live=" not in str(request.url):
-            return None
-        asked += 1
-        offset = request.url.params["offset"]
-        if live == "sse":
-            control = f'event: control\ndata: {{"streamNextOffset": "{offset}"}}\n\n'
-            return httpx2.Response(200, headers={"Content-Type": "text/event-stream"}, text=control)
-        kind = {"Content-Type": "application/json", "Stream-Next-Offset": offset}
-        return httpx2.Response(200, headers=kind, text="[]")
-
-    async with through(url, answer) as stream:
-        await stream.create()
-        async with stream.read(live=live) as reader:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(anext(reader), 3)
-    assert 1 < asked < 30

@@ -1039,19 +1039,6 @@ async def test_an_item_that_is_too_large_cannot_be_split(
         assert [item async for item, _ in stream.read()] == ["a"]
 
 
-async def test_a_stream_that_expires_is_cached_no_longer_than_it_lives(
-    embedded_server: EmbeddedServer, stream_name: str
-) -> None:
-    async with gateway(embedded_server.address, stream_name) as (http, _):
-        await put(http, "a", **{"Stream-TTL": "3"})
-        assert (await http.get(PATH)).headers["Cache-Control"] == "public, max-age=3"
-        soon = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
-        await http.put(f"{PATH}-2", headers=TEXT | {"Stream-Expires-At": soon})
-        control = (await http.get(f"{PATH}-2")).headers["Cache-Control"]
-        assert control.startswith("public, max-age=2")
-        assert "stale" not in control
-
-
 @pytest.mark.parametrize(
     "given", [{"Stream-Expires-At": "2020-01-01T00:00:00Z"}, {"Stream-TTL": "0"}]
 )

@@ -9,12 +9,10 @@ import pytest
 
 from durable_streams.conftest import StartDurableStreams
 from liftbridge_aio.durable_streams import (
-    NOW,
     START,
     Batch,
     DurableStream,
     IdempotentProducer,
-    InvalidOffset,
     Reader,
     StreamOptions,
     StreamReset,
@@ -23,7 +21,6 @@ from liftbridge_aio.errors import ConcurrentRead
 from support.raw import eventually
 
 LIVE = pytest.mark.parametrize("live", [True, "long-poll", "sse"])
-BINARY = bytes(range(256)) * 40
 
 
 async def take(reader: Reader, count: int) -> list[Any]:
@@ -66,34 +63,6 @@ async def test_a_reader_follows_a_stream_until_it_is_closed(url: str, live: Any)
         assert await ending is None
         assert (reader.closed, reader.up_to_date, reader.offset) == (True, True, end)
         assert [each async for each in reader] == []
-
-
-@LIVE
-async def test_a_reader_from_now_sees_only_what_comes(url: str, live: Any) -> None:
-    async with DurableStream(url) as stream:
-        await stream.create(content_type="text/plain")
-        await stream.append("old")
-        reader = stream.read(offset=NOW, live=live)
-        batches = reader.batches()
-        first = await anext(batches)
-        assert (first.items, first.up_to_date) == ([], True)
-        await stream.append("new")
-        assert (await anext(batches)).items == [b"new"]
-        await reader.aclose()
-
-
-@LIVE
-async def test_binary_data_is_followed(url: str, live: Any) -> None:
-    async with DurableStream(url) as stream:
-        await stream.create(content_type="image/png")
-        reader = stream.read(live=live)
-        waiting = asyncio.create_task(take(reader, 1))
-        await stream.append(BINARY)
-        assert await waiting == [BINARY]
-        waiting = asyncio.create_task(take(reader, 1))
-        await stream.append(BINARY[::-1])
-        assert await waiting == [BINARY[::-1]]
-        await reader.aclose()
 
 
 @LIVE
@@ -143,13 +112,6 @@ async def test_batches_go_on_after_items(url: str) -> None:
         reader = stream.read()
         assert await take(reader, 1) == [1]
         assert [batch.items async for batch in reader.batches()] == [[2, 3]]
-
-
-async def test_an_offset_of_another_kind_is_refused(url: str) -> None:
-    async with DurableStream(url) as stream:
-        await stream.create()
-        with pytest.raises(InvalidOffset, match=url):
-            await anext(stream.read(offset="another-kind"))
 
 
 @pytest.mark.parametrize("live", [False, "long-poll", "sse"])

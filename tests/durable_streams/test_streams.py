@@ -17,7 +17,6 @@ from liftbridge_aio.durable_streams import (
     DurableStream,
     Gone,
     NoStream,
-    SequenceConflict,
     StreamClosed,
 )
 from support.faults import await_what_others_cancel
@@ -36,13 +35,6 @@ async def test_a_stream_is_created_once(url: str) -> None:
         assert stream.content_type == "text/plain; charset=utf-8"
         with pytest.raises(Conflict):
             await stream.create(content_type="application/json")
-
-
-async def test_a_stream_may_begin_with_an_item_and_be_closed(url: str) -> None:
-    async with DurableStream(url) as stream:
-        info = await stream.create(content_type="application/json", data=[1, 2], closed=True)
-        assert info.closed
-        assert await items(stream) == [[1, 2]]
 
 
 async def test_lifetimes_are_told(url: str) -> None:
@@ -104,16 +96,6 @@ async def test_the_content_type_is_asked_for(url: str) -> None:
     async with DurableStream(url, content_type="text/plain") as stream:
         with pytest.raises(Conflict):
             await stream.append("text")
-
-
-async def test_a_sequence_goes_up(url: str) -> None:
-    async with DurableStream(url) as stream:
-        await stream.create()
-        await stream.append(b"1", seq="2026-01")
-        with pytest.raises(SequenceConflict):
-            await stream.append(b"2", seq="2026-01")
-        await stream.append(b"3", seq="2026-02")
-        assert await items(stream) == [b"13"]
 
 
 async def test_a_closed_stream_takes_no_more(url: str) -> None:

@@ -25,6 +25,11 @@ LEFT_OUT: Final = {
     "sse-base64-empty-payload": "an empty append, which the server refuses, is to be ignored",
 }
 """Cases that do not run, and why."""
+BESIDE: Final = 35
+"""Cases that never reach a client: what servers answer to requests of producers.
+
+The gateway's answers to those are held by the published tests of servers.
+"""
 
 FEATURES: Final = {
     "auto",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from durable_streams.conformance.beside import post
 from durable_streams.conformance.expectations import NO_DATA, NOT_FOUND, OUT_OF_ORDER
 from durable_streams.conformance.runner import Cases
 from durable_streams.conformance.steps import (
@@ -98,15 +97,5 @@ REFUSED: Final[Cases] = {
     "head-nonexistent": [head(fails=NOT_FOUND)],
     "delete-nonexistent": [delete(fails=NOT_FOUND)],
     "delete-idempotent": [create(), delete(), delete(fails=NOT_FOUND)],
-    "sequence-conflict-returns-expected-seq": [
-        create(content_type=TEXT),
-        post("a", ("producer", 0, 0)),
-        post("c", ("producer", 0, 2), status=409, gap=(1, 2)),
-    ],
-    "stale-epoch-returns-current-epoch": [
-        create(content_type=TEXT),
-        post("a", ("producer", 1, 0)),
-        post("stale", ("producer", 0, 0), status=403, epoch=1),
-    ],
 }
 CASES: Final[Cases] = {**CREATE, **APPEND, **SEQUENCES, **REFUSED}
