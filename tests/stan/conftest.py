@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from liftbridge_aio import stan
+from support.peers.scripted_stan import ScriptedStan, scripted_stan
 from support.servers.streaming import StreamingServer
 from support.streaming_clients import MakeClient, StartServer, client_of
 
+Script = Callable[..., AbstractAsyncContextManager[tuple[ScriptedStan, stan.Client]]]
 STORES: Final = ["MEMORY", "FILE"]
 
 _numbers = itertools.count(1)
@@ -106,6 +109,24 @@ def new_id() -> Callable[[], str]:
 def client_id(new_id: Callable[[], str]) -> str:
     """A client id that no other test uses."""
     return new_id()
+
+
+@pytest.fixture
+def script(nats_url: str, client_id: str) -> Script:
+    """Connects a client, with these options, to a scripted server, with these settings."""
+
+    @asynccontextmanager
+    async def connected(**options: Any) -> AsyncIterator[tuple[ScriptedStan, stan.Client]]:
+        told = {
+            name: options.pop(name) for name in ("silent", "errors", "without") & options.keys()
+        }
+        async with (
+            scripted_stan(nats_url, client_id, **told) as scripted,
+            client_of(nats_url, client_id, cluster=client_id, **options) as client,
+        ):
+            yield scripted, client
+
+    return connected
 
 
 @pytest.fixture

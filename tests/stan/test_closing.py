@@ -9,6 +9,7 @@ import pytest
 
 from liftbridge_aio import ClientClosed, LiftbridgeError, UnsupportedByServer, stan
 from liftbridge_aio.stan import StartAt
+from stan.conftest import Script
 from support.peers.scripted_stan import scripted_stan
 from support.processes import succeeds
 from support.streaming_clients import (
@@ -144,12 +145,9 @@ async def test_double_close(make: MakeClient) -> None:
         await never_connected.connect()
 
 
-async def test_sub_close_error(nats_url: str, client_id: str, channel: str) -> None:
+async def test_sub_close_error(script: Script, channel: str) -> None:
     """A close that failed may be called again; a server may be too old for it."""
-    async with (
-        scripted_stan(nats_url, client_id, errors={"sub_close": "stan: no"}) as scripted,
-        client_of(nats_url, client_id, cluster=client_id) as client,
-    ):
+    async with script(errors={"sub_close": "stan: no"}) as (scripted, client):
         subscription = client.subscribe(channel, durable="dur")
         await subscription.open()
         with pytest.raises(stan.StreamingError, match="stan: no"):
@@ -157,10 +155,7 @@ async def test_sub_close_error(nats_url: str, client_id: str, channel: str) -> N
         scripted.errors.clear()
         await subscription.aclose()
         assert len(scripted.of("sub_close")) == 2
-    async with (
-        scripted_stan(nats_url, client_id, without={"sub_close_requests"}) as scripted,
-        client_of(nats_url, client_id, cluster=client_id) as client,
-    ):
+    async with script(without={"sub_close_requests"}) as (scripted, client):
         durable = client.subscribe(channel, durable="dur")
         await durable.open()
         with pytest.raises(UnsupportedByServer):
@@ -234,13 +229,8 @@ async def test_race_on_subscribe_and_conn_close(make: MakeClient, channel: str) 
         assert client._link.is_over
 
 
-async def test_closing_twice_at_once_sends_one_request(
-    nats_url: str, client_id: str, channel: str
-) -> None:
-    async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(nats_url, client_id, cluster=client_id) as client,
-    ):
+async def test_closing_twice_at_once_sends_one_request(script: Script, channel: str) -> None:
+    async with script() as (scripted, client):
         subscription = client.subscribe(channel)
         await subscription.open()
         await asyncio.gather(subscription.aclose(), subscription.aclose())

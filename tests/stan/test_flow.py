@@ -9,8 +9,8 @@ import pytest
 from liftbridge_aio import stan
 from liftbridge_aio.stan import StartAt
 from liftbridge_aio.wire.stan import MsgProto
-from support.peers.scripted_stan import scripted_stan
-from support.streaming_clients import MakeClient, client_of, publish_many, sequences, take, until
+from stan.conftest import Script
+from support.streaming_clients import MakeClient, publish_many, sequences, take, until
 
 FIRST = StartAt.earliest()
 
@@ -117,11 +117,10 @@ async def test_an_ack_takes_back_what_was_redelivered_meanwhile(
 
 
 async def test_what_is_no_message_is_counted(
-    nats_url: str, client_id: str, channel: str, caplog: pytest.LogCaptureFixture
+    script: Script, channel: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(nats_url, client_id, cluster=client_id) as client,
+        script() as (scripted, client),
         client.subscribe(channel) as messages,
     ):
         [request] = scripted.of("sub")
@@ -135,10 +134,9 @@ async def test_what_is_no_message_is_counted(
         assert "has no sequence" in caplog.text
 
 
-async def test_acks_say_channel_and_sequence(nats_url: str, client_id: str, channel: str) -> None:
+async def test_acks_say_channel_and_sequence(script: Script, channel: str) -> None:
     async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(nats_url, client_id, cluster=client_id) as client,
+        script() as (scripted, client),
         client.subscribe(channel, manual_ack=True) as messages,
     ):
         [request] = scripted.of("sub")

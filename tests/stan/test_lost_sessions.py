@@ -12,6 +12,7 @@ from liftbridge_aio import PublishOutcomeUnknown, PublishRefused, PublishTimeout
 from liftbridge_aio.retry import Backoff
 from liftbridge_aio.stan import StartAt
 from liftbridge_aio.wire.stan import MsgProto
+from stan.conftest import Script
 from support.peers.scripted_stan import ScriptedStan, scripted_stan
 from support.servers.streaming import StreamingServer
 from support.streaming_clients import (
@@ -124,15 +125,10 @@ async def test_no_clock_decides_where_another_session_starts(
         assert sequences(await take(messages, 3)) == [3, 4, 5]
 
 
-async def test_subscriptions_are_created_again_durables_first(
-    nats_url: str, client_id: str, channel: str
-) -> None:
+async def test_subscriptions_are_created_again_durables_first(script: Script, channel: str) -> None:
     events = Events()
     async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(
-            nats_url, client_id, cluster=client_id, on_event=events.append, **QUICK
-        ) as client,
+        script(on_event=events.append, **QUICK) as (scripted, client),
         client.subscribe(f"{channel}.1"),
         client.subscribe(f"{channel}.2", queue="group"),
         client.subscribe(f"{channel}.3", durable="dur"),
@@ -151,16 +147,9 @@ async def test_subscriptions_are_created_again_durables_first(
         assert scripted.of("pub")[-1].conn_id == second.conn_id
 
 
-async def test_a_refused_subscription_fails_alone(
-    nats_url: str, client_id: str, channel: str
-) -> None:
+async def test_a_refused_subscription_fails_alone(script: Script, channel: str) -> None:
     events = Events()
-    async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(
-            nats_url, client_id, cluster=client_id, on_event=events.append, **QUICK
-        ) as client,
-    ):
+    async with script(on_event=events.append, **QUICK) as (scripted, client):
         refused = client.subscribe(channel)
         await refused.open()
         scripted.errors = {"pings": GONE, "sub": "stan: invalid subject"}
@@ -178,16 +167,11 @@ async def test_a_refused_subscription_fails_alone(
             await client.publish(channel, b"")
 
 
-async def test_attempts_go_on_until_one_succeeds(
-    nats_url: str, client_id: str, channel: str
-) -> None:
+async def test_attempts_go_on_until_one_succeeds(script: Script, channel: str) -> None:
     events = Events()
     options = {**QUICK, "request_timeout": 0.1}
     async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(
-            nats_url, client_id, cluster=client_id, on_event=events.append, **options
-        ) as client,
+        script(on_event=events.append, **options) as (scripted, client),
         client.subscribe(channel) as messages,
     ):
         scripted.silent |= {"connect"}
@@ -209,12 +193,9 @@ async def test_attempts_go_on_until_one_succeeds(
         assert client.statistics().subscriptions == 1
 
 
-async def test_publishes_of_a_lost_session(nats_url: str, client_id: str, channel: str) -> None:
+async def test_publishes_of_a_lost_session(script: Script, channel: str) -> None:
     """What was sent is unknown, what waited goes out in the next session, once."""
-    async with (
-        scripted_stan(nats_url, client_id, silent={"pub"}) as scripted,
-        client_of(nats_url, client_id, cluster=client_id, **QUICK) as client,
-    ):
+    async with script(silent={"pub"}, **QUICK) as (scripted, client):
         sent = await client.publish_async(channel, b"sent")
         await scripted.has("pub")
         scripted.silent.add("connect")
@@ -232,13 +213,10 @@ async def test_publishes_of_a_lost_session(nats_url: str, client_id: str, channe
 
 
 async def test_publishes_wait_for_a_session_no_longer_than_told(
-    nats_url: str, client_id: str, channel: str
+    script: Script, channel: str
 ) -> None:
     options = {**QUICK, "publish_timeout": 0.2}
-    async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(nats_url, client_id, cluster=client_id, **options) as client,
-    ):
+    async with script(**options) as (scripted, client):
         scripted.silent.add("connect")
         await lose(scripted)
         await until(lambda: state_of(client) is stan.ClientState.LOST)
@@ -266,7 +244,7 @@ async def test_closing_while_a_session_is_lost(nats_url: str, client_id: str, ch
         assert client._link.is_over
 
 
-async def test_acks_in_another_session(nats_url: str, client_id: str, channel: str) -> None:
+async def test_acks_in_another_session(script: Script, channel: str) -> None:
     """An ack of a message of the session before settles the message when it comes again."""
     events = Events()
 
@@ -275,10 +253,7 @@ async def test_acks_in_another_session(nats_url: str, client_id: str, channel: s
         return bytes(MsgProto(sequence=sequence, **fields))
 
     async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(
-            nats_url, client_id, cluster=client_id, on_event=events.append, **QUICK
-        ) as client,
+        script(on_event=events.append, **QUICK) as (scripted, client),
         client.subscribe(channel, manual_ack=True) as messages,
     ):
         inbox = scripted.of("sub")[0].inbox
@@ -310,7 +285,7 @@ async def test_acks_in_another_session(nats_url: str, client_id: str, channel: s
 
 
 async def test_what_was_acked_while_it_waited_again_stays_acked(
-    nats_url: str, client_id: str, channel: str
+    script: Script, channel: str
 ) -> None:
     events = Events()
 
@@ -319,10 +294,7 @@ async def test_what_was_acked_while_it_waited_again_stays_acked(
         return bytes(MsgProto(sequence=sequence, subject=channel, timestamp=moment, **fields))
 
     async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(
-            nats_url, client_id, cluster=client_id, on_event=events.append, **QUICK
-        ) as client,
+        script(on_event=events.append, **QUICK) as (scripted, client),
         client.subscribe(channel, manual_ack=True) as messages,
     ):
         inbox = scripted.of("sub")[0].inbox
@@ -429,16 +401,11 @@ async def test_a_streaming_server_that_is_restarted_alone(
 
 
 async def test_a_refused_publish_shows_that_the_session_is_lost(
-    nats_url: str, client_id: str, channel: str
+    script: Script, channel: str
 ) -> None:
     events = Events()
     options = {**QUICK, "ping_interval": 60}
-    async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(
-            nats_url, client_id, cluster=client_id, on_event=events.append, **options
-        ) as client,
-    ):
+    async with script(on_event=events.append, **options) as (scripted, client):
         scripted.errors = {"pub": "stan: invalid publish request", "pings": GONE}
         with pytest.raises(PublishRefused, match="safe to publish again once there is another"):
             await client.publish(channel, b"")

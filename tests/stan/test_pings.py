@@ -16,6 +16,7 @@ from liftbridge_aio import (
     WrongType,
     stan,
 )
+from stan.conftest import Script
 from support.peers.scripted_stan import scripted_stan
 from support.servers.streaming import CLUSTER, StreamingServer
 from support.streaming_clients import MakeClient, client_of, state_of, until
@@ -90,26 +91,18 @@ async def test_pings_with_nats_closed(server: StreamingServer, client_id: str) -
     assert "the NATS connection is closed" in str(event.error)
 
 
-async def test_pings_response_error(nats_url: str, client_id: str) -> None:
+async def test_pings_response_error(script: Script) -> None:
     events: list[stan.Event] = []
     error = "client has been replaced or is no longer registered"
-    async with (
-        scripted_stan(nats_url, client_id, errors={"pings": error}),
-        client_of(
-            nats_url,
-            client_id,
-            cluster=client_id,
-            ping_interval=1,
-            recover=False,
-            on_event=events.append,
-        ) as client,
-    ):
+    async with script(
+        errors={"pings": error}, ping_interval=1, recover=False, on_event=events.append
+    ) as (_, client):
         await until(lambda: state_of(client) is FAILED)
     assert error in str(events[0].error)  # type: ignore[union-attr]
     assert len(events) == 2
 
 
-async def test_pings_close_unlock_pub_calls(nats_url: str, client_id: str, channel: str) -> None:
+async def test_pings_close_unlock_pub_calls(script: Script, channel: str) -> None:
     """Publishes that wait for room end when the session is lost."""
     options: dict[str, Any] = {
         "ping_interval": 1,
@@ -118,10 +111,7 @@ async def test_pings_close_unlock_pub_calls(nats_url: str, client_id: str, chann
         "max_in_flight": 1,
         "publish_timeout": 60,
     }
-    async with (
-        scripted_stan(nats_url, client_id, silent={"pings", "pub"}),
-        client_of(nats_url, client_id, cluster=client_id, **options) as client,
-    ):
+    async with script(silent={"pings", "pub"}, **options) as (_, client):
         sent = await client.publish_async(channel, b"")
         waiting = [asyncio.create_task(client.publish(channel, b"")) for _ in range(5)]
         done, _ = await asyncio.wait(waiting, timeout=10)
@@ -154,11 +144,8 @@ async def test_no_responders_is_no_answer(nats_url: str, client_id: str) -> None
     assert "has not answered 2 pings" in str(events[0].error)  # type: ignore[union-attr]
 
 
-async def test_a_server_without_pings_is_not_pinged(nats_url: str, client_id: str) -> None:
-    async with (
-        scripted_stan(nats_url, client_id, without={"ping_requests"}) as scripted,
-        client_of(nats_url, client_id, cluster=client_id, ping_interval=1) as client,
-    ):
+async def test_a_server_without_pings_is_not_pinged(script: Script, client_id: str) -> None:
+    async with script(without={"ping_requests"}, ping_interval=1) as (scripted, client):
         assert client._runtime is not None
         session = client._runtime._session
         assert session is not None
@@ -171,16 +158,14 @@ async def test_a_server_without_pings_is_not_pinged(nats_url: str, client_id: st
 
 
 async def test_what_on_event_raises_is_logged(
-    nats_url: str, client_id: str, caplog: pytest.LogCaptureFixture
+    script: Script, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_event: stan.Event) -> None:
         raise ZeroDivisionError
 
-    async with (
-        scripted_stan(nats_url, client_id, errors={"pings": "gone"}),
-        client_of(
-            nats_url, client_id, cluster=client_id, ping_interval=1, recover=False, on_event=fail
-        ) as client,
+    async with script(errors={"pings": "gone"}, ping_interval=1, recover=False, on_event=fail) as (
+        _,
+        client,
     ):
         await until(lambda: state_of(client) is FAILED)
     assert caplog.text.count("on_event failed") == 2

@@ -22,6 +22,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.wire.stan import PubAck, PubMsg
 from liftbridge_aio.wire.stan_codec import encode_publish, publish_start
+from stan.conftest import Script
 from support.peers.scripted_stan import scripted_stan
 from support.servers.streaming import CLUSTER, StreamingServer
 from support.streaming_clients import (
@@ -83,11 +84,8 @@ async def test_basic_publish_async(make: MakeClient, channel: str) -> None:
             assert [int(message.data) for message in await take(messages, 100)] == [*range(100)]
 
 
-async def test_timeout_publish(nats_url: str, client_id: str, channel: str) -> None:
-    async with (
-        scripted_stan(nats_url, client_id, silent={"pub"}),
-        client_of(nats_url, client_id, cluster=client_id, ack_timeout=0.2) as client,
-    ):
+async def test_timeout_publish(script: Script, channel: str) -> None:
+    async with script(silent={"pub"}, ack_timeout=0.2) as (_, client):
         with pytest.raises(AckTimeout, match=r"no ack within 0\.2 s"):
             await client.publish(channel, b"")
         with pytest.raises(AckTimeout, match=r"no ack within 0\.1 s"):
@@ -96,13 +94,10 @@ async def test_timeout_publish(nats_url: str, client_id: str, channel: str) -> N
         assert client.statistics().publishes.in_flight == 0
 
 
-async def test_publish_async_timeout(nats_url: str, client_id: str, channel: str) -> None:
+async def test_publish_async_timeout(script: Script, channel: str) -> None:
     """Each callback is called once, and may publish."""
     called: list[str] = []
-    async with (
-        scripted_stan(nats_url, client_id, silent={"pub"}) as scripted,
-        client_of(nats_url, client_id, cluster=client_id, ack_timeout=0.1) as client,
-    ):
+    async with script(silent={"pub"}, ack_timeout=0.1) as (scripted, client):
 
         def once_more(publish: asyncio.Future[str]) -> None:
             assert isinstance(publish, stan.Publish)
@@ -133,13 +128,10 @@ async def test_publish_with_closed_nats_conn(
             await client.publish(channel, b"")
 
 
-async def test_max_pub_acks_inflight(nats_url: str, client_id: str, channel: str) -> None:
+async def test_max_pub_acks_inflight(script: Script, channel: str) -> None:
     options = {"ack_timeout": 0.3, "max_in_flight": 1, "close_timeout": 0.1}
     loop = asyncio.get_running_loop()
-    async with (
-        scripted_stan(nats_url, client_id, silent={"pub"}),
-        client_of(nats_url, client_id, cluster=client_id, **options) as client,
-    ):
+    async with script(silent={"pub"}, **options) as (_, client):
         began = loop.time()
         first = await client.publish_async(channel, b"")
         assert not first.done()
@@ -150,12 +142,9 @@ async def test_max_pub_acks_inflight(nats_url: str, client_id: str, channel: str
             await second
 
 
-async def test_no_room_in_time(nats_url: str, client_id: str, channel: str) -> None:
+async def test_no_room_in_time(script: Script, channel: str) -> None:
     options = {"max_in_flight_bytes": 10, "publish_timeout": 0.1, "close_timeout": 0.1}
-    async with (
-        scripted_stan(nats_url, client_id, silent={"pub"}),
-        client_of(nats_url, client_id, cluster=client_id, **options) as client,
-    ):
+    async with script(silent={"pub"}, **options) as (_, client):
         await client.publish_async(channel, bytes(9))
         with pytest.raises(PublishTimeout, match="1 messages in flight"):
             await client.publish_async(channel, bytes(9))
@@ -167,12 +156,9 @@ async def test_no_room_in_time(nats_url: str, client_id: str, channel: str) -> N
         assert client.statistics().publishes.waiting == 0
 
 
-async def test_duplicate_processing_of_pub_ack(nats_url: str, client_id: str, channel: str) -> None:
+async def test_duplicate_processing_of_pub_ack(script: Script, channel: str) -> None:
     """An ack that comes twice, or after the timeout, settles nothing a second time."""
-    async with (
-        scripted_stan(nats_url, client_id, silent={"pub"}) as scripted,
-        client_of(nats_url, client_id, cluster=client_id, ack_timeout=0.2) as client,
-    ):
+    async with script(silent={"pub"}, ack_timeout=0.2) as (scripted, client):
         late = await client.publish_async(channel, b"late")
         with pytest.raises(AckTimeout):
             await late
@@ -187,12 +173,9 @@ async def test_duplicate_processing_of_pub_ack(nats_url: str, client_id: str, ch
 
 
 async def test_client_id_and_conn_id_in_pub_msg(
-    nats_url: str, client_id: str, channel: str
+    script: Script, client_id: str, channel: str
 ) -> None:
-    async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(nats_url, client_id, cluster=client_id) as client,
-    ):
+    async with script() as (scripted, client):
         guid = await client.publish(channel, b"data", reply="here")
         [connect], [publish] = scripted.of("connect"), scripted.of("pub")
         assert publish == PubMsg(
@@ -299,12 +282,9 @@ async def test_closing_settles_what_is_in_flight(
 
 
 async def test_what_is_no_ack_changes_nothing(
-    nats_url: str, client_id: str, channel: str, caplog: pytest.LogCaptureFixture
+    script: Script, channel: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with (
-        scripted_stan(nats_url, client_id, silent={"pub"}) as scripted,
-        client_of(nats_url, client_id, cluster=client_id) as client,
-    ):
+    async with script(silent={"pub"}) as (scripted, client):
         publish = await client.publish_async(channel, b"")
         await scripted.has("pub")
         for garbage in (b"\x0a\xff", b"\xff" * 40, b"\x0a\x02\xc3\x28", b"\x12\x01"):

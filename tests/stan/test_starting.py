@@ -13,7 +13,7 @@ import pytest
 from liftbridge_aio import ConcurrentRead, InvalidRequest, WrongType, stan
 from liftbridge_aio.stan import StartAt
 from liftbridge_aio.wire.stan import StartPosition
-from support.peers.scripted_stan import scripted_stan
+from stan.conftest import Script
 from support.streaming_clients import (
     MakeClient,
     client_of,
@@ -122,7 +122,7 @@ async def test_start_at_first(make: MakeClient, channel: str) -> None:
             assert sequences(await take(messages, 10)) == [*range(1, 11)]
 
 
-async def test_start_at(nats_url: str, client_id: str, channel: str) -> None:
+async def test_start_at(script: Script, client_id: str, channel: str) -> None:
     """Each start is on the wire what its name says, and so is every option."""
     now = time.time_ns()
     starts: dict[StartAt | None, dict[str, Any]] = {
@@ -139,10 +139,7 @@ async def test_start_at(nats_url: str, client_id: str, channel: str) -> None:
             "start_time_delta": 30 * 10**9,
         },
     }
-    async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(nats_url, client_id, cluster=client_id) as client,
-    ):
+    async with script() as (scripted, client):
         for start, fields in starts.items():
             async with client.subscribe(channel, start=start):
                 request = scripted.of("sub")[-1]
@@ -210,12 +207,9 @@ async def test_wrong_options_are_refused_before_anything_is_sent(
             client.subscribe(channel, manual_ack=1)  # type: ignore[arg-type]
 
 
-async def test_sub_timeout(nats_url: str, client_id: str, channel: str) -> None:
+async def test_sub_timeout(script: Script, client_id: str, channel: str) -> None:
     """The server is asked to forget what it may have created."""
-    async with (
-        scripted_stan(nats_url, client_id, silent={"sub"}) as scripted,
-        client_of(nats_url, client_id, cluster=client_id, request_timeout=0.2) as client,
-    ):
+    async with script(silent={"sub"}, request_timeout=0.2) as (scripted, client):
         subscription = client.subscribe(channel, durable="d")
         with pytest.raises(stan.SubscribeTimeout, match=channel):
             await subscription.open()
@@ -229,13 +223,8 @@ async def test_sub_timeout(nats_url: str, client_id: str, channel: str) -> None:
             assert subscription.is_open
 
 
-async def test_a_cancelled_subscribe_is_forgotten(
-    nats_url: str, client_id: str, channel: str
-) -> None:
-    async with (
-        scripted_stan(nats_url, client_id, silent={"sub"}) as scripted,
-        client_of(nats_url, client_id, cluster=client_id) as client,
-    ):
+async def test_a_cancelled_subscribe_is_forgotten(script: Script, channel: str) -> None:
+    async with script(silent={"sub"}) as (scripted, client):
         opening = asyncio.create_task(client.subscribe(channel).open())
         await scripted.has("sub")
         opening.cancel()
@@ -245,11 +234,8 @@ async def test_a_cancelled_subscribe_is_forgotten(
         assert client.statistics().subscriptions == 0
 
 
-async def test_timeout_on_requests(nats_url: str, client_id: str, channel: str) -> None:
-    async with (
-        scripted_stan(nats_url, client_id) as scripted,
-        client_of(nats_url, client_id, cluster=client_id, request_timeout=0.2) as client,
-    ):
+async def test_timeout_on_requests(script: Script, channel: str) -> None:
+    async with script(request_timeout=0.2) as (scripted, client):
         closed, unsubscribed = client.subscribe(channel), client.subscribe(channel)
         await closed.open()
         await unsubscribed.open()
