@@ -54,25 +54,6 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
     assert [name for name in named if not any((p / name).exists() for p in (PACKAGE, ROOT))] == []
 
 
-def headings(page: Path) -> set[str]:
-    return {
-        re.sub(r"[^\w-]", "", line.lstrip("# ").lower().replace(" ", "-"))
-        for line in page.read_text().splitlines()
-        if line.startswith("#")
-    }
-
-
-@pytest.mark.parametrize("page", [DESIGN, COMPATIBILITY], ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-        if "://" in target:
-            continue
-        path, _, heading = target.partition("#")
-        linked = page.parent / path if path else page
-        assert linked.exists(), target
-        assert not heading or heading in headings(linked), target
-
-
 # Retries
 
 

@@ -390,19 +390,6 @@ async def test_one_partition_of_several_begins_anew(
 
 
 @ON_EMBEDDED
-@pytest.mark.parametrize("option", [{"heartbeat": 0}, {"retry": float("inf")}], ids=str)
-async def test_times_that_make_no_sense_are_a_mistake_of_the_service(
-    server: Server, client: Client, stream_name: str, serve: Serve, option: dict[str, Any]
-) -> None:
-    await client.create_stream(stream_name)
-    async with (
-        serve(server.address, stream_name, **option) as service,
-        browse(service.events) as page,
-    ):
-        assert page.status == 500
-
-
-@ON_EMBEDDED
 @ON_ONE_FRAMEWORK
 @pytest.mark.parametrize("partition", [0, [0, 2], ALL_PARTITIONS], ids=str)
 async def test_a_page_with_an_id_of_another_service_begins_at_the_start(
@@ -510,12 +497,16 @@ async def test_a_head_request_gets_the_headers_alone(
 
 
 @ON_EMBEDDED
-@pytest.mark.parametrize("method", ["HEAD", "GET"])
+@pytest.mark.parametrize(
+    ("method", "option"),
+    [("HEAD", {"heartbeat": 0}), ("GET", {"heartbeat": 0}), ("GET", {"retry": float("inf")})],
+    ids=str,
+)
 async def test_an_option_that_makes_no_sense_is_refused_with_every_method(
-    server: Server, stream_name: str, serve: Serve, method: str
+    server: Server, stream_name: str, serve: Serve, method: str, option: dict[str, Any]
 ) -> None:
     async with (
-        serve(server.address, stream_name, heartbeat=0) as service,
+        serve(server.address, stream_name, **option) as service,
         aiohttp.ClientSession() as session,
         session.request(method, service.events) as response,
     ):

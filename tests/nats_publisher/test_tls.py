@@ -369,12 +369,6 @@ async def test_a_connection_that_was_given_and_loses_its_tls_is_sent_no_message(
     assert b"secret" not in impostor.plain
 
 
-async def test_a_certificate_that_is_not_trusted_is_said(nats_with_tls: NatsServer) -> None:
-    publisher = NatsPublisher(f"tls://{nats_with_tls.host}:{nats_with_tls.port}", connect=USER)
-    with pytest.raises(ConnectionFailed, match="CERTIFICATE_VERIFY_FAILED"):
-        await publisher.open()
-
-
 @pytest.mark.parametrize(
     ("address", "connect", "kind", "text"),
     [
