@@ -21,8 +21,8 @@ from unittest.mock import patch
 from liftbridge_aio import Client, ClientOptions, ConsumerGroup, Hook, Message, StreamPartition
 from liftbridge_aio.broker.server.call import Answer, Call
 from liftbridge_aio.groups import GroupState
+from liftbridge_aio.testing.simulation.world import PORT, World
 from liftbridge_aio.wire import proto
-from simulation.world import PORT, World
 
 GROUP: Final = "workers"
 LOOK: Final = 0.1
