@@ -44,7 +44,7 @@ from support.servers.node import (
 from support.servers.npm_packages import install_packages, packages_path
 from support.servers.nsq_daemons import build_nsq_daemons
 from support.spark.fast_java import start_java_fast
-from support.virtual_time import loop_factories
+from support.virtual_time import choose_loop, loop_factories, mark_embedded
 
 # In the background of a shell Ctrl-C is ignored, which the commands that tests start would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -100,10 +100,10 @@ _stream_numbers = itertools.count(1)
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config,  # noqa: ARG001 - the hook has it
-    item: pytest.Item,
+    item: pytest.Item,  # noqa: ARG001 - the same
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Run tests in virtual time that are marked so."""
-    return loop_factories(item)
+    return loop_factories()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -164,6 +164,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 
     Others run the same code of the package, in twice the time if measured.
     """
+    choose_loop(item)
     if _is_measured(item):
         return (yield)
     trace = sys.gettrace()
@@ -200,6 +201,7 @@ def pytest_report_teststatus(
     return ("passed", "", "") if quiet and report.when == "call" and report.passed else None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the plain path on real servers, for time; `test_path_histories.py` has it.
 
@@ -217,6 +219,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if UNIT_TESTS in item.path.parents:
             item.add_marker(pytest.mark.unit)
+    mark_embedded(items, {*NEEDS_BUILD, PINNED, OTHER})
 
 
 _TURNS: Final = {"chaos": 0, "spark": 0, "cluster": 2, "matrix": 2}

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
+from itertools import groupby
 
 import pytest
 
@@ -46,8 +47,10 @@ async def test_whoever_falls_silent_is_left_for_another(
     by_address = dict(zip(seeds, proxies.values(), strict=True))
 
     def in_use() -> list[str]:
-        """The addresses of publish sessions, in the order of connecting."""
-        return [event.address for event in recorder.up if event.purpose == "publish"]
+        """The addresses of publish sessions in turn, however often each was connected to."""
+        return [
+            each for each, _ in groupby(e.address for e in recorder.up if e.purpose == "publish")
+        ]
 
     async with Client(*seeds, options=options) as client:
         await client.create_stream(stream_name, replication_factor=2)
@@ -61,8 +64,8 @@ async def test_whoever_falls_silent_is_left_for_another(
                 return
 
         await client.publish(stream_name, b"value")
-        for number in range(3):
-            current = in_use()[number]
+        for _ in range(3):
+            current = in_use()[-1]
             for address, proxy in by_address.items():
                 proxy.freeze() if address == current else proxy.thaw()
             with pytest.raises(AckTimeout):
@@ -223,7 +226,7 @@ async def test_a_call_that_was_sent_and_not_answered_is_never_called_unsent(
         for number in range(8):  # whom a client asks first is left to chance
             broker.faults.stall("CreateStream")
             async with Client(dead, broker.address, options=options) as client:
-                with pytest.raises(RequestTimeout, match="did not answer within"):
+                with pytest.raises(RequestTimeout, match=r"answer within|DEADLINE"):
                     await client.create_stream(f"{stream_name}-{number}")
 
 

@@ -28,7 +28,7 @@ from liftbridge_aio.transactions import (
 )
 from liftbridge_aio.wire import proto
 from support.clients import EARLIEST, rest, take
-from support.faults import QUICK, Crashable, Recorder, nothing_left_behind
+from support.faults import QUICK, Crashable, Recorder, eventually, nothing_left_behind
 
 pytestmark = pytest.mark.parametrize("data_path", ["lane"], indirect=True)
 
@@ -249,6 +249,7 @@ async def test_a_lone_server_is_killed_between_commit_and_restart(
 
         await work()
         await crashable.crash()
+        await eventually(lambda: recorder.down)
         await crashable.start()
         await client.publish(stream_name, b"another")
         assert await work() == [b"order", b"another"]

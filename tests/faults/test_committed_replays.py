@@ -15,7 +15,7 @@ from support.servers.node import Server
 from support.transaction_logs import log_of, publish_records, records_of
 
 DATA_PATHS: Final = ["lane"]
-COUNT: Final = 4000
+COUNT: Final = 1500
 FORGETFUL: Final = ReadCommitted(max_messages=1)
 EARLIEST: Final = StartAt.earliest()
 

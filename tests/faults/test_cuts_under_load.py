@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from functools import partial
 
 from liftbridge_aio import (
     Client,
     IncorrectOffset,
-    Message,
     PublishOutcomeUnknown,
-    Retry,
-    StartAt,
     StreamOptions,
 )
-from liftbridge_aio.retry import Backoff
 from liftbridge_aio.testing import FaultProxy
-from support.faults import BOUND, Recorder, eventually, read_all
+from support.faults import BOUND, eventually, read_all
 
 CUTS = 20
 BETWEEN = 10
 """Messages that must be acked between two cuts, so that each cut hits a working connection."""
-
-
-async def tail(client: Client, stream: str, into: list[Message]) -> None:
-    async with client.subscribe(stream, start=StartAt.earliest()) as subscription:
-        async for message in subscription:
-            into.append(message)
-            if message.value == b"the end":
-                return
 
 
 async def cut_while(
@@ -44,94 +31,6 @@ async def cut_while(
 
 def _reached(task: asyncio.Task[None], done: Counter[bytes], count: int) -> bool:
     return task.done() or done.total() >= count
-
-
-async def test_pipelined_publishing_and_tailing(
-    proxy: FaultProxy, client: Client, stream_name: str, recorder: Recorder
-) -> None:
-    """200 in flight at any time; what ends in an unknown outcome is sent again as a new message."""
-    await client.create_stream(stream_name)
-    sent: Counter[bytes] = Counter()
-    acked: Counter[bytes] = Counter()
-    offsets: dict[int, bytes] = {}
-    room = asyncio.Semaphore(200)
-    enough = asyncio.Event()
-
-    async def publish_until_acked(value: bytes) -> None:
-        while value not in acked:
-            sent[value] += 1
-            with contextlib.suppress(PublishOutcomeUnknown):
-                ack = await client.publish(stream_name, value)
-                assert ack is not None
-                assert ack.offset not in offsets
-                offsets[ack.offset] = value
-                acked[value] += 1
-        room.release()
-
-    async def publish() -> None:
-        number = 0
-        async with asyncio.TaskGroup() as group:
-            while not enough.is_set():
-                await room.acquire()
-                group.create_task(publish_until_acked(b"%d" % number))
-                number += 1
-
-    read: list[Message] = []
-    tailing = asyncio.create_task(tail(client, stream_name, read))
-    publishing = asyncio.create_task(publish())
-    await cut_while(proxy, acked, publishing)
-    enough.set()
-    async with asyncio.timeout(BOUND):
-        await publishing
-        await client.publish(stream_name, b"the end")
-        await tailing
-
-    assert [message.offset for message in read] == list(range(len(read)))
-    assert [message.value for message in await read_all(client, stream_name)] == [
-        message.value for message in read
-    ]
-    for offset, value in offsets.items():
-        assert read[offset].value == value
-    stored = Counter(message.value for message in read)
-    assert stored.keys() - {b"the end"} == sent.keys() == acked.keys()
-    assert all(1 <= stored[value] <= sent[value] for value in sent)
-    assert len(recorder.down) >= CUTS
-    assert recorder.resumed
-
-
-async def test_exactly_once_where_the_log_checks_offsets(
-    proxy: FaultProxy, client: Client, stream_name: str
-) -> None:
-    """Each message names its offset; the client itself finds out what became of a lost try."""
-    await client.create_stream(
-        stream_name, options=StreamOptions(optimistic_concurrency_control=True)
-    )
-    acked: Counter[bytes] = Counter()
-    done = asyncio.Event()
-    retry = Retry(attempts=50, backoff=Backoff(initial=0.002, maximum=0.02))
-
-    async def publish() -> None:
-        offset = 0
-        while not done.is_set():
-            value = b"%d" % offset
-            ack = await client.publish(stream_name, value, expected_offset=offset, retry=retry)
-            assert ack is not None
-            assert ack.offset == offset
-            acked[value] += 1
-            offset += 1
-        await client.publish(stream_name, b"the end", expected_offset=offset, retry=retry)
-
-    read: list[Message] = []
-    tailing = asyncio.create_task(tail(client, stream_name, read))
-    publishing = asyncio.create_task(publish())
-    await cut_while(proxy, acked, publishing)
-    done.set()
-    async with asyncio.timeout(BOUND):
-        await publishing
-        await tailing
-
-    assert [message.offset for message in read] == list(range(acked.total() + 1))
-    assert [message.value for message in read[:-1]] == [b"%d" % n for n in range(acked.total())]
 
 
 async def test_by_hand_with_offsets_an_unknown_outcome_can_be_settled(

@@ -329,7 +329,7 @@ async def test_links_that_are_refused_are_made_again(broker: EmbeddedBroker) -> 
     async with Client(broker.address, options=options) as client:
         await client.create_stream("s")
         refused = broker.faults.refuse_links(times=2)
-        await client.publish("s", b"0")
+        await client.publish("s", b"0", retry=Retry(attempts=3))
         await refused.wait()
         assert await stored(client, "s", 1) == [b"0"]
 

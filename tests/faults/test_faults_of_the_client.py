@@ -218,6 +218,7 @@ ON_THE_LANE: Final = pytest.mark.parametrize("data_path", ["lane"], indirect=Tru
 
 
 @ON_THE_LANE
+@pytest.mark.real_time  # it counts the turns of the event loop
 @pytest.mark.parametrize(("owner", "name"), WHERE_A_CONNECTION_IS_LOST)
 async def test_a_loss_that_cannot_be_taken_in_leaves_nobody_waiting(
     inject: Inject, owner: type, name: str

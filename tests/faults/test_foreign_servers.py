@@ -27,6 +27,8 @@ from liftbridge_aio.retry import Backoff
 from support.faults import BOUND, Recorder, eventually, nothing_left_behind, within
 from support.peers.foreign_servers import FOREIGN, WITHOUT_UPSTREAM, takeover
 
+pytestmark = pytest.mark.real_time
+
 OPTIONS = ClientOptions(
     backoff=Backoff(initial=0.05, maximum=0.1),
     call_timeout=1.5,

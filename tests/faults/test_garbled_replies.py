@@ -26,6 +26,8 @@ from liftbridge_aio.wire.rpc import (
 )
 from support.faults import BOUND, QUICK, nothing_left_behind, within
 
+pytestmark = pytest.mark.real_time
+
 Calls = Callable[[Client], Awaitable[Any]]
 
 TEXT: Final = b"\x0a\x02hi"

@@ -42,8 +42,6 @@ from support.groups.group_watcher import (
 )
 from support.raw import FROM_EARLIEST, Wire, eventually
 
-pytestmark = pytest.mark.virtual_time
-
 DATA_PATHS: Final = ["lane"]
 
 FETCH: Final = "FetchConsumerGroupAssignments"
@@ -200,15 +198,6 @@ async def test_while_it_may_have_been_expelled_a_member_commits_nothing(
         await eventually(is_unsure)
         fault.cancel()
         await eventually(it_is(lambda: group.state is GroupState.STABLE))
-
-
-async def test_a_lost_answer_to_a_join_leaves_nobody_behind(
-    broker: EmbeddedBroker, client: Client
-) -> None:
-    broker.faults.fail("JoinConsumerGroup", at="reply")
-    async with client.group("g", ["s"], start=EARLIEST) as group:
-        await holds(group, 3)  # a member that was left behind would have some
-    assert not await members(client)
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["client", "group"])

@@ -154,6 +154,7 @@ async def test_every_call_ends_within_its_timeout(
     else:
         await proxy.refuse()
         await proxy.cut()
+        await eventually(lambda: not client.statistics().connections)
 
     async def outcome(call: Call) -> str:
         began = asyncio.get_running_loop().time()

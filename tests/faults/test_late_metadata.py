@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from liftbridge_aio import Client, ClientOptions, Hook, StartAt
 from liftbridge_aio.broker import EmbeddedCluster
 from liftbridge_aio.telemetry import Resubscribed
 from support.faults import BOUND, QUICK, Recorder, eventually, within
-
-pytestmark = pytest.mark.virtual_time
 
 LATE = 1.1
 """Seconds; a real server takes three where a peer is dead."""

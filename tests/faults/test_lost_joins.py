@@ -12,8 +12,6 @@ from liftbridge_aio.broker.faults.fault_plan import FailureCode
 from support.faults import QUICK
 from support.groups.group_watcher import holds
 
-pytestmark = pytest.mark.virtual_time
-
 DATA_PATHS: Final = ["lane"]
 
 

@@ -6,8 +6,6 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
-import pytest
-
 from liftbridge_aio import Client
 from liftbridge_aio._core.log_position import LogPosition
 from liftbridge_aio._subscribe.cursor_committer import LocatingStore
@@ -16,8 +14,6 @@ from liftbridge_aio.errors import ClientClosed, LiftbridgeError, RequestTimeout
 from liftbridge_aio.groups.consumer_group import ConsumerGroup
 from support.faults import eventually
 from support.groups.group_watcher import holds
-
-pytestmark = pytest.mark.virtual_time
 
 DATA_PATHS: Final = ["lane"]
 AT_ONCE: Final = 32

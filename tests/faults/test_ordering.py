@@ -20,6 +20,8 @@ from support.faults import (
     read_all,
 )
 
+pytestmark = pytest.mark.real_time
+
 
 def refusals(client: Client, stream: str, partition: int = 0) -> int:
     """Return how often the broker has refused a publish because it does not know the stream."""

@@ -29,6 +29,8 @@ from liftbridge_aio.testing import (
 from support.faults import BOUND, QUICK, eventually, within
 from support.servers.node import Server
 
+pytestmark = pytest.mark.real_time
+
 DATA_PATHS: Final = ["lane"]
 
 MESSAGES: Final = 600

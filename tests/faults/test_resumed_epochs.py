@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import pytest
-
 from liftbridge_aio import Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedBroker
 from support.faults import QUICK
 from support.groups.group_watcher import EARLIEST, holds, it_is, shared
 from support.raw import eventually
-
-pytestmark = pytest.mark.virtual_time
 
 DATA_PATHS: Final = ["lane"]
 

@@ -13,8 +13,6 @@ from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.wire.codec import PublishRefusal, decode_publish_responses
 from support.faults import BOUND, QUICK, eventually, in_flight, nothing_left_behind, within
 
-pytestmark = pytest.mark.virtual_time
-
 OPTIONS = ClientOptions(backoff=QUICK)
 
 

@@ -37,8 +37,6 @@ from support.faults import (
     within,
 )
 
-pytestmark = pytest.mark.virtual_time
-
 ENDS: Final = ("UNAVAILABLE", "INTERNAL", "UNKNOWN", "RESOURCE_EXHAUSTED", "CANCELLED", "cut")
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+import pytest
+
 from liftbridge_aio import Client, StartAt
 from liftbridge_aio.testing import FaultProxy
 from support.faults import Options, eventually, take, within
+
+pytestmark = pytest.mark.real_time
 
 KIB = 2**10
 MIB = 2**20

@@ -21,6 +21,8 @@ from liftbridge_aio._core.addresses import parse_address
 from support.faults import BOUND, QUICK, nothing_left_behind, within
 from support.servers.node import Server
 
+pytestmark = pytest.mark.real_time
+
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 HTTP2_SETTINGS = bytes.fromhex("000000040000000000")

@@ -28,8 +28,6 @@ from liftbridge_aio.transactions import (
 from support.clients import rest
 from support.faults import QUICK, eventually, nothing_left_behind
 
-pytestmark = pytest.mark.virtual_time
-
 COMMITTED = Isolation.READ_COMMITTED
 STREAM = "s"
 

@@ -17,6 +17,8 @@ from liftbridge_aio._publish.broker_selection import choose_broker
 from liftbridge_aio.broker import EmbeddedCluster
 from support.faults import BOUND, QUICK, outcomes_of
 
+pytestmark = pytest.mark.real_time
+
 DATA_PATHS: Final = ["lane"]
 PARTITIONS: Final = 12
 PATIENCE: Final = 2.0

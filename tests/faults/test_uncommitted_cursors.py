@@ -26,6 +26,8 @@ from liftbridge_aio.wire.rpc import (
 )
 from support.faults import BOUND, QUICK, within
 
+pytestmark = pytest.mark.real_time
+
 STORED: Final = 40
 
 

@@ -32,6 +32,8 @@ from support.faults import (
     within,
 )
 
+pytestmark = pytest.mark.real_time
+
 KIB, MIB = 2**10, 2**20
 COUNT = 400
 

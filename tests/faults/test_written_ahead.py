@@ -9,6 +9,8 @@ from liftbridge_aio._publish.session import PublishSession
 from liftbridge_aio.testing import FaultProxy
 from support.faults import BOUND, Options, eventually, in_flight, outcomes_of, steps, within
 
+pytestmark = pytest.mark.real_time
+
 AHEAD = 2048
 WINDOW = 5000
 

@@ -1,8 +1,11 @@
 """An event loop in virtual time for tests on embedded brokers: waiting takes no time.
 
 A test that carries the marker `virtual_time` runs on it where Python is 3.12 or later, and on the
-usual event loop elsewhere. Its network is simulated. It cannot start processes, open real sockets
-or wait for threads. The simulation in `tests/simulation` has hosts, faults and seeds besides.
+usual event loop elsewhere. In `tests/faults` and `tests/cluster` each test gets the marker whose
+parameters and fixtures name no real server: the same test on a real server is the witness. The
+network is simulated, and fault proxies work in it. A test that starts processes, opens sockets
+itself, counts the turns of its loop or moves many bytes, which costs more than waiting, carries
+`real_time`. The simulation in `tests/simulation` has hosts, faults and seeds besides.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ import asyncio
 import itertools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
@@ -21,6 +25,8 @@ import pytest
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 LATENCY: Final = (0.0001, 0.0005)
 """Seconds that a packet takes, least and most."""
+FOLDERS: Final = frozenset({"faults", "cluster"})
+"""Folders whose tests run on both embedded and real servers, and wait for what happens to them."""
 IS_POSSIBLE: Final = sys.version_info >= (3, 12)
 
 if IS_POSSIBLE or TYPE_CHECKING:
@@ -53,22 +59,28 @@ if IS_POSSIBLE or TYPE_CHECKING:
 
         def run_forever(self) -> None:
             """Run in virtual time, of which the clocks of the standard library tell, too."""
-            clocks: list[tuple[str, Callable[[], float]]] = [
+            clocks: list[tuple[str, Callable[..., float | None]]] = [
                 ("time", lambda: self._began + self.time()),
                 ("time_ns", lambda: int((self._began + self.time()) * 1e9)),
                 ("monotonic", self.time),
                 ("perf_counter", self.time),
+                ("sleep", self._block),
             ]
             with ExitStack() as stack:
                 for name, clock in clocks:
                     stack.enter_context(patch.object(time, name, clock))
                 super().run_forever()
 
+        def _block(self, seconds: float) -> None:
+            """Let time pass in which nothing else runs."""
+            self._now += seconds
+
         async def create_server(
             self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
         ) -> Any:
             """Listen, on a free port if it is 0."""
-            options.pop("start_serving", None)
+            for about_sockets in ("start_serving", "reuse_address"):
+                options.pop(about_sockets, None)
             port = port or next(self._ports)
             server = await super().create_server(protocol_factory, host, port, **options)
             kind = type(server)
@@ -86,8 +98,42 @@ if IS_POSSIBLE or TYPE_CHECKING:
             """Do nothing: there are no threads."""
 
 
-def loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Return what makes the event loop of a test, by its name, for the hook of pytest-asyncio."""
-    if IS_POSSIBLE and item.get_closest_marker("virtual_time"):
-        return {"virtual": VirtualLoop}
-    return {"real": asyncio.new_event_loop}
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Make the event loop that the test wants which is set up."""
+    return VirtualLoop() if _is_wanted[0] else asyncio.new_event_loop()
+
+
+_is_wanted: Final = [False]
+"""Whether the test that is set up runs in virtual time."""
+
+
+def loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Return what makes event loops, for the hook of pytest-asyncio.
+
+    It asks for a test before its parameters are known, so the loop is chosen when it is made.
+    """
+    return {"chosen": _new_loop}
+
+
+def choose_loop(item: pytest.Item) -> None:
+    """Choose the event loop of the test that is set up next."""
+    _is_wanted[0] = IS_POSSIBLE and item.get_closest_marker("virtual_time") is not None
+
+
+def mark_embedded(items: Sequence[pytest.Item], real: Collection[str]) -> None:
+    """Mark those tests about faults that are on embedded servers, but for those marked `real_time`.
+
+    Args:
+        items: all tests.
+        real: the fixtures and parameters that stand for a real server.
+    """
+    for item in items:
+        if (
+            item.path.parent.name in FOLDERS
+            and isinstance(item, pytest.Function)
+            and iscoroutinefunction(item.obj)
+            and not item.get_closest_marker("real_time")
+        ):
+            parameters = item.callspec.params if hasattr(item, "callspec") else {}
+            if {*item.fixturenames, *map(str, parameters.values())}.isdisjoint(real):
+                item.add_marker(pytest.mark.virtual_time)
