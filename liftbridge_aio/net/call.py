@@ -313,4 +313,4 @@ def _undo_cancellations(task: asyncio.Task[Any] | None, before: int) -> None:
 
 def failure_from(error: GRPCError) -> CallFailure:
     """Return grpclib's error as a failure."""
-    return CallFailure(Code(error.status.value), error.message or "")
+    return CallFailure(Code(error.status.value), error.message or error.status.name)
