@@ -51,8 +51,8 @@ HEAVY: Final = (
 """The tests of `tests_long` that start many processes: bridges under faults, benchmarks, and Spark
 but for what runs in `tests`."""
 WITH_ROOM: Final = (
-    *("tests/chaos/test_chaos.py", "tests/chaos/test_stream_sum.py"),
-    *("tests/durable_streams/test_gateway_conformance.py", "tests/matrix"),
+    *("tests/chaos/test_chaos.py", "tests/matrix"),
+    "tests/durable_streams/test_gateway_conformance.py",
 )
 """The tests of `tests_long` with bounds of time that a full machine would miss: clients work again
 soon after each fault, the published tests of a Durable Streams server, and every state there is."""
@@ -62,7 +62,7 @@ LONG: Final = (
     "tests/contract/test_queue_storm.py",
     "tests/durable_streams/test_faults.py",
     "tests/durable_streams/test_gateway_faults.py",
-    *("tests/faults/test_queue_leases.py", "tests/faults/test_transaction_crashes.py"),
+    "tests/faults/test_queue_leases.py",
     *("tests/stan/test_faults.py", "tests/stan/test_lost_sessions.py"),
 )
 """The others that only `tests_long` runs: clusters under faults, hostile servers, and what waits

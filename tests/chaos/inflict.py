@@ -7,14 +7,16 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from chaos.plan import Kind, Planned
-from chaos.stage import Stage
 from liftbridge_aio import AckPolicy, Client, ClientOptions, StartAt
 from liftbridge_aio.testing import Direction, FaultProxy
 from support.servers.cluster import NODE_IDS
 from support.servers.ports import free_ports
+
+if TYPE_CHECKING:
+    from chaos.scene import Run
 
 LEASE: Final = 1.0
 """Seconds after which followers hold their leader to be dead, see `servers.cluster.TIMING`."""
@@ -23,110 +25,72 @@ ONE_WAY: Final = (Direction.TO_TARGET, Direction.TO_CLIENTS)
 FRESH_CLIENT_TIMEOUT: Final = 15.0
 
 
-class Scene(Protocol):
-    """Parts of a run that faults need."""
-
-    @property
-    def stage(self) -> Stage: ...
-
-    @property
-    def options(self) -> ClientOptions:
-        """Those of the clients."""
-
-    def partitions(self) -> list[tuple[str, int]]:
-        """The partitions whose leaders are worth hitting."""
-
-    async def checkpoint(self, *, first: bool = False, without: str | None = None) -> None:
-        """Have the witness get its acks, and the clients work again: what is measured.
-
-        `without` is a node that clients cannot reach now: what it leads is not waited for.
-        """
-
-    async def whole(self, *, addresses: bool = False) -> None:
-        """Wait until all replicas are in sync again."""
-
-    def hold_up_reader(self, planned: Planned) -> Callable[[], None]:
-        """Let one reader read nothing more, until what this returns is called."""
-
-    def reopen_flipped_reader(self) -> None:
-        """Let the reader of the damaged stream begin anew: what it believes may be wrong."""
-
-    async def crash_loop(self, life: float) -> str:
-        """Kill a server beside the cluster again and again under a client; how that went."""
-
-    async def self_pausing(self, idle: float) -> str:
-        """Have readers of partitions that pause after so many idle seconds; how that went."""
-
-    async def fresh_client(self, *seeds: str) -> str:
-        """Have a new client connect, publish and read; how that went."""
-
-
-async def inflict(scene: Scene, planned: Planned) -> str:
+async def inflict(run: Run, planned: Planned) -> str:
     """Do a fault and heal it; what was done, in words."""
-    scene.stage.dead_refuse = planned.other < 0.5
-    return await DEEDS[planned.kind](scene, planned)
+    run.stage.dead_refuse = planned.other < 0.5
+    return await DEEDS[planned.kind](run, planned)
 
 
-async def _leader(scene: Scene, planned: Planned) -> tuple[str, str]:
+async def _leader(run: Run, planned: Planned) -> tuple[str, str]:
     """The leader of a partition, and the partition in words."""
-    stream, partition = planned.choose(scene.partitions())
-    leader = await scene.stage.leader_of(stream, partition)
+    stream, partition = planned.choose(run.partitions())
+    leader = await run.stage.leader_of(stream, partition)
     return leader, f"{stream}/{partition}"
 
 
-async def _kill(scene: Scene, node: str) -> None:
-    await scene.stage.kill(node)
+async def _kill(run: Run, node: str) -> None:
+    await run.stage.kill(node)
     try:
-        await scene.checkpoint()
+        await run.checkpoint()
     finally:
-        await scene.stage.start(node)
-    await scene.whole()
-    await scene.checkpoint()
+        await run.stage.start(node)
+    await run.whole()
+    await run.checkpoint()
 
 
-async def _kill_leader(scene: Scene, planned: Planned) -> str:
-    node, what = await _leader(scene, planned)
-    await _kill(scene, node)
+async def _kill_leader(run: Run, planned: Planned) -> str:
+    node, what = await _leader(run, planned)
+    await _kill(run, node)
     return f"{node}, which led {what}"
 
 
-async def _kill_follower(scene: Scene, planned: Planned) -> str:
-    leader, what = await _leader(scene, planned)
+async def _kill_follower(run: Run, planned: Planned) -> str:
+    leader, what = await _leader(run, planned)
     followers = [node for node in NODE_IDS if node != leader]
     node = followers[int(planned.amount * len(followers))]
-    await _kill(scene, node)
+    await _kill(run, node)
     return f"{node}, which followed {leader} in {what}"
 
 
-async def _kill_two(scene: Scene, planned: Planned) -> str:
-    leader, what = await _leader(scene, planned)
+async def _kill_two(run: Run, planned: Planned) -> str:
+    leader, what = await _leader(run, planned)
     others = [node for node in NODE_IDS if node != leader]
     second = others[int(planned.amount * len(others))]
-    await scene.stage.kill(leader, second)
+    await run.stage.kill(leader, second)
     try:
         await asyncio.sleep(planned.lasts)
     finally:
-        await scene.stage.start(second, leader)
-    await scene.checkpoint()
-    await scene.whole()
-    await scene.checkpoint()
+        await run.stage.start(second, leader)
+    await run.checkpoint()
+    await run.whole()
+    await run.checkpoint()
     return f"{leader}, which led {what}, and {second}, for {planned.lasts:.1f} s"
 
 
-async def _kill_each(scene: Scene, planned: Planned) -> str:
+async def _kill_each(run: Run, planned: Planned) -> str:
     nodes = _in_turn(planned)
     for node in nodes:
-        await _kill(scene, node)
+        await _kill(run, node)
     return ", then ".join(nodes)
 
 
-async def _rolling_restart(scene: Scene, planned: Planned) -> str:
+async def _rolling_restart(run: Run, planned: Planned) -> str:
     nodes = _in_turn(planned)
     for node in nodes:
-        await scene.stage.stop(node)
-        await scene.stage.start(node)
-        await scene.checkpoint()
-        await scene.whole()
+        await run.stage.stop(node)
+        await run.stage.start(node)
+        await run.checkpoint()
+        await run.whole()
     return ", then ".join(nodes)
 
 
@@ -135,47 +99,47 @@ def _in_turn(planned: Planned) -> list[str]:
     return [*NODE_IDS[first:], *NODE_IDS[:first]]
 
 
-async def _freeze_leader(scene: Scene, planned: Planned) -> str:
-    node, what = await _leader(scene, planned)
+async def _freeze_leader(run: Run, planned: Planned) -> str:
+    node, what = await _leader(run, planned)
     lasts = LEASE + 1 + planned.lasts
     began = time.monotonic()
-    await scene.stage.freeze(node)
+    await run.stage.freeze(node)
     try:
-        await scene.checkpoint()
+        await run.checkpoint()
         await asyncio.sleep(max(0.0, began + lasts - time.monotonic()))
     finally:
-        await scene.stage.thaw(node)
+        await run.stage.thaw(node)
     lasted = time.monotonic() - began
-    await scene.whole()
-    await scene.checkpoint()
+    await run.whole()
+    await run.checkpoint()
     return f"{node}, which led {what}, for {lasted:.1f} s"
 
 
-async def _restart_nats(scene: Scene, planned: Planned) -> str:
-    cluster = scene.stage.cluster
+async def _restart_nats(run: Run, planned: Planned) -> str:
+    cluster = run.stage.cluster
     await cluster.stop_nats()
     try:
         await asyncio.sleep(planned.lasts)
     finally:
         await cluster.start_nats()
-    await scene.checkpoint()
-    await scene.whole()
+    await run.checkpoint()
+    await run.whole()
     return f"for {planned.lasts:.1f} s"
 
 
-async def _move_broker(scene: Scene, planned: Planned) -> str:
-    node, what = await _leader(scene, planned)
-    old = scene.stage.proxies[node].address
-    await scene.stage.kill(node)
+async def _move_broker(run: Run, planned: Planned) -> str:
+    node, what = await _leader(run, planned)
+    old = run.stage.proxies[node].address
+    await run.stage.kill(node)
     try:
-        await scene.checkpoint()
-        await scene.stage.move(node)
+        await run.checkpoint()
+        await run.stage.move(node)
     finally:
-        await scene.stage.start(node)
+        await run.stage.start(node)
     # Until all nodes tell the new address, nobody can know it.
-    await scene.whole(addresses=True)
-    await scene.checkpoint()
-    return f"{node}, which led {what}, from {old} to {scene.stage.proxies[node].address}"
+    await run.whole(addresses=True)
+    await run.checkpoint()
+    return f"{node}, which led {what}, from {old} to {run.stage.proxies[node].address}"
 
 
 @asynccontextmanager
@@ -192,7 +156,7 @@ async def _on_proxies(
 
 
 async def _at_proxies(
-    scene: Scene,
+    run: Run,
     planned: Planned,
     begin: Callable[[FaultProxy], Awaitable[None] | None],
     detail: str = "",
@@ -202,33 +166,33 @@ async def _at_proxies(
     """Let the links of one node or of all go wrong for a while.
 
     Args:
-        scene: where.
+        run: where.
         planned: for how long, and at which nodes.
         begin: does it to the proxy of one node.
         detail: more words.
         watched: whether clients must work with the other nodes meanwhile.
     """
     until = time.monotonic() + planned.lasts
-    async with _on_proxies(planned, scene.stage.proxies) as (proxies, nodes):
+    async with _on_proxies(planned, run.stage.proxies) as (proxies, nodes):
         for proxy in proxies:
             begun = begin(proxy)
             if begun is not None:
                 await begun
         if watched and len(nodes) == 1:
-            await scene.checkpoint(without=nodes[0])
+            await run.checkpoint(without=nodes[0])
         await asyncio.sleep(max(0.0, until - time.monotonic()))
-    await scene.checkpoint()
+    await run.checkpoint()
     return f"at {' and '.join(nodes)} for {planned.lasts:.1f} s{detail}"
 
 
 async def _at_once(
-    scene: Scene, planned: Planned, strike: Callable[[FaultProxy], Awaitable[None]]
+    run: Run, planned: Planned, strike: Callable[[FaultProxy], Awaitable[None]]
 ) -> str:
     """Do something to links that is over when it is done."""
-    async with _on_proxies(planned, scene.stage.proxies) as (proxies, nodes):
+    async with _on_proxies(planned, run.stage.proxies) as (proxies, nodes):
         for proxy in proxies:
             await strike(proxy)
-    await scene.checkpoint()
+    await run.checkpoint()
     return f"at {' and '.join(nodes)}"
 
 
@@ -236,134 +200,120 @@ def _way(planned: Planned, ways: tuple[Direction, ...]) -> Direction:
     return ways[int(planned.place * 97) % len(ways)]
 
 
-async def _cut(scene: Scene, planned: Planned) -> str:
-    return await _at_once(scene, planned, lambda proxy: proxy.cut())
+async def _cut(run: Run, planned: Planned) -> str:
+    return await _at_once(run, planned, lambda proxy: proxy.cut())
 
 
-async def _reset(scene: Scene, planned: Planned) -> str:
-    return await _at_once(scene, planned, lambda proxy: proxy.reset())
+async def _reset(run: Run, planned: Planned) -> str:
+    return await _at_once(run, planned, lambda proxy: proxy.reset())
 
 
-async def _refuse(scene: Scene, planned: Planned) -> str:
+async def _refuse(run: Run, planned: Planned) -> str:
     async def begin(proxy: FaultProxy) -> None:
         await proxy.refuse()
         await proxy.cut()
 
-    return await _at_proxies(scene, planned, begin)
+    return await _at_proxies(run, planned, begin)
 
 
-async def _half_open(scene: Scene, planned: Planned) -> str:
+async def _half_open(run: Run, planned: Planned) -> str:
     way = _way(planned, BOTH_WAYS)
     return await _at_proxies(
-        scene, planned, lambda proxy: proxy.swallow(way), f", {way}", watched=True
+        run, planned, lambda proxy: proxy.swallow(way), f", {way}", watched=True
     )
 
 
-async def _stall(scene: Scene, planned: Planned) -> str:
+async def _stall(run: Run, planned: Planned) -> str:
     way = _way(planned, BOTH_WAYS)
     return await _at_proxies(
-        scene, planned, lambda proxy: proxy.freeze(way), f", {way}", watched=True
+        run, planned, lambda proxy: proxy.freeze(way), f", {way}", watched=True
     )
 
 
-async def _silent(scene: Scene, planned: Planned) -> str:
+async def _silent(run: Run, planned: Planned) -> str:
     async def begin(proxy: FaultProxy) -> None:
         proxy.freeze()
         await proxy.cut()
 
-    return await _at_proxies(scene, planned, begin, watched=True)
+    return await _at_proxies(run, planned, begin, watched=True)
 
 
-async def _throttle(scene: Scene, planned: Planned) -> str:
+async def _throttle(run: Run, planned: Planned) -> str:
     way, limit = _way(planned, BOTH_WAYS), 1000 * 30**planned.place
     detail = f", {way}, {limit:.0f} bytes/s"
-    return await _at_proxies(scene, planned, lambda proxy: proxy.throttle(limit, way), detail)
+    return await _at_proxies(run, planned, lambda proxy: proxy.throttle(limit, way), detail)
 
 
-async def _delay(scene: Scene, planned: Planned) -> str:
+async def _delay(run: Run, planned: Planned) -> str:
     way, delay = _way(planned, BOTH_WAYS), 0.05 + 0.5 * planned.amount
     detail = f", {way}, {delay:.2f} s"
-    return await _at_proxies(scene, planned, lambda proxy: proxy.delay(delay, delay, way), detail)
+    return await _at_proxies(run, planned, lambda proxy: proxy.delay(delay, delay, way), detail)
 
 
-async def _truncate(scene: Scene, planned: Planned) -> str:
+async def _truncate(run: Run, planned: Planned) -> str:
     way = _way(planned, ONE_WAY)
-    return await _at_proxies(scene, planned, lambda proxy: proxy.truncate(way, times=3), f", {way}")
+    return await _at_proxies(run, planned, lambda proxy: proxy.truncate(way, times=3), f", {way}")
 
 
-async def _goaway(scene: Scene, planned: Planned) -> str:
+async def _goaway(run: Run, planned: Planned) -> str:
     nodes = NODE_IDS if planned.amount > 0.5 else (planned.choose(NODE_IDS),)
-    count = sum(scene.stage.proxies[node].send_goaway() for node in nodes)
-    await scene.checkpoint()
+    count = sum(run.stage.proxies[node].send_goaway() for node in nodes)
+    await run.checkpoint()
     return f"on {count} connections to {' and '.join(nodes)}"
 
 
-async def _dead_seed(scene: Scene, planned: Planned) -> str:
+async def _dead_seed(run: Run, planned: Planned) -> str:
     [port] = free_ports(1)
     seed = f"127.0.0.1:{port}"
     node = planned.choose(NODE_IDS)
-    await scene.checkpoint()
-    told = await _until_it_tells_of_all(scene)
-    went = await scene.fresh_client(seed, scene.stage.proxies[node].address)
+    await run.checkpoint()
+    told = await _until_it_tells_of_all(run)
+    went = await run.fresh_client(seed, run.stage.proxies[node].address)
     return f"a new client, told of {seed} first, then of {node}{told}, {went}"
 
 
-async def _silent_seed(scene: Scene, planned: Planned) -> str:
+async def _silent_seed(run: Run, planned: Planned) -> str:
     node = planned.choose(NODE_IDS)
-    async with FaultProxy(scene.stage.cluster.addresses[node]) as silent:
+    async with FaultProxy(run.stage.cluster.addresses[node]) as silent:
         silent.freeze()
-        await scene.checkpoint()
-        told = await _until_it_tells_of_all(scene)
-        went = await scene.fresh_client(silent.address, scene.stage.proxies[node].address)
+        await run.checkpoint()
+        told = await _until_it_tells_of_all(run)
+        went = await run.fresh_client(silent.address, run.stage.proxies[node].address)
     return f"a new client, told of a silent one first, then of {node}{told}, {went}"
 
 
-async def _until_it_tells_of_all(scene: Scene) -> str:
+async def _until_it_tells_of_all(run: Run) -> str:
     """Wait until each node tells of all: from one that does not nobody learns who leads."""
     began = time.monotonic()
-    await scene.whole(addresses=True)
+    await run.whole(addresses=True)
     waited = time.monotonic() - began
     return f" (all nodes told of all after {waited:.1f} s)" if waited > 1 else ""
 
 
-async def _slow_reader(scene: Scene, planned: Planned) -> str:
-    go_on = scene.hold_up_reader(planned)
+async def _slow_reader(run: Run, planned: Planned) -> str:
+    go_on = run.hold_up_reader(planned)
     try:
         await asyncio.sleep(1 + planned.lasts)
     finally:
         go_on()
-    await scene.checkpoint()
+    await run.checkpoint()
     return f"for {1 + planned.lasts:.1f} s"
 
 
-async def _crash_loop(scene: Scene, planned: Planned) -> str:
-    life = 0.5 + planned.lasts / 2
-    went = await scene.crash_loop(life)
-    await scene.checkpoint()
-    return f"killed {life:.1f} s after each start, {went}"
-
-
-async def _self_pausing(scene: Scene, planned: Planned) -> str:
-    idle = 0.1 + planned.lasts / 2
-    went = await scene.self_pausing(idle)
-    await scene.checkpoint()
-    return f"after {idle:.1f} s without messages, {went}"
-
-
-async def _flip(scene: Scene, planned: Planned) -> str:
+async def _flip(run: Run, planned: Planned) -> str:
     way = _way(planned, ONE_WAY)
-    async with _on_proxies(planned, scene.stage.flipping) as (proxies, nodes):
+    async with _on_proxies(planned, run.stage.flipping) as (proxies, nodes):
         for proxy in proxies:
             proxy.flip(way, times=5, rate=1 / 256)
         await asyncio.sleep(planned.lasts)
-    for proxy in scene.stage.flipping.values():
+    for proxy in run.stage.flipping.values():
         await proxy.cut()  # the bytes that follow a damaged length make no sense for ever
-    scene.reopen_flipped_reader()
-    await scene.checkpoint()
+    run.reopen_flipped_reader()
+    await run.checkpoint()
     return f"at {' and '.join(nodes)}, {way}"
 
 
-DEEDS: Final[Mapping[Kind, Callable[[Scene, Planned], Awaitable[str]]]] = {
+DEEDS: Final[Mapping[Kind, Callable[[Run, Planned], Awaitable[str]]]] = {
     Kind.KILL_LEADER: _kill_leader,
     Kind.KILL_FOLLOWER: _kill_follower,
     Kind.KILL_TWO: _kill_two,
@@ -385,8 +335,6 @@ DEEDS: Final[Mapping[Kind, Callable[[Scene, Planned], Awaitable[str]]]] = {
     Kind.DEAD_SEED: _dead_seed,
     Kind.SILENT_SEED: _silent_seed,
     Kind.SLOW_READER: _slow_reader,
-    Kind.CRASH_LOOP: _crash_loop,
-    Kind.SELF_PAUSING: _self_pausing,
     Kind.FLIP: _flip,
 }
 

@@ -36,8 +36,6 @@ class Kind(Enum):
     DEAD_SEED = "one seed dead"
     SILENT_SEED = "one seed silent"
     SLOW_READER = "slow reader"
-    CRASH_LOOP = "a lone server in a crash loop"
-    SELF_PAUSING = "partitions that pause themselves"
     FLIP = "bits flipped (streams of their own)"
 
 
@@ -47,8 +45,6 @@ LONG: Final = (
     Kind.KILL_FOLLOWER,
     Kind.MOVE_BROKER,
     Kind.NATS_RESTART,
-    Kind.CRASH_LOOP,
-    Kind.SELF_PAUSING,
 )
 """Faults that take several seconds to heal, since the nodes have to notice them."""
 LONGEST: Final = (Kind.KILL_TWO, Kind.ROLLING_RESTART, Kind.KILL_EACH)

@@ -1,8 +1,9 @@
 """The independent witness: talks to the nodes past the proxies, with grpcio and bytes made by hand.
 
 It is a program of its own and imports nothing of the client that is tested, nor of the tests but
-`probe_calls`. It reads one JSON object a line, does what it says, and answers with one line; see
-`COMMANDS`. Times are those of the machine's monotonic clock, which all its processes share.
+`probe_calls` and `server_faults/raw`. It reads one JSON object a line, does what it says, and
+answers with one line; see `COMMANDS`. Times are those of the machine's monotonic clock, which all
+its processes share.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import Any, Final
 
 import grpc
 
-from chaos.probe_calls import FAILURES, Fields, Nodes, number, one, parse, text
+from chaos.probe_calls import FAILURES, Nodes
+from chaos.server_faults.raw import ALL, Fields, data_of, decode, encode, number
 
-ALL: Final = 1
 CURSORS: Final = "__cursors"
 PAUSE: Final = 0.05
 
@@ -77,19 +78,14 @@ def _first_ack(
         while time.monotonic() < until:
             for node in addresses:
                 value = f"{prefix}-{target[0]}-{target[1]}-{len(tries)}"
-                request = (
-                    text(2, value)
-                    + text(3, target[0])
-                    + number(4, target[1])
-                    + text(7, value)
-                    + number(8, ALL)
-                    + number(9, -1)
+                request = encode(
+                    *((2, value), (3, target[0]), (4, target[1])),
+                    *((7, value), (8, ALL), (9, -1)),
                 )
                 tries.append((value, False))
                 with suppress(*FAILURES):
-                    reply = parse(nodes.ask(node, "Publish", request))
-                    ack = parse(reply[1][-1])
-                    if one(ack, 10, 0) == 0:
+                    reply = decode(nodes.ask(node, "Publish", request))
+                    if number(decode(reply[1][-1]), 10) == 0:
                         tries[-1] = (value, True)
                         return time.monotonic(), tries
             time.sleep(PAUSE)
@@ -112,7 +108,7 @@ def _first_cursor(
         while time.monotonic() < until:
             for node in addresses:
                 with suppress(*FAILURES):
-                    request = text(1, "raw") + text(3, cursor) + number(4, position)
+                    request = encode((1, "raw"), (3, cursor), (4, position))
                     nodes.ask(node, "SetCursor", request)
                     return time.monotonic()
             time.sleep(PAUSE)
@@ -158,10 +154,10 @@ def _views(nodes: Nodes) -> dict[str, Fields]:
 
 def _partitions(view: Fields) -> Iterator[tuple[str, int, Fields]]:
     for raw in view.get(2, []):
-        stream = parse(raw)
+        stream = decode(raw)
         for entry in stream.get(4, []):
-            partition = parse(one(parse(entry), 2, b""))
-            yield one(stream, 1, b"").decode(), one(partition, 1, 0), partition
+            partition = decode(data_of(decode(entry), 2))
+            yield data_of(stream, 1).decode(), number(partition, 1), partition
 
 
 def _lacking(views: Mapping[str, Fields], request: Json) -> str | None:
@@ -170,8 +166,8 @@ def _lacking(views: Mapping[str, Fields], request: Json) -> str | None:
     leaders: dict[tuple[str, int], str] = {}
     for node, view in views.items():
         brokers = {
-            one(each, 1, b"").decode(): f"{one(each, 2, b'').decode()}:{one(each, 3, 0)}"
-            for each in map(parse, view.get(1, []))
+            data_of(each, 1).decode(): f"{data_of(each, 2).decode()}:{number(each, 3)}"
+            for each in map(decode, view.get(1, []))
         }
         for other, address in advertised.items():
             if brokers.get(other) != address:
@@ -181,7 +177,7 @@ def _lacking(views: Mapping[str, Fields], request: Json) -> str | None:
             if stream not in wanted:
                 continue
             seen.add(stream)
-            leader = one(partition, 2, b"").decode()
+            leader = data_of(partition, 2).decode()
             isr = {each.decode() for each in partition.get(4, [])}
             if isr != set(views):
                 return f"{node} says that only {sorted(isr)} are in sync for {stream}/{number_}"
@@ -198,13 +194,13 @@ def _behind(views: Mapping[str, Fields], ends: dict[tuple[str, int], int]) -> st
         for view in views.values():
             for stream, partition, state in _partitions(view):
                 place = (stream, partition)
-                ends[place] = max(ends.get(place, -1), one(state, 6, 0))
+                ends[place] = max(ends.get(place, -1), number(state, 6))
         return "replicas were in sync only once"
     for node, view in views.items():
         for stream, partition, state in _partitions(view):
             end = ends.get((stream, partition), -1)
-            if one(state, 5, 0) < end:
-                return f"{node} has committed {one(state, 5, 0)} of {end} in {stream}/{partition}"
+            if number(state, 5) < end:
+                return f"{node} has committed {number(state, 5)} of {end} in {stream}/{partition}"
     return None
 
 
@@ -220,7 +216,7 @@ def leaders(request: Json) -> Json:
                 view = nodes.metadata(node)
                 return {
                     "leaders": [
-                        [stream, partition, one(state, 2, b"").decode()]
+                        [stream, partition, data_of(state, 2).decode()]
                         for stream, partition, state in _partitions(view)
                     ]
                 }
@@ -239,14 +235,14 @@ def read_log(request: Json) -> Json:
     nodes = Nodes(request["nodes"])
     stream, partition = request["stream"], request["partition"]
     # EARLIEST to LATEST, from this node's own log, whoever leads.
-    start = text(1, stream) + number(2, partition) + number(3, 2) + number(6, 1) + number(8, 2)
+    start = encode((1, stream), (2, partition), (3, 2), (6, 1), (8, 2))
     found = []
     try:
         for data in nodes.messages(request["node"], start):
-            fields = parse(data)
-            value = base64.b64encode(one(fields, 3, b"")).decode()
-            key, stored = one(fields, 2, b"").decode(), one(fields, 4, 0)
-            found.append([one(fields, 1, 0), key, value, stored])
+            fields = decode(data)
+            value = base64.b64encode(data_of(fields, 3)).decode()
+            key, stored = data_of(fields, 2).decode(), number(fields, 4)
+            found.append([number(fields, 1), key, value, stored])
     except grpc.RpcError as error:
         if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:  # its orderly end
             return {"messages": None, "error": str(error.code())}
@@ -284,7 +280,7 @@ def read_cursors(request: Json) -> Json:
         return {"positions": None, "error": log["error"]}
     return {
         "positions": [
-            [key, one(parse(base64.b64decode(value)), 4, 0), stored]
+            [key, number(decode(base64.b64decode(value)), 4), stored]
             for _, key, value, stored in log["messages"]
         ]
     }
@@ -296,11 +292,11 @@ def fetch_cursor(request: Json) -> Json:
     Reply: `position`, or None if no node told it.
     """
     nodes = Nodes(request["nodes"])
-    ask = text(1, request["stream"]) + number(2, request["partition"]) + text(3, request["cursor"])
+    ask = encode((1, request["stream"]), (2, request["partition"]), (3, request["cursor"]))
     try:
         for node in nodes.addresses:
             with suppress(*FAILURES):
-                return {"position": one(parse(nodes.ask(node, "FetchCursor", ask)), 1, 0)}
+                return {"position": number(decode(nodes.ask(node, "FetchCursor", ask)), 1)}
     finally:
         nodes.close()
     return {"position": None}

@@ -1,11 +1,13 @@
-"""Calls of the witness: bytes made by hand, sent with grpcio. It uses no code of ours."""
+"""Calls of the witness: bytes made by hand, sent with grpcio. It uses no code of the client."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import grpc
+
+from chaos.server_faults.raw import Fields, decode
 
 CALL_TIMEOUT: Final = 1.0
 METADATA_TIMEOUT: Final = 4.5  # a server waits three seconds for a peer that is dead
@@ -15,72 +17,6 @@ OPTIONS: Final = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
 ]
-
-Fields = dict[int, list[Any]]
-
-
-# --- protobuf, as far as it is needed ---
-
-
-def varint(number: int) -> bytes:
-    """A number of the wire; negative ones take ten bytes."""
-    number &= (1 << 64) - 1
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def number(field: int, value: int) -> bytes:
-    """A field that holds a number."""
-    return varint(field << 3) + varint(value)
-
-
-def text(field: int, value: str | bytes) -> bytes:
-    """A field that holds text or bytes."""
-    data = value.encode() if isinstance(value, str) else value
-    return varint(field << 3 | 2) + varint(len(data)) + data
-
-
-def parse(data: bytes) -> Fields:
-    """The fields of a message: numbers and bytes, by field number."""
-    fields: Fields = {}
-    at = 0
-
-    def read_varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value - (1 << 64) if value >= 1 << 63 else value
-
-    while at < len(data):
-        key = read_varint()
-        wire_type = key & 7
-        if wire_type == 0:
-            fields.setdefault(key >> 3, []).append(read_varint())
-        elif wire_type == 2:
-            length = read_varint()
-            fields.setdefault(key >> 3, []).append(data[at : at + length])
-            at += length
-        else:
-            message = f"wire type {wire_type} is not used by this protocol"
-            raise ValueError(message)
-    return fields
-
-
-def one(fields: Fields, field: int, default: Any) -> Any:
-    """The value of a field, or what it is where it was left out."""
-    return fields[field][-1] if field in fields else default
-
-
-# --- calls ---
 
 
 def unary(channel: grpc.Channel, procedure: str, request: bytes, timeout: float | None) -> bytes:
@@ -111,7 +47,7 @@ class Nodes:
         channel = self._channel(node)
         call = channel.unary_unary("/proto.API/FetchMetadata").future(b"")
         try:
-            return parse(call.result(METADATA_TIMEOUT))
+            return decode(call.result(METADATA_TIMEOUT))
         except (grpc.RpcError, grpc.FutureTimeoutError):
             call.cancel()
             self.forget(node)

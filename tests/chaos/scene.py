@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from chaos.crash_loop import crash_loop
 from chaos.crew import ALL_STREAMS, FLIPPED_STREAM, OPTIONS, STREAMS, Crew, partitions_of
 from chaos.evidence import FaultRecord, Recovery
 from chaos.inflict import inflict, try_fresh_client
@@ -16,11 +15,8 @@ from chaos.journal import Place
 from chaos.lanes import recovered_at
 from chaos.load import Load
 from chaos.plan import SHORT_SECONDS, Planned
-from chaos.self_pausing import pause_themselves
 from chaos.stage import ClusterLost, Stage
 from liftbridge_aio import StartAt
-from support.servers.node import ServerDidNotStart
-from support.servers.stored_log import gives_offsets_anew
 
 FIRST_ACKS_WITHIN: Final = 40.0
 WHOLE_WITHIN: Final = 60.0
@@ -35,7 +31,7 @@ Tell = Callable[[str], None]
 
 
 class Run:
-    """One run, as faults see it (`inflict.Scene`) and as it is told afterwards."""
+    """One run, as faults see it and as it is told afterwards."""
 
     def __init__(self, stage: Stage, tell: Tell, *, http: bool) -> None:
         self.stage = stage
@@ -187,38 +183,6 @@ class Run:
         if time.monotonic() - began > STORY_FROM:
             self.faults[-1].story += self._story(began, began)
         return went
-
-    async def crash_loop(self, life: float) -> str:
-        """Kill a server beside the cluster again and again; whatever fails is a finding."""
-        node, stream = self.stage.lone, f"loop-{len(self.faults)}"
-        options = dataclasses.replace(self.options, hook=self.crew.watch("client in a crash loop"))
-        try:
-            await asyncio.to_thread(node.start)
-            took = await crash_loop(node, options, stream, life)
-        except ServerDidNotStart as error:
-            self.spoil(f"the lone server did not start: {error}")
-            return "spoiled"
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-            if gives_offsets_anew(node.folder / "data" / "streams" / stream / "0"):
-                self.spoil(f"the lone server gave offsets anew: {error!r}")
-                return "spoiled"
-            self.load.find(f"in a crash loop: {error!r}")
-            return repr(error)
-        finally:
-            await asyncio.to_thread(node.kill)
-        return f"published and read {took:.2f} s after it knew its streams"
-
-    async def self_pausing(self, idle: float) -> str:
-        """Have readers of partitions that pause themselves; whatever fails is a finding."""
-        stream = f"pauses-{len(self.faults)}"
-        options = dataclasses.replace(self.options, hook=self.crew.watch("reader through pauses"))
-        addresses = [proxy.address for proxy in self.stage.proxies.values()]
-        try:
-            longest = await pause_themselves(addresses, options, stream, idle)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-            self.load.find(f"partitions that pause themselves: {error!r}")
-            return repr(error)
-        return f"published and read within {longest:.2f} s each time"
 
     async def raw_position(self, cursor: str, place: Place) -> int | None:
         """A cursor as the nodes tell it; None if none does."""

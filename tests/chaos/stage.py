@@ -16,7 +16,7 @@ from liftbridge_aio._core.addresses import parse_address
 from liftbridge_aio.testing import FaultProxy
 from support.servers.build import build_nats, build_server, pinned_version
 from support.servers.cluster import NODE_IDS, LiftbridgeCluster
-from support.servers.node import CURSOR_PARTITIONS, LiftbridgeNode, Setting
+from support.servers.node import CURSOR_PARTITIONS, Setting
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     # A node tells the old address of a broker for so long after it has moved; when it has expired
@@ -103,20 +103,17 @@ class Stage:
         proxies: The proxy that each node tells clients to connect to.
         flipping: The proxies of those clients whose bits are flipped, by the node.
         probe: The witness.
-        lone: A server of its own beside the cluster; it runs while it is needed.
     """
 
     def __init__(
         self,
         cluster: LiftbridgeCluster,
-        lone: LiftbridgeNode,
         proxies: dict[str, GoawayProxy],
         flipping: dict[str, FaultProxy],
         probe: Probe,
         seed: int,
     ) -> None:
         self.cluster = cluster
-        self.lone = lone
         self.proxies = proxies
         self.flipping = flipping
         self.probe = probe
@@ -266,9 +263,6 @@ async def running_stage(folder: Path, seed: int) -> AsyncIterator[Stage]:
         )
         cluster.prepare()
         stack.callback(cluster.close)
-        (folder / "lone").mkdir()
-        lone = LiftbridgeNode(server, folder / "lone", pinned_version())
-        stack.callback(lone.kill)
         proxies = {}
         flipping = {}
         for number, node in enumerate(NODE_IDS):
@@ -277,7 +271,7 @@ async def running_stage(folder: Path, seed: int) -> AsyncIterator[Stage]:
             flipping[node] = await FaultProxy(address, seed=seed + 1000 * number).__aenter__()
             cluster.nodes[node].advertise(parse_address(proxies[node].address)[1])
         probe = await stack.enter_async_context(running_probe(folder))
-        stage = Stage(cluster, lone, proxies, flipping, probe, seed)
+        stage = Stage(cluster, proxies, flipping, probe, seed)
         stack.push_async_callback(_close_proxies, stage)
         await asyncio.to_thread(cluster.open)
         yield stage

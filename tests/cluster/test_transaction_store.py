@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from liftbridge_aio import Client, ClientOptions, Isolation, LiftbridgeError
+import pytest
+
+from liftbridge_aio import (
+    AckPolicy,
+    Client,
+    ClientOptions,
+    Isolation,
+    LiftbridgeError,
+    StopAt,
+    StreamOptions,
+)
 from liftbridge_aio.transactions import (
     CheckpointStream,
     CommitInDoubt,
     Producer,
     Transaction,
     TransactionAborted,
+    TransactionError,
 )
-from support.clients import rest
+from support.clients import EARLIEST, rest
 from support.faults import BOUND, QUICK
 from support.servers.cluster import Cluster
 
@@ -64,6 +75,57 @@ async def test_the_leader_of_a_store_fails(cluster: Cluster) -> None:
             await commit(producer, b"9")
         found = await rest(client.read("out", isolation=Isolation.READ_COMMITTED))
     assert [message.value for message in found] == [b"%d" % number for number in range(10)]
+
+
+async def work(client: Client, name: str, gate: asyncio.Event) -> None:
+    """Copy all orders exactly once; stop in the second transaction until the gate opens."""
+    async with (
+        client.producer(name, store=CheckpointStream(f"{name}-store")) as producer,
+        client.subscribe(name, 0, EARLIEST, StopAt.latest(), positions=producer) as orders,
+    ):
+        async for batch in orders.batches(max=2):
+            async with producer.transaction(orders) as transaction:
+                for order in batch:
+                    await transaction.publish(f"{name}-out", order.value)
+                if batch[0].offset:
+                    await gate.wait()
+
+
+async def test_one_that_hung_is_fenced_though_the_leader_fails(
+    cluster: Cluster, stream_name: str
+) -> None:
+    """Another one does its work meanwhile; each result is shown once."""
+    opened, gate, values = asyncio.Event(), asyncio.Event(), [b"%d" % n for n in range(10)]
+    opened.set()
+    options = ClientOptions(backoff=QUICK, ack_timeout=1)
+    out = f"{stream_name}-out"
+    async with (
+        asyncio.timeout(3 * BOUND),
+        Client(*cluster.addresses.values(), options=options) as client,
+        Client(*cluster.addresses.values(), options=options) as other,
+    ):
+        for stream in (stream_name, out):
+            await client.create_stream(
+                stream, replication_factor=3, options=StreamOptions(min_isr=2)
+            )
+        await client.publish_many(stream_name, values, ack_policy=AckPolicy.ALL)
+        zombie = asyncio.create_task(work(client, stream_name, gate))
+        async for _ in other.subscribe(out, start=EARLIEST, isolation=Isolation.READ_COMMITTED):
+            break
+        leader = (await other.fetch_metadata([out])).streams[out].partitions[0].leader
+        assert leader
+        await cluster.kill(leader)
+        done = False
+        while not done:
+            with suppress(TransactionError, LiftbridgeError):
+                await work(other, stream_name, opened)
+                done = True
+        await cluster.start(leader)
+        gate.set()
+        with pytest.raises(TransactionError):
+            await zombie
+        found = await rest(other.read(out, isolation=Isolation.READ_COMMITTED))
+    assert [message.value for message in found] == values
 
 
 async def in_sync(client: Client) -> None:

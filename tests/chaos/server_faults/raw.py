@@ -18,6 +18,8 @@ EARLIEST: Final = 2
 NO_DEADLINE: Final = None
 
 Value = int | str | bytes | None
+Fields = dict[int, list[Any]]
+"""The values of a message, numbers without a sign or bytes, by the number of their field."""
 
 
 def encode(*fields: tuple[int, Value]) -> bytes:
@@ -42,13 +44,13 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def decode(data: bytes) -> dict[int, list[int | bytes]]:
+def decode(data: bytes) -> Fields:
     """The values of each field, by its number.
 
     Raises:
         ValueError: A field is neither a number nor bytes.
     """
-    found: dict[int, list[int | bytes]] = {}
+    found: Fields = {}
     position = 0
     while position < len(data):
         tag, position = _read_varint(data, position)
@@ -75,14 +77,14 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
             return value, position
 
 
-def number(fields: dict[int, list[int | bytes]], which: int) -> int:
+def number(fields: Fields, which: int) -> int:
     """The last value of a field with a sign; 0 where there is none."""
     value = fields.get(which, [0])[-1]
     assert isinstance(value, int)
     return value - 2**64 if value >= 2**63 else value
 
 
-def data_of(fields: dict[int, list[int | bytes]], which: int) -> bytes:
+def data_of(fields: Fields, which: int) -> bytes:
     """The last value of a field of bytes; none where there is none."""
     value = fields.get(which, [b""])[-1]
     assert isinstance(value, bytes)
