@@ -10,20 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from liftbridge_aio import AckPolicy, Client, Message, StreamOptions
-from support.cluster.client_load import (
-    GRACE,
-    OPTIONS,
-    collect,
-    eventually,
-    judge,
-    publishing,
-    timed,
-)
-from support.cluster.nodes import BOUND, EARLIEST
+from liftbridge_aio import AckPolicy, Client, StreamOptions
+from support.cluster.client_load import GRACE, LOAD, OPTIONS, timed
+from support.cluster.nodes import EARLIEST
 from support.servers.build import nats_path, pinned_version
 from support.servers.cluster import Cluster, LiftbridgeCluster
 from support.servers.ports import free_ports
+from support.traffic import flowing
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
@@ -75,27 +68,18 @@ async def test_a_node_comes_back_at_another_address(
 ) -> None:
     """The only one that has the partition; the client hears of the address from the others."""
     cluster = forgetful_cluster
-    received: list[Message] = []
-    async with (
-        asyncio.timeout(BOUND),
-        Client(*cluster.addresses.values(), options=OPTIONS) as client,
-    ):
+    async with Client(*cluster.addresses.values(), options=OPTIONS) as client:
         await client.create_stream(stream_name)
-        async with client.subscribe(stream_name, start=EARLIEST) as messages:
-            reader = asyncio.create_task(collect(messages, received))
-            async with publishing(client, stream_name) as load:
-                await load.more()
-                snapshot = await client.fetch_metadata()
-                leader = snapshot.streams[stream_name].partitions[0].leader
-                assert leader is not None
-                await cluster.kill(leader)
-                # A copy chooses a port of its own.
-                cluster.nodes[leader] = replace(cluster.nodes[leader], _process=None)
-                await cluster.start(leader)
-                await load.more()
-                moved = (await client.fetch_metadata()).brokers[leader]
-                assert moved.address == cluster.addresses[leader]
-            last = max(load.acked.values())
-            await eventually(lambda: received[-1].offset >= last)
-            reader.cancel()
-    judge(received, load)
+        async with flowing(client, stream_name, **LOAD) as flow:
+            await flow.more()
+            snapshot = await client.fetch_metadata()
+            leader = snapshot.streams[stream_name].partitions[0].leader
+            assert leader is not None
+            await cluster.kill(leader)
+            # A copy chooses a port of its own.
+            cluster.nodes[leader] = replace(cluster.nodes[leader], _process=None)
+            await cluster.start(leader)
+            await flow.more()
+            moved = (await client.fetch_metadata()).brokers[leader]
+            assert moved.address == cluster.addresses[leader]
+    assert not flow.lost

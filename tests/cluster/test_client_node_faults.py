@@ -10,27 +10,18 @@ from contextlib import suppress
 import pytest
 
 from liftbridge_aio import (
-    AckPolicy,
     Client,
     LiftbridgeError,
-    Message,
     NoMetadataLeader,
     RequestTimeout,
     StreamOptions,
 )
 from liftbridge_aio.wire import proto
-from support.cluster.client_load import (
-    OPTIONS,
-    all_messages,
-    collect,
-    eventually,
-    judge,
-    publishing,
-    refused,
-    timed,
-)
+from support.cluster.client_load import LOAD, OPTIONS, refused, timed
 from support.cluster.nodes import BOUND, CURSORS, CURSORS_PARTITIONS, EARLIEST, Nodes
+from support.faults import eventually
 from support.servers.cluster import Cluster
+from support.traffic import flowing
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
@@ -49,36 +40,24 @@ async def test_a_leader_that_is_silent_beyond_its_lease_and_comes_back(
     """Somebody who connects meanwhile, to the silent one first, works too."""
     await client.create_stream(stream_name, replication_factor=3, options=SAFE)
     roles = await nodes.roles(stream_name)
-    received: list[Message] = []
-    async with (
-        asyncio.timeout(BOUND),
-        client.subscribe(stream_name, start=EARLIEST) as messages,
-    ):
-        reader = asyncio.create_task(collect(messages, received))
-        async with (
-            publishing(client, stream_name) as load,
-            publishing(client, stream_name, AckPolicy.LEADER) as careless,
-        ):
-            await load.more()
-            await cluster.freeze(roles.leader)
-            silent = cluster.addresses[roles.leader]
-            others = [cluster.addresses[each] for each in roles.followers]
-            await nodes.new_leader(roles.followers, stream_name, roles.leader)
-            async with Client(silent, *others, options=OPTIONS) as late:
-                assert stream_name in (await timed(late.fetch_metadata())).streams
-                async with publishing(late, stream_name) as load_of_late:
-                    await load_of_late.more()
-            await load.more()
-            await cluster.thaw(roles.leader)
-            # Its acks of what it took before are late, and count for nothing.
-            await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
-            await load.more()
-            await careless.more()
-        last = max(load.acked.values())
-        await eventually(lambda: received[-1].offset >= last)
-        reader.cancel()
-    judge(received, load, load_of_late)
-    judge(await all_messages(client, stream_name, last), load, load_of_late)
+    async with flowing(client, stream_name, **LOAD) as flow:
+        await flow.more()
+        await cluster.freeze(roles.leader)
+        silent = cluster.addresses[roles.leader]
+        others = [cluster.addresses[each] for each in roles.followers]
+        await nodes.new_leader(roles.followers, stream_name, roles.leader)
+        async with Client(silent, *others, options=OPTIONS) as late:
+            assert stream_name in (await timed(late.fetch_metadata())).streams
+            other = f"{stream_name}-late"
+            await late.create_stream(other, replication_factor=3, options=SAFE)
+            async with flowing(late, other, **LOAD) as of_late:
+                await of_late.more()
+        await flow.more()
+        await cluster.thaw(roles.leader)
+        # Its acks of what it took before are late, and count for nothing.
+        await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
+        await flow.more()
+    assert not flow.lost
 
 
 class CursorWriter:
@@ -103,7 +82,7 @@ class CursorWriter:
 
     async def more(self, count: int = 5) -> None:
         enough = self.stored + count
-        await eventually(lambda: self.stored >= enough)
+        await eventually(lambda: self.stored >= enough, BOUND)
 
 
 async def positions_in_log(client: Client, cursor_id: str, stream: str, last: int) -> list[int]:
@@ -149,37 +128,27 @@ async def test_two_of_three_are_killed_and_come_back(
     """Those without the lead: if the leader dies too, v1.9.0 loses what all replicas had acked."""
     await client.create_stream(stream_name, replication_factor=3, options=SAFE)
     roles = await nodes.roles(stream_name)
-    received: list[Message] = []
-    async with (
-        asyncio.timeout(BOUND),
-        client.subscribe(stream_name, start=EARLIEST) as messages,
-    ):
-        reader = asyncio.create_task(collect(messages, received))
-        async with publishing(client, stream_name) as load:
-            await load.more()
-            for node_id in roles.followers:
-                await cluster.kill(node_id)
-            await eventually(lambda: len(load.unknown) >= 8)  # what was on its way, and more
+    async with flowing(client, stream_name, **LOAD) as flow:
+        await flow.more()
+        for node_id in roles.followers:
+            await cluster.kill(node_id)
+        await eventually(lambda: len(flow.unknown) >= 8, BOUND)  # what was on its way, and more
 
-            created, opened, *asked = await asyncio.gather(
-                refused(client.create_stream(f"{stream_name}-new")),
-                refused(client.set_stream_readonly(stream_name, readonly=False)),
-                timed(client.fetch_metadata()),
-                timed(client.fetch_cursor("mine", stream_name, 0)),
-                return_exceptions=True,
-            )
-            for error in (created, opened):
-                assert isinstance(error, NoMetadataLeader | RequestTimeout)
-            # Some of these still know.
-            assert all(
-                isinstance(each, LiftbridgeError) or not isinstance(each, BaseException)
-                for each in asked
-            )
+        created, opened, *asked = await asyncio.gather(
+            refused(client.create_stream(f"{stream_name}-new")),
+            refused(client.set_stream_readonly(stream_name, readonly=False)),
+            timed(client.fetch_metadata()),
+            timed(client.fetch_cursor("mine", stream_name, 0)),
+            return_exceptions=True,
+        )
+        for error in (created, opened):
+            assert isinstance(error, NoMetadataLeader | RequestTimeout)
+        # Some of these still know.
+        assert all(
+            isinstance(each, LiftbridgeError) or not isinstance(each, BaseException)
+            for each in asked
+        )
 
-            for node_id in roles.followers:
-                await cluster.start(node_id)
-            await load.more()
-        last = max(load.acked.values())
-        await eventually(lambda: received[-1].offset >= last)
-        reader.cancel()
-    judge(received, load)
+        for node_id in roles.followers:
+            await cluster.start(node_id)
+    assert not flow.lost

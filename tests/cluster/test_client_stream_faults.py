@@ -8,29 +8,22 @@ from collections.abc import AsyncIterator
 import pytest
 
 from liftbridge_aio import (
+    AckPolicy,
     Client,
     EndReason,
     LiftbridgeError,
-    Message,
     PartitionPaused,
     PartitionReadonly,
-    StartAt,
     StreamDeleted,
     StreamNotFound,
     StreamOptions,
     StreamReset,
 )
-from support.cluster.client_load import (
-    OPTIONS,
-    Publishing,
-    all_messages,
-    eventually,
-    judge,
-    publishing,
-    timed,
-)
+from support.cluster.client_load import LOAD, OPTIONS, timed
 from support.cluster.nodes import BOUND, EARLIEST
+from support.faults import eventually
 from support.servers.cluster import Cluster
+from support.traffic import Traffic, flowing
 
 pytestmark = pytest.mark.timeout(120)  # nodes are brought back in that time too
 
@@ -49,56 +42,33 @@ async def test_a_partition_paused_again_and_again_is_resumed_by_publishing(
     client: Client, stream_name: str
 ) -> None:
     await client.create_stream(stream_name, replication_factor=3, options=SAFE)
-    received: list[Message] = []
-    ends: list[LiftbridgeError] = []
-
-    async def read() -> None:
-        """As a user does who resumes what was paused by somebody."""
-        while True:
-            start = StartAt.offset(received[-1].offset + 1) if received else EARLIEST
-            try:
-                async with client.subscribe(stream_name, start=start) as messages:
-                    async for message in messages:
-                        received.append(message)  # noqa: PERF401 - it ends by an error
-            except PartitionPaused as paused:
-                ends.append(paused)
-
-    async with asyncio.TaskGroup() as tasks:
-        reader = tasks.create_task(read())
-        async with publishing(client, stream_name) as load:
-            for _ in range(3):
-                await load.more()
-                await timed(client.pause_stream(stream_name))
-            await load.more()
-        assert set(map(type, load.refused.values())) == set()
-        await eventually(lambda: received and received[-1].offset >= max(load.acked.values()))
-        await client.pause_stream(stream_name)
-        seen = len(ends)
-        await eventually(lambda: len(ends) > seen)
-        reader.cancel()
-    judge(received, load)
+    async with flowing(client, stream_name, **LOAD) as flow:
+        for _ in range(3):
+            await flow.more()
+            await timed(client.pause_stream(stream_name))
+        await eventually(lambda: flow.lost, BOUND)
+    assert not flow.refused
+    assert {type(error) for error in flow.lost} == {PartitionPaused}
 
 
 async def test_read_only_under_load_fails_publishers_and_readers_reach_the_end(
     client: Client, stream_name: str
 ) -> None:
     await client.create_stream(stream_name, replication_factor=3, options=SAFE)
-    async with asyncio.timeout(BOUND), publishing(client, stream_name) as load:
+    async with flowing(client, stream_name, **LOAD) as flow:
         async with client.subscribe(stream_name, start=EARLIEST) as messages:
-            await load.more()
+            await flow.more()
             await timed(client.set_stream_readonly(stream_name))
-            received = [message async for message in messages]
+            received = [message.offset async for message in messages]
         assert messages.end_reason is EndReason.READONLY
-        judge(received, load)
+        assert received == list(range(len(received)))
 
-        await eventually(lambda: load.refused)
-        assert set(map(type, load.refused.values())) == {PartitionReadonly}
+        await eventually(lambda: flow.refused, BOUND)
+        assert set(map(type, flow.refused.values())) == {PartitionReadonly}
         await timed(client.set_stream_readonly(stream_name, readonly=False))
-        await load.more()
-    judge(await all_messages(client, stream_name, max(load.acked.values())), load)
 
 
-def acked_by_the_new(load: Publishing) -> dict[bytes, int]:
+def acked_by_the_new(load: Traffic) -> dict[bytes, int]:
     """Return messages that the new stream acked at offsets of the old one."""
     return {value: offset for value, offset in load.acked.items() if offset < LONG}
 
@@ -123,19 +93,20 @@ async def test_a_stream_that_was_made_anew_is_taken_for_the_old_one_by_nobody(
 
     async with asyncio.timeout(BOUND), asyncio.TaskGroup() as tasks:
         readers = [tasks.create_task(until_it_ends(cursor)) for cursor in last]
-        async with publishing(client, stream_name) as load:
-            await eventually(lambda: min(last.values()) >= LONG - 1)
-            await load.more()
-            await timed(client.delete_stream(stream_name))
-            await timed(client.create_stream(stream_name, replication_factor=3, options=SAFE))
-            await eventually(lambda: len(acked_by_the_new(load)) >= 20)
-        assert set(map(type, load.refused.values())) <= {StreamNotFound}
+        load = Traffic(client, stream_name, policy=AckPolicy.ALL, bound=BOUND)
+        tasks.create_task(load.publish())
+        await eventually(lambda: min(last.values()) >= LONG - 1, BOUND)
+        await load.more()
+        await timed(client.delete_stream(stream_name))
+        await timed(client.create_stream(stream_name, replication_factor=3, options=SAFE))
+        await eventually(lambda: len(acked_by_the_new(load)) >= 20, BOUND)
+        load.stop()
+    assert set(map(type, load.refused.values())) <= {StreamNotFound}
 
     for reader in readers:
         assert isinstance(reader.result(), StreamDeleted | StreamReset)
     acked = acked_by_the_new(load)
-    received = await all_messages(client, stream_name, max(acked.values()))
-    found = {message.value: message.offset for message in received}
+    found = {message.value: message.offset async for message in client.read(stream_name)}
     assert {value: found.get(value) for value in acked} == acked
     assert b"old" not in found
 

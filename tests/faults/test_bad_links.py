@@ -15,7 +15,6 @@ from liftbridge_aio import (
     Client,
     ClientOptions,
     LiftbridgeError,
-    Message,
     PublishOutcomeUnknown,
     RequestTimeout,
     Retry,
@@ -29,7 +28,6 @@ from liftbridge_aio.testing import (
     FaultProxy,
     FrameType,
     Part,
-    plan_faults,
 )
 from support.faults import (
     BOUND,
@@ -37,11 +35,11 @@ from support.faults import (
     Recorder,
     eventually,
     nothing_left_behind,
-    read_all,
     take,
     within,
 )
 from support.servers.node import Server
+from support.traffic import Traffic, flowing
 
 SETTINGS: Final = bytes.fromhex("000000040000000000")
 WAYS: Final = [Direction.TO_TARGET, Direction.TO_CLIENTS]
@@ -75,73 +73,12 @@ async def rising(count: Callable[[], int], before: int | None = None, bound: flo
     await eventually(lambda: count() > floor, bound)
 
 
-class Traffic:
-    """Publishes and reads through the proxy until told to stop; errors of the tree are results."""
-
-    def __init__(self, client: Client, stream: str) -> None:
-        self._client = client
-        self._stream = stream
-        self._stopping = asyncio.Event()
-        self.acked: dict[int, bytes] = {}
-        self.failures: list[LiftbridgeError] = []
-        self.read: list[Message] = []
-        self.lost: list[LiftbridgeError] = []
-
-    async def publish(self) -> None:
-        number = 0
-        while not self._stopping.is_set():
-            number += 1
-            value = b"%d" % number
-            try:
-                ack = await self._client.publish(self._stream, value, timeout=1.0)
-            except LiftbridgeError as error:
-                self.failures.append(error)
-                await asyncio.sleep(0.005)
-            else:
-                assert ack is not None
-                self.acked[ack.offset] = value
-
-    async def tail(self) -> None:
-        """Subscribe again where a subscription ended for good."""
-        while not self._stopping.is_set():
-            start = StartAt.offset(self.read[-1].offset + 1) if self.read else StartAt.earliest()
-            try:
-                async with self._client.subscribe(self._stream, start=start) as subscription:
-                    async for message in subscription:
-                        self.read.append(message)
-                        if message.value == b"the end":
-                            return
-            except LiftbridgeError as error:
-                self.lost.append(error)
-                await asyncio.sleep(0.005)
-
-    def stop(self) -> None:
-        self._stopping.set()
-
-    def check(self, stored: list[Message]) -> None:
-        """Check that acked messages are stored and that stored ones were read once and in order."""
-        values = {message.offset: message.value for message in stored}
-        assert self.acked.items() <= values.items()
-        assert [(m.offset, m.value) for m in self.read] == list(values.items())
-
-
 @contextlib.asynccontextmanager
-async def traffic(client: Client, direct: Client, stream: str) -> AsyncIterator[Traffic]:
-    """Traffic for as long as the test takes; afterwards the links are well, and it is checked."""
-    flowing = Traffic(client, stream)
+async def streaming(client: Client, direct: Client, stream: str) -> AsyncIterator[Traffic]:
+    """Messages flow in a new stream."""
     await direct.create_stream(stream)
-    async with asyncio.timeout(4 * BOUND), asyncio.TaskGroup() as group:
-        publishing = group.create_task(flowing.publish())
-        tailing = group.create_task(flowing.tail())
-        await eventually(lambda: flowing.read)
-        yield flowing
-        more = len(flowing.acked) + 10
-        await eventually(lambda: len(flowing.acked) >= more)
-        flowing.stop()
-        await publishing
-        await direct.publish(stream, b"the end")
-        await tailing
-    flowing.check(await read_all(direct, stream))
+    async with flowing(client, stream, witness=direct, timeout=1.0) as flow:
+        yield flow
 
 
 @pytest.mark.parametrize("direction", WAYS, ids=str)
@@ -159,37 +96,39 @@ async def test_frames_that_stop_in_the_middle(
         nothing_left_behind(),
         Client(server.address) as direct,
         Client(proxy.address, options=options(**WATCHFUL)) as client,
-        traffic(client, direct, stream_name) as flowing,
+        streaming(client, direct, stream_name) as flow,
     ):
         for number in range(1, 9):
             proxy.truncate(direction, frames=[FrameType.DATA] * (number % 2) or None, reset=reset)
             await rising(lambda: done(proxy, FaultKind.TRUNCATE), number - 1)
-            await rising(lambda: len(flowing.acked))
-    assert {type(error) for error in flowing.failures} <= {PublishOutcomeUnknown}
-    assert not flowing.lost
+            await rising(lambda: len(flow.acked))
+    assert {type(error) for error in flow.unknown.values()} <= {PublishOutcomeUnknown}
+    assert not flow.refused
+    assert not flow.lost
 
 
 async def test_late_bytes_and_a_subscription_that_resumes(
     proxy: FaultProxy, client: Client, direct: Client, stream_name: str
 ) -> None:
     proxy.delay(0.02, jitter=0.02)
-    async with traffic(client, direct, stream_name) as flowing:
+    async with streaming(client, direct, stream_name) as flow:
         for _ in range(3):
             await proxy.cut()
-            await rising(lambda: len(flowing.read))
-    assert not flowing.lost
+            await rising(lambda: len(flow.read))
+    assert not flow.lost
 
 
 async def test_a_delay_that_comes_and_goes_loses_no_link(
     proxy: FaultProxy, client: Client, direct: Client, stream_name: str, recorder: Recorder
 ) -> None:
-    async with traffic(client, direct, stream_name) as flowing:
+    async with streaming(client, direct, stream_name) as flow:
         for seconds in (0.05, 0.0, 0.1, 0.01):
             proxy.delay(seconds, jitter=seconds)
-            await rising(lambda: len(flowing.read))
+            await rising(lambda: len(flow.read))
         await proxy.heal()
     assert not recorder.down
-    assert not flowing.failures
+    assert not flow.unknown
+    assert not flow.refused
 
 
 async def test_a_narrow_link_delivers_all_and_slows_only(
@@ -271,10 +210,10 @@ async def test_flipped_bits_end_in_errors_of_the_tree_and_the_client_recovers(
     """Values may arrive wrong, as nothing protects them; that is not what is asked here."""
     async with damaged(broker, seed) as (proxy, client):
         await client.create_stream("s")
-        flowing = Traffic(client, "s")
+        flow = Traffic(client, "s", timeout=1.0)
         async with asyncio.timeout(4 * BOUND), asyncio.TaskGroup() as group:
-            group.create_task(flowing.publish())
-            tailing = group.create_task(flowing.tail())
+            group.create_task(flow.publish())
+            tailing = group.create_task(flow.tail())
             for _ in range(5):
                 flipped = done(proxy, FaultKind.FLIP)
                 proxy.flip(direction, times=1, **FRAMING[where])
@@ -285,22 +224,7 @@ async def test_flipped_bits_end_in_errors_of_the_tree_and_the_client_recovers(
                     await rising(lambda: done(proxy, FaultKind.FLIP), flipped, bound=0.5)
             await proxy.heal()
             assert done(proxy, FaultKind.FLIP)
-            flowing.stop()
+            flow.stop()
             tailing.cancel()
         await proxy.reset()  # a damaged HPACK table stays damaged for as long as its connection
         await within(BOUND, client.publish("s", b"well again", retry=Retry()))
-
-
-@pytest.mark.parametrize("seed", range(2 * len(SEEDS)))
-async def test_any_faults_in_any_order(
-    server: Server, proxy: FaultProxy, options: Options, stream_name: str, seed: int
-) -> None:
-    plan = plan_faults(seed, 12, max_lasts=0.3, max_pause=0.1)
-    async with (
-        no_stray_errors(),
-        nothing_left_behind(),
-        Client(server.address) as direct,
-        Client(proxy.address, options=options(**WATCHFUL)) as client,
-        traffic(client, direct, stream_name),
-    ):
-        await within(3 * BOUND, proxy.play(plan))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager
 
 import pytest
 from grpclib.const import Status
@@ -17,9 +16,7 @@ from liftbridge_aio import (
     Client,
     ClientOptions,
     CursorsUnavailable,
-    Message,
     PublishTimeout,
-    Retry,
     StartAt,
     StreamNotFound,
 )
@@ -38,6 +35,7 @@ from support.faults import (
 )
 from support.raw import End, Ended, Wire, message
 from support.servers.build import pinned_version
+from support.traffic import PATIENT, flowing
 
 pytestmark = pytest.mark.parametrize("data_path", ["lane"], indirect=True)
 
@@ -83,35 +81,15 @@ async def test_reader_and_publisher_go_on_through_a_crash_loop(
     crashable: Crashable, recorder: Recorder, stream_name: str
 ) -> None:
     options = options_for(crashable.kind, recorder)
-    async with Client(crashable.address, options=options) as client, AsyncExitStack() as stack:
+    async with Client(crashable.address, options=options) as client:
         await client.create_stream(stream_name)
-        acked: set[bytes] = set()
-        read: list[Message] = []
-
-        async def publish() -> None:
-            value = b"%d" % (len(acked) + 1)
-            await client.publish(stream_name, value, retry=Retry(attempts=50), timeout=30)
-            acked.add(value)
-
-        async def tail() -> None:
-            async for message in client.subscribe(stream_name, start=StartAt.earliest()):
-                read.append(message)
-                if message.value == b"the end":
-                    return
-
-        tailing = asyncio.create_task(tail())
-        await stack.enter_async_context(going_on(publish))
-        await eventually(lambda: len(read) > 10)
-        await bounce(crashable)
-        await eventually(partial(acked.__contains__, b"%d" % (len(acked) + 10)))
-        await stack.aclose()
-        await client.publish(stream_name, b"the end")
         with unless_offsets_repeat(crashable, stream_name):
-            async with asyncio.timeout(BOUND):
-                await tailing
-            assert read[-1].value == b"the end"
-            assert acked <= {message.value for message in read}
-            assert [message.offset for message in read] == list(range(len(read)))
+            async with flowing(client, stream_name, retry=PATIENT, timeout=30) as flow:
+                await flow.more()
+                await bounce(crashable)
+        assert not flow.unknown
+        assert not flow.refused
+        assert not flow.lost
 
 
 async def test_questions_are_answered_through_a_crash_loop(
@@ -147,6 +125,7 @@ async def test_a_publish_whose_time_is_up_says_that_servers_went_away(
             await client.publish(stream_name, b"known")
             broker.faults.forget_streams()
             await broker.restart()
+            await eventually(lambda: recorder.down)
             with pytest.raises((PublishTimeout, StreamNotFound)) as caught:
                 await client.publish(stream_name, b"forgotten")
             assert "no broker knew the stream" in caught.value.message

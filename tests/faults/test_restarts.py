@@ -6,9 +6,8 @@ import asyncio
 import json
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncGenerator, AsyncIterator, Sized
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -19,7 +18,6 @@ from liftbridge_aio import (
     ConnectionFailed,
     Message,
     PublishNotSent,
-    PublishOutcomeUnknown,
     PublishTimeout,
     StartAt,
     StreamDeleted,
@@ -43,6 +41,7 @@ from support.faults import (
     unless_offsets_repeat,
 )
 from support.servers.build import pinned_version
+from support.traffic import flowing
 
 EARLIEST: Final = StartAt.earliest()
 ON_EACH_KIND: Final = pytest.mark.parametrize(
@@ -58,55 +57,19 @@ def stream_options(recorder: Recorder) -> ClientOptions:
     return ClientOptions(backoff=QUICK, hook=recorder, ack_timeout=1.0)
 
 
-def exceeds(collection: Sized, count: int) -> bool:
-    return len(collection) > count
-
-
 async def test_reading_and_publishing_go_on_after_a_restart(
     crashable: Crashable, stream_options: ClientOptions, stream_name: str
 ) -> None:
     """Nothing that was acked is lost, nothing is repeated, and the order stands."""
     async with Client(crashable.address, options=stream_options) as client:
         await client.create_stream(stream_name)
-        acked: dict[int, bytes] = {}
-        read: list[Message] = []
-        stop = asyncio.Event()
-
-        async def publish() -> None:
-            number = 0
-            while not stop.is_set():
-                number += 1
-                value = b"%d" % number
-                try:
-                    ack = await client.publish(stream_name, value)
-                except PublishOutcomeUnknown:
-                    continue
-                assert ack is not None
-                acked[ack.offset] = value
-
-        async def tail() -> None:
-            async for message in client.subscribe(stream_name, start=EARLIEST):
-                read.append(message)
-                if message.value == b"the end":
-                    return
-
-        tailing = asyncio.create_task(tail())
-        publishing = asyncio.create_task(publish())
-        for _ in range(2):
-            await eventually(partial(exceeds, acked, len(acked) + 50))
-            await crashable.crash()
-            await crashable.start()
-        await eventually(partial(exceeds, acked, len(acked) + 50))
-        stop.set()
         with unless_offsets_repeat(crashable, stream_name):
-            async with asyncio.timeout(BOUND):
-                await publishing
-                await client.publish(stream_name, b"the end")
-                await tailing
-            assert [message.offset for message in read] == list(range(len(read)))
-            assert {offset: read[offset].value for offset in acked} == acked
-            numbers = [int(message.value) for message in read[:-1]]
-            assert numbers == sorted(set(numbers))
+            async with flowing(client, stream_name) as flow:
+                for _ in range(2):
+                    await flow.more(50)
+                    await crashable.crash()
+                    await crashable.start()
+        assert not flow.lost
 
 
 async def test_cursors_and_calls_after_a_restart(
@@ -405,6 +368,7 @@ async def test_messages_that_a_server_does_not_show_are_told(
         assert [message.offset for message in await client.last(stream_name, 4)] == [0, 1, 2, 3]
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("data_path", ["lane"], indirect=True)
 async def test_commands_know_what_a_restarted_server_hides(
     crashable: Crashable, stream_options: ClientOptions, stream_name: str
