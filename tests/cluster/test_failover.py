@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import zlib
 from contextlib import suppress
 
 import pytest
 
-from liftbridge_aio import AckPolicy, AckTimeout, Client, LiftbridgeError, PublishOutcomeUnknown
+from liftbridge_aio import AckPolicy, AckTimeout, Client
 from support.cluster.nodes import (
     BOUND,
-    CURSORS,
-    CURSORS_PARTITIONS,
     EARLIEST,
     Nodes,
     everything,
-    soon,
 )
 from support.raw import FROM_EARLIEST
 from support.servers.cluster import Cluster
@@ -66,69 +61,6 @@ async def test_what_all_acked_survives_the_leader_which_catches_up_later(
         stream_name, read_isr_replica=True, **FROM_EARLIEST
     ) as subscription:
         assert [each.value for each in await subscription.take(len(values))] == values
-
-
-async def test_the_client_reads_and_publishes_through_a_change_of_leaders(
-    cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
-) -> None:
-    await client.create_stream(stream_name, replication_factor=3)
-    acked = dict(enumerate([b"a", b"b", b"c"]))
-    await publish_all(client, stream_name, *acked.values())
-    roles = await nodes.roles(stream_name)
-    # A busy node may be out of sync for a while; what it does not have, it would lose as leader.
-    await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
-    await nodes.see(nodes.ids, stream_name, lambda view: view.high_watermark >= len(acked) - 1)
-    async with asyncio.timeout(BOUND), client.subscribe(stream_name, start=EARLIEST) as messages:
-        received = [await anext(messages) for _ in range(2)]
-        await cluster.kill(roles.leader)
-        for number in itertools.count():
-            value = str(number).encode()
-            try:
-                ack = await client.publish(
-                    stream_name, value, ack_policy=AckPolicy.ALL, ack_timeout=0.5
-                )
-            except PublishOutcomeUnknown:
-                continue
-            assert ack is not None
-            acked[ack.offset] = value
-            if len(acked) == 6:
-                break
-        while len(received) <= max(acked):
-            received.append(await anext(messages))
-
-    # Each offset once and in order; what was not acked in time may be there or not.
-    assert [message.offset for message in received] == list(range(max(acked) + 1))
-    assert {offset: received[offset].value for offset in acked} == acked
-
-
-async def test_cursors_survive_the_leader_of_their_partition(
-    cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
-) -> None:
-    await client.create_stream(stream_name, replication_factor=3)
-    await client.set_cursor("mine", stream_name, 0, 7)
-    number = zlib.crc32(f"mine,{stream_name},0".encode()) % CURSORS_PARTITIONS
-    roles = await nodes.roles(CURSORS, number)
-    end = (await nodes.view(roles.leader, CURSORS, number)).newest_offset
-    # A new leader never finds what it does not know to be committed when it is first asked.
-    await nodes.see(nodes.ids, CURSORS, lambda view: view.high_watermark == end, number)
-    await cluster.kill(roles.leader)
-
-    async def as_stored() -> bool:
-        try:
-            return await client.fetch_cursor("mine", stream_name, 0) == 7
-        except LiftbridgeError:  # while nobody leads
-            return False
-
-    async def stored_anew() -> bool:
-        try:
-            await client.set_cursor("mine", stream_name, 0, 8)
-        except LiftbridgeError:
-            return False
-        return True
-
-    await soon(as_stored)
-    await soon(stored_anew)
-    assert await client.fetch_cursor("mine", stream_name, 0) == 8
 
 
 async def test_what_only_a_dead_leader_had_is_gone_even_when_it_comes_back(

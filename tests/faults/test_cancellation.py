@@ -1,4 +1,8 @@
-"""Operations are cancelled at each of their await points: nothing stays behind or is lost."""
+"""Operations are cancelled, or their client is closed, in the midst: nothing is left or lost.
+
+`tests/cancellation` cancels every coroutine wherever it waits. Here turns of a real event loop are
+counted.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +31,14 @@ from support.faults import (
     eventually,
     in_flight,
     nothing_left_behind,
-    outcomes_of,
     read_all,
     steps,
     take,
     within,
 )
 from support.servers.node import Server
+
+pytestmark = pytest.mark.real_time
 
 ROUNDS: Final = [*range(20), 22, 25, 30, 35, 40, 50, 60, 80, 120, 200]
 """After how many rounds of the event loop an operation is cancelled."""
@@ -80,24 +85,6 @@ OPERATIONS: Final[dict[str, Operation]] = {
 }
 
 
-def idle(client: Client) -> bool:
-    return not in_flight(client) and len(client.statistics().subscriptions) == 0
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-async def test_a_cancelled_call_leaves_the_client_working(
-    server: Server, stream_name: str, name: str
-) -> None:
-    operation = OPERATIONS[name]
-    async with nothing_left_behind(), Client(server.address) as client:
-        await client.create_stream(stream_name)
-        for count in ROUNDS:
-            if not await cancelled_after(count, operation(client, stream_name)):
-                break
-        await within(BOUND, operation(client, stream_name))
-        await eventually(lambda: idle(client))
-
-
 @pytest.mark.parametrize("name", OPERATIONS)
 async def test_closing_in_the_middle_of_a_call(
     server: Server, direct: Client, stream_name: str, name: str
@@ -120,19 +107,6 @@ async def test_closing_in_the_middle_of_a_call(
             assert error is None or isinstance(error, told), repr(error)
 
 
-async def test_connect(server: Server) -> None:
-    """A cancelled connect closes the client; there is nothing more to call."""
-    for count in ROUNDS[1:]:
-        async with nothing_left_behind():
-            client = Client(server.address)
-            if not await cancelled_after(count, client.connect()):
-                await client.aclose()
-                break
-            assert "closed" in repr(client)
-            with pytest.raises(ClientClosed):
-                await client.connect()
-
-
 @pytest.mark.parametrize("fault", ["frozen", "refused"])
 async def test_connect_to_nobody(proxy: FaultProxy, options: Options, fault: str) -> None:
     if fault == "frozen":
@@ -144,31 +118,6 @@ async def test_connect_to_nobody(proxy: FaultProxy, options: Options, fault: str
         await cancelled_after(count, client.connect())
         assert "closed" in repr(client)
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("liftbridge")]
-
-
-async def test_aclose(server: Server, direct: Client, stream_name: str) -> None:
-    """A cancelled aclose has closed all the same, and so has a second call."""
-    await direct.create_stream(stream_name)
-    for count in ROUNDS[:20]:
-        async with nothing_left_behind():
-            client = Client(server.address)
-            await client.connect()
-            futures = [await client.publish_async(stream_name, b"") for _ in range(50)]
-            async with client.subscribe(stream_name):
-                await cancelled_after(count, client.aclose())
-                await within(BOUND, client.aclose())
-            outcomes = await outcomes_of(futures, 0.1)
-            assert outcomes.count == 50
-
-
-async def test_leaving_a_subscription(server: Server, stream_name: str) -> None:
-    async with nothing_left_behind(), Client(server.address) as client:
-        await client.create_stream(stream_name)
-        for count in ROUNDS[1:15]:
-            subscription = client.subscribe(stream_name)
-            await subscription.__aenter__()
-            await cancelled_after(count, subscription.aclose())
-            await eventually(lambda: len(client.statistics().subscriptions) == 0)
 
 
 async def test_waiting_for_a_message_loses_none(

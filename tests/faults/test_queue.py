@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,8 +70,8 @@ class Worker:
 
     @classmethod
     @asynccontextmanager
-    async def started(cls, broker: EmbeddedBroker, *more: str) -> AsyncIterator[Worker]:
-        arguments = (broker.address, "s", "g", "dead", *(more or ("2",)))
+    async def started(cls, broker: EmbeddedBroker) -> AsyncIterator[Worker]:
+        arguments = (broker.address, "s", "g", "dead", "2")
         process = await asyncio.create_subprocess_exec(
             sys.executable, WORKER, *arguments, stdout=PIPE
         )
@@ -92,10 +90,8 @@ class Worker:
         async for line in self.process.stdout:
             self.handled.append(line.decode().strip())
 
-    def send(self, number: signal.Signals) -> None:
-        os.kill(self.process.pid, number)
 
-
+@pytest.mark.real_time
 @pytest.mark.timeout(90)
 async def test_a_message_that_kills_its_process_becomes_a_dead_letter(
     broker: EmbeddedBroker, client: Client
@@ -146,26 +142,6 @@ async def committed(client: Client, stream: str, partitions: int = 1) -> list[by
             stream, partition=partition, isolation=Isolation.READ_COMMITTED
         )
     ]
-
-
-@pytest.mark.timeout(90)
-async def test_members_that_are_killed_publish_each_result_once(
-    broker: EmbeddedBroker, client: Client
-) -> None:
-    await client.create_stream("results", partitions=2)
-    values = [b"%d" % number for number in range(60)]
-    for number, value in enumerate(values):
-        await client.publish("s", value, partition=number % 2)
-
-    async def is_done() -> bool:
-        return sorted(await committed(client, "results", 2)) == sorted([*values, *values])
-
-    for kill_after in (3, 11):
-        async with Worker.started(broker, "0", "results") as worker:
-            await eventually(it_is(lambda: len(worker.handled) >= kill_after))  # noqa: B023
-            worker.send(signal.SIGKILL)
-    async with Worker.started(broker, "0", "results"):
-        await eventually(is_done)
 
 
 async def test_the_next_member_makes_visible_what_was_committed(
@@ -328,93 +304,6 @@ async def test_an_ephemeral_group_whose_last_member_is_killed_begins_anew(
             assert offsets == [0, 1, 2, 3]
 
 
-@pytest.mark.timeout(60)
-async def test_a_member_that_is_stopped_and_comes_back_stores_nothing_late(
-    broker: EmbeddedBroker, client: Client
-) -> None:
-    handled: dict[bytes, int] = defaultdict(int)
-
-    async def handle(delivery: Delivery) -> None:
-        handled[delivery.value] += 1
-
-    async with Worker.started(broker) as zombie:
-        for number in range(200):
-            await client.publish("s", b"%d" % number, partition=number % 2)
-        await eventually(it_is(lambda: len(zombie.handled) >= 10))
-        zombie.send(signal.SIGSTOP)
-        async with member(client) as heir:
-            run = asyncio.create_task(heir.run(handle, concurrency=4))
-            await eventually(it_is(lambda: len(heir.assignment) == 2))
-            everything = {b"%d" % number for number in range(200)}
-
-            def has_all() -> bool:
-                return handled.keys() | {each.encode() for each in zombie.handled} >= everything
-
-            await eventually(it_is(has_all))
-            zombie.send(signal.SIGCONT)
-            await asyncio.sleep(1.0)  # it learns that it was expelled, and joins again
-            for number in range(200, 240):
-                await client.publish("s", b"%d" % number, partition=number % 2)
-            everything |= {b"%d" % number for number in range(200, 240)}
-            await eventually(it_is(has_all))
-            await heir.aclose()
-            await run
-    async with member(client) as queue:
-        left: list[Delivery] = []
-        with suppress(TimeoutError):
-            async with asyncio.timeout(2):
-                while True:
-                    left.append(await anext(queue))
-    # Acks of the killed process that were not stored yet, but none of those that the heir stored.
-    assert {each.value for each in left} <= {each.encode() for each in zombie.handled}
-
-
-@pytest.mark.timeout(60)
-async def test_members_that_come_and_go_lose_nothing_and_keep_the_order(
-    broker: EmbeddedBroker, client: Client
-) -> None:
-    await client.create_stream("many", partitions=4)
-    total = 240
-    done: dict[tuple[int, int], int] = defaultdict(int)
-    keys: dict[bytes, list[tuple[int, int]]] = defaultdict(list)
-    broken = []
-
-    async def handle(delivery: Delivery) -> None:
-        place = delivery.partition, delivery.message.offset
-        earlier = [each for each in keys[delivery.key] if each < place]
-        broken.extend([each for each in earlier if not done[each]])
-        await asyncio.sleep(0.003)
-        done[place] += 1
-
-    async def come_and_go(number: int) -> None:
-        async with Client(broker.address, options=ClientOptions(backoff=QUICK)) as own:
-            for turn in range(3):
-                async with member(own, "many", order=Order.KEY, timeout=20) as queue:
-                    run = asyncio.create_task(queue.run(handle, concurrency=4))
-                    await asyncio.sleep(0.5 + 0.2 * ((number + turn) % 3))
-                    await queue.aclose()
-                    await run
-
-    async with asyncio.TaskGroup() as tasks:
-        for number in range(4):
-            tasks.create_task(come_and_go(number))
-        for number in range(total):
-            key = b"%d" % (number % 12)
-            ack = await client.publish("many", b"", key, partition=number % 4, retry=Retry())
-            keys[key].append((number % 4, ack.offset))
-            await asyncio.sleep(0.005)
-    async with member(client, "many", order=Order.KEY) as queue:
-        run = asyncio.create_task(queue.run(handle, concurrency=4))
-        await eventually(it_is(lambda: len([1 for count in done.values() if count]) == total))
-        await eventually(
-            it_is(lambda: all(not each.unsettled for each in queue.statistics().partitions))
-        )
-        await queue.aclose()
-        await run
-    assert broken == []
-    assert sum(done.values()) < 1.5 * total
-
-
 async def test_a_blocked_event_loop_loses_no_answer(client: Client) -> None:
     await client.publish("s", b"slow")
 
@@ -491,6 +380,7 @@ async def test_attempts_that_cannot_be_stored_are_no_failures(
         assert queue.statistics().given_up == queue.statistics().nacked == 0
 
 
+@pytest.mark.real_time  # it counts the turns of the event loop
 async def test_a_client_that_is_closed_while_a_handler_runs_stores_its_ack(
     broker: EmbeddedBroker, client: Client
 ) -> None:

@@ -2,9 +2,7 @@
 
 It writes the value of each message that it has handled, one per line, and ends when it is killed:
 
-    queue_worker.py ADDRESS STREAM GROUP DEAD_LETTERS MAX_ATTEMPTS [RESULTS]
-
-With RESULTS, a stream of two partitions, it publishes the value to both in a transaction.
+    queue_worker.py ADDRESS STREAM GROUP DEAD_LETTERS MAX_ATTEMPTS
 """
 
 from __future__ import annotations
@@ -25,16 +23,7 @@ async def handle(delivery: Delivery) -> None:
     print(delivery.value.decode(), flush=True)  # noqa: T201 - what it is for
 
 
-async def copy(delivery: Delivery, results: str) -> None:
-    async with delivery.transaction() as transaction:
-        for partition in range(2):
-            await transaction.publish(results, delivery.value, partition=partition)
-    print(delivery.value.decode(), flush=True)  # noqa: T201 - what it is for
-
-
-async def work(
-    address: str, stream: str, group: str, dead: str, max_attempts: str, results: str = ""
-) -> None:
+async def work(address: str, stream: str, group: str, dead: str, max_attempts: str) -> None:
     async with (
         Client(address) as client,
         client.queue(
@@ -48,10 +37,7 @@ async def work(
             timeout=30,
         ) as queue,
     ):
-        if results:
-            await queue.run(lambda delivery: copy(delivery, results), concurrency=4)
-        else:
-            await queue.run(handle, concurrency=4)
+        await queue.run(handle, concurrency=4)
 
 
 if __name__ == "__main__":
