@@ -67,7 +67,9 @@ LONG: Final = (
 )
 """The others that only `tests_long` runs: clusters under faults, hostile servers, and what waits
 for members, leases and sessions to be given up."""
-IN_VIRTUAL_TIME: Final = ("tests/simulation", "tests/faults", "tests/cancellation")
+IN_VIRTUAL_TIME: Final = (
+    *("tests/simulation", "tests/faults", "tests/cluster", "tests/cancellation"),
+)
 """Where the tests are that `simulation` runs in virtual time, and the other sessions leave out."""
 ON_OLDEST: Final = (
     *sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("tests/contract/test_client_*.py")),

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
-from chaos.cursor_writer import CursorWriter
 from chaos.http_load import HttpLoad
 from chaos.journal import Place
 from chaos.load import Load
@@ -36,7 +35,6 @@ RATE: Final = 20.0
 """Messages a second to each partition."""
 MEMBERS: Final = 3
 GROUP: Final = "members"
-CURSORS: Final = ("cursor-0", "cursor-1", "cursor-2")
 OPTIONS: Final = ClientOptions(
     # The defaults find a half-open link within 14 seconds, which is for quiet networks.
     health_interval=1.0,
@@ -67,7 +65,6 @@ class Crew:
         clients: Those that write, read, and read beside the first reader.
         readers: Subscriptions.
         members: Members of the group.
-        cursors: Writers of cursors.
         parts: What else goes on, by name, each with a judge of its own.
         told: What clients told of themselves, and when.
         longest_lag: How late the event loop itself was, in seconds.
@@ -79,7 +76,6 @@ class Crew:
         self,
         stage: Stage,
         load: Load,
-        raw_position: Callable[[str, Place], Awaitable[int | None]],
         guard: Callable[[], Coroutine[Any, Any, None]],
         *,
         http: bool,
@@ -89,21 +85,18 @@ class Crew:
         Args:
             stage: the servers.
             load: what is noted.
-            raw_position: asks the nodes for a cursor, past the client.
             guard: what else goes on while the load does.
             http: whether there is load over HTTP.
         """
         self.clients: list[Client] = []
         self.readers: list[Reader] = []
         self.members: list[Member] = []
-        self.cursors: list[CursorWriter] = []
         self.parts: dict[str, Part] = {}
         self.told: deque[tuple[float, str, Told]] = deque(maxlen=KEPT)
         self.longest_lag = 0.0
         self.most_held = (0, 0, 0)
         self._stage = stage
         self._load = load
-        self._raw_position = raw_position
         self._guard = guard
         self._has_http = http
 
@@ -171,7 +164,7 @@ class Crew:
 
     def dismiss(self) -> None:
         """Keep nothing of the clients, so that what they left can be seen."""
-        for kept in (self.clients, self.readers, self.members, self.cursors, self.told, self.parts):
+        for kept in (self.clients, self.readers, self.members, self.told, self.parts):
             kept.clear()
 
     async def _close(self, client: Client) -> None:
@@ -194,10 +187,6 @@ class Crew:
             Member(load, client, f"member {number}", GROUP, list(ALL_STREAMS))
             for number, client in zip(range(MEMBERS), (reader, second, reader), strict=True)
         ]
-        self.cursors = [
-            CursorWriter(load, writer, place, name, self._raw_position)
-            for place, name in zip(places, CURSORS, strict=False)
-        ]
         nats = next(iter(self._stage.cluster.nodes.values())).nats_url
         self.parts = {
             "transactions": Transactions(load, writer, [reader, second]),
@@ -212,7 +201,6 @@ class Crew:
             load.administer(second, places[0]),
             *(each.run() for each in self.readers),
             *(each.run() for each in self.members),
-            *(each.run() for each in self.cursors),
             *(each for part in self.parts.values() for each in part.work()),
             self._slow_down(slow),
             self._guard(),

@@ -6,11 +6,9 @@ import asyncio
 import base64
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
 from typing import Final
 
-from chaos.crew import FLIPPED_STREAM, GROUP, LEADER_STREAM, PARTITIONS, SETTLE_WITHIN, Part
-from chaos.cursor_log import CURSORS_STREAM, StepBack, Stored, steps_back, unexcused
+from chaos.crew import FLIPPED_STREAM, LEADER_STREAM, PARTITIONS, SETTLE_WITHIN, Part
 from chaos.evidence import Log
 from chaos.journal import END
 from chaos.scene import POLL, Run
@@ -146,51 +144,3 @@ async def _read_partition(
             return messages
         run.servers.append(f"{stream}/{partition} cannot be read at {node}: {answer['error']}")
     return None
-
-
-async def look_at_cursors(
-    run: Run, began: Mapping[str, Mapping[int, float]], members: Collection[str]
-) -> list[StepBack]:
-    """Look whether what the servers stored of a cursor ever went back because of a client.
-
-    Args:
-        run: what it was.
-        began: by the key of those cursors that have one writer: when the call began that set a
-            position.
-        members: the members of the group.
-
-    Returns:
-        The positions that came behind a higher one and are not the client's.
-    """
-    leaders = await run.stage.leaders()
-    # Nodes tell the time of the wall clock.
-    ahead = time.time() - time.monotonic()
-    stored: dict[str, list[Stored]] = {}
-    for (stream, partition), node in sorted(leaders.items()):
-        if stream != CURSORS_STREAM:
-            continue
-        answer = await run.stage.probe.ask(
-            "read_cursors", nodes=run.stage.living, node=node, partition=partition
-        )
-        if answer["positions"] is None:
-            run.servers.append(f"{stream}/{partition} cannot be read: {answer['error']}")
-        for key, position, at in answer["positions"] or ():
-            stored.setdefault(key, []).append(Stored(position, at / 1e9 - ahead))
-    steps = steps_back(stored)
-    found = unexcused(steps, began, _handed(run, members), run.faults)
-    for step in found:
-        run.load.find(str(step), excusable=False)
-    return [step for step in steps if step not in found]
-
-
-def _handed(run: Run, members: Collection[str]) -> dict[str, dict[int, float]]:
-    """By the key of a cursor that readers move: when an offset was first handed to one of them."""
-    handed: dict[str, dict[int, float]] = {}
-    journal = run.load.journal
-    for (stream, reader), events in (*journal.readings.items(), *journal.given_up.items()):
-        cursor = f"__group:{GROUP}" if reader in members else reader
-        for event in events:
-            if event.offset is not None:
-                moments = handed.setdefault(f"{cursor},{stream},{event.partition}", {})
-                moments[event.offset] = min(event.time, moments.get(event.offset, event.time))
-    return handed

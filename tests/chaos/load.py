@@ -18,11 +18,16 @@ from liftbridge_aio import (
     PublishOutcomeUnknown,
     PublishRefused,
 )
+from liftbridge_aio._admin.cursors import cursors_partition
+from support.servers.node import CURSOR_PARTITIONS
 
 T = TypeVar("T")
 
 CALL_TIMEOUT: Final = 10.0
 ADMIN_PAUSE: Final = 0.5
+CURSORS: Final = "__cursors"
+MARK: Final = "mark"
+"""The cursor that is stored and fetched."""
 CERTAIN: Final = (PublishNotSent, PublishRefused)
 """Errors of a publish that mean that nothing was stored."""
 
@@ -172,6 +177,7 @@ class Load:
         Nothing waits for an earlier answer: servers answer late while one of them is silent (W28).
         """
         of_leader = (place.stream, place.partition)
+        number = cursors_partition(MARK, *of_leader, CURSOR_PARTITIONS)
         calls: list[tuple[Lane, Callable[[], Awaitable[object]]]] = [
             (self.lane("fetch_metadata"), lambda: client.fetch_metadata([place.stream])),
             (
@@ -179,12 +185,19 @@ class Load:
                 lambda: client.fetch_partition_metadata(*of_leader),
             ),
             (self.lane("ping"), client.ping),
+            (self.lane("cursor", (CURSORS, number)), lambda: self._mark(client, place)),
         ]
         async with asyncio.TaskGroup() as asked:
             while self.running:
                 for lane, call in calls:
                     asked.create_task(self._ask(lane, call)).add_done_callback(self._judge_call)
                 await asyncio.sleep(ADMIN_PAUSE)
+
+    async def _mark(self, client: Client, place: Place) -> object:
+        """Store a cursor and fetch it; what positions it has is left to the simulation."""
+        where = (MARK, place.stream, place.partition)
+        await client.set_cursor(*where, len(self.journal.offsets))
+        return await client.fetch_cursor(*where)
 
     async def _ask(self, lane: Lane, call: Callable[[], Awaitable[object]]) -> None:
         began = time.monotonic()

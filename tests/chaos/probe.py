@@ -269,23 +269,6 @@ def unreadable(request: Json) -> Json:
     return {"unreadable": ", ".join(found)}
 
 
-def read_cursors(request: Json) -> Json:
-    """All positions that are stored in a partition of `__cursors`, in the order of the log.
-
-    Request: as for `read_log`, without `stream`. Reply: `positions` as [key, position, when it was
-    stored in nanoseconds of the wall clock], or None.
-    """
-    log = read_log({**request, "stream": CURSORS})
-    if log["messages"] is None:
-        return {"positions": None, "error": log["error"]}
-    return {
-        "positions": [
-            [key, number(decode(base64.b64decode(value)), 4), stored]
-            for _, key, value, stored in log["messages"]
-        ]
-    }
-
-
 def fetch_cursor(request: Json) -> Json:
     """A cursor as the nodes tell it. Request: `nodes`, `cursor`, `stream`, `partition`.
 
@@ -306,7 +289,6 @@ COMMANDS: Final[Mapping[str, Callable[[Json], Json]]] = {
     "first_acks": first_acks,
     "wait_whole": wait_whole,
     "leaders": leaders,
-    "read_cursors": read_cursors,
     "read_log": read_log,
     "unreadable": unreadable,
     "fetch_cursor": fetch_cursor,

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from chaos.alarms import listening
 from chaos.crew import ALL_STREAMS, FLIPPED_STREAM, GROUP, LEADER_STREAM
-from chaos.cursor_log import StepBack
-from chaos.ending import finish, look_at_cursors, read_log
+from chaos.ending import finish, read_log
 from chaos.evidence import Evidence, Log
 from chaos.floor import Floor
 from chaos.journal import Finding
@@ -23,7 +22,6 @@ from chaos.scene import Run, Tell
 from chaos.stage import ClusterLost, ProbeFailed, running_stage
 from chaos.verdict import ANY, RECOVERY_BOUND, Verdict, judge
 
-LATE_SHOWN: Final = 12
 CLOSING: Final = 8.0
 """Seconds that are kept for the end of a run."""
 
@@ -93,8 +91,6 @@ async def _evidence(run: Run, seed: int, before: Holdings) -> Evidence:
         if reader.place.stream != FLIPPED_STREAM
     ]
     members = [member.name for member in crew.members]
-    stale = sum(len(each.stale) for each in crew.cursors)
-    began = {each.key: each.began for each in crew.cursors}
     parts = {name: part.text() for name, part in crew.parts.items()}
     crew.dismiss()
     after = await settled_holdings(before)
@@ -104,9 +100,7 @@ async def _evidence(run: Run, seed: int, before: Holdings) -> Evidence:
         Finding(each.began, str(each), excusable=False) for each in load.calls.overdue
     ]
     log: Log = {}
-    late: list[StepBack] = []
     try:
-        late = await look_at_cursors(run, began, members)
         log = await read_log(run)
     except (ProbeFailed, KeyError) as error:
         _note_break(run, error)
@@ -122,11 +116,6 @@ async def _evidence(run: Run, seed: int, before: Holdings) -> Evidence:
         "slow reader": f"{published} messages while it took nothing, of which the client held "
         f"{held} ({held_bytes} bytes); the others waited at the server",
         **parts,
-        "stale answers of the servers to FetchCursor": stale,
-        "positions of cursors that reached the log late": len(late),
-        "the first of them": [
-            f"{step} ({step.stored.time - run.began:.2f} s)" for step in late[:LATE_SHOWN]
-        ],
     }
     if run.crashes:
         extra["crashes"] = run.crashes

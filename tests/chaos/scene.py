@@ -37,7 +37,7 @@ class Run:
         self.stage = stage
         self.options = OPTIONS
         self.load = Load()
-        self.crew = Crew(stage, self.load, self.raw_position, self._keep_nodes_up, http=http)
+        self.crew = Crew(stage, self.load, self._keep_nodes_up, http=http)
         self.faults: list[FaultRecord] = []
         self.servers: list[str] = []
         self.crashes: list[str] = []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 from typing import Final
 
 import pytest
@@ -12,10 +10,8 @@ import pytest
 from liftbridge_aio import (
     Client,
     ClientOptions,
-    PublishOutcomeUnknown,
     Retry,
     StartAt,
-    StopAt,
     StreamOptions,
 )
 from liftbridge_aio.testing import (
@@ -26,8 +22,9 @@ from liftbridge_aio.testing import (
     check_history,
     plan_faults,
 )
-from support.faults import BOUND, QUICK, eventually, within
+from support.faults import BOUND, QUICK, nothing_left_behind
 from support.servers.node import Server
+from support.traffic import flowing
 
 pytestmark = pytest.mark.real_time
 
@@ -112,57 +109,12 @@ async def test_both_paths_have_the_same_history(
 async def test_a_pipelined_load_has_a_sound_history(
     server: Server, stream_name: str, seed: int, *, data_lane: bool
 ) -> None:
-    """Hundreds in flight at any fault; a reader beside them, and another one afterwards."""
-    given: list[int] = []
-    history = History(clock=asyncio.get_running_loop().time)
-    room = asyncio.Semaphore(200)
-    outcomes = 0
-
-    async def publish(client: Client, value: bytes) -> None:
-        nonlocal outcomes
-        history.sent(value, partition=0)
-        try:
-            await client.publish(stream_name, value)
-        except PublishOutcomeUnknown:
-            history.unknown(value, partition=0)
-        else:
-            history.acked(value, partition=0)
-        finally:
-            outcomes += 1
-            room.release()
-
-    async def publish_all(client: Client, faults: asyncio.Task[None]) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for number in itertools.count():
-                await room.acquire()
-                tasks.create_task(publish(client, b"%d" % number))
-                if faults.done() and number > FEWEST:
-                    return
-
-    async def follow(client: Client) -> None:
-        async with client.subscribe(stream_name, start=StartAt.earliest()) as subscription:
-            async for message in subscription:
-                history.delivered(message.value, partition=0, offset=message.offset, reader="tail")
-                given.append(message.offset)
-
-    async with FaultProxy(server.address, seed=seed) as proxy:
+    """Hundreds in flight at any fault, and a reader beside them."""
+    async with nothing_left_behind(), FaultProxy(server.address, seed=seed) as proxy:
         options = options_through(proxy, data_lane=data_lane, ack_timeout=2.0)
         async with Client(proxy.address, options=options) as client:
             await client.create_stream(stream_name)
-            following = asyncio.create_task(follow(client))
-            async with asyncio.timeout(2 * BOUND), asyncio.TaskGroup() as tasks:
-                tasks.create_task(publish_all(client, tasks.create_task(proxy.play(plan(seed)))))
-            assert outcomes > FEWEST
-            read = client.subscribe(stream_name, start=StartAt.earliest(), stop=StopAt.latest())
-            async with asyncio.timeout(BOUND), read as stored:
-                last = -1
-                async for message in stored:
-                    history.delivered(message.value, partition=0, offset=message.offset)
-                    last = message.offset
-            history.finished(partition=0)
-            await eventually(lambda: given[-1] >= last)
-            following.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await within(BOUND, following)
-    history.finished(partition=0, reader="tail")
-    check_history(history, Guarantee.EXACTLY_ONCE).raise_for_defects()
+            async with flowing(client, stream_name, publishers=200) as flow:
+                await proxy.play(plan(seed))
+                await flow.more(FEWEST)
+        assert not flow.lost

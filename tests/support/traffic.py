@@ -35,6 +35,7 @@ class Traffic:
         bound: seconds that anything waited for may take.
         publish_bound: seconds that a publish may take, whether it ends well or not.
         pause: seconds between two publishes of a publisher.
+        size: of each value, in bytes at least.
         options: of each publish.
 
     Attributes:
@@ -55,6 +56,7 @@ class Traffic:
         bound: float = BOUND,
         publish_bound: float = float("inf"),
         pause: float = 0.0,
+        size: int = 0,
         **options: Any,
     ) -> None:
         self._client = client
@@ -62,6 +64,7 @@ class Traffic:
         self._bound = bound
         self._publish_bound = publish_bound
         self._pause = pause
+        self._size = size
         self._options = {"ack_policy": policy, **options}
         self._now = asyncio.get_running_loop().time
         self._stopping = asyncio.Event()
@@ -76,7 +79,7 @@ class Traffic:
         """Publish one message after the other until `stop`; several tasks may."""
         producer = f"publisher {next(_numbers)}"
         while not self._stopping.is_set():
-            value = b"%d" % next(_numbers)
+            value = (b"%d" % next(_numbers)).ljust(self._size, b".")
             began = self._now()
             self.history.sent(value, 0, producer=producer)
             try:
