@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from liftbridge_aio import Client, ClientOptions
-from liftbridge_aio.broker import EmbeddedBroker, Flaws
 from liftbridge_aio.testing import FaultProxy
 from support.faults import (
-    EMBEDDED,
-    FORGETFUL,
-    HIDING,
     QUICK,
-    Crashable,
     Options,
     Recorder,
-    eventually,
 )
+from support.lone_servers import EMBEDDED, FLAWS, LoneBroker, LoneNode, LoneServer
 from support.servers.build import pinned_version
 from support.servers.node import LiftbridgeNode, Server
-from support.servers.ports import free_ports
-from support.servers.stored_log import gives_offsets_anew
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -85,77 +77,6 @@ async def direct(server: Server) -> AsyncIterator[Client]:
         yield client
 
 
-BROKERS: Final = {
-    EMBEDDED: Flaws(),
-    HIDING: Flaws(hides_committed=True),
-    FORGETFUL: Flaws(forgets_streams=True),
-}
-
-
-class CrashableBroker:
-    """The embedded broker, without flaws or with one."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self._broker = EmbeddedBroker(port=free_ports(1)[0], flaws=BROKERS[kind])
-
-    @property
-    def address(self) -> str:
-        return self._broker.address
-
-    async def crash(self) -> None:
-        await self._broker.stop()
-
-    async def start(self) -> None:
-        await self._broker.start()
-        await self._known()
-
-    async def open(self) -> None:
-        if self.kind != FORGETFUL:
-            self._broker.faults.forget_streams()
-        await self._broker.start()
-
-    async def ready(self) -> None:
-        self._broker.faults.remember_streams()
-        await self._known()
-
-    async def _known(self) -> None:
-        await eventually(lambda: self._broker.statistics().streams)  # it has one of its own
-
-    def gives_offsets_anew(self, stream: str) -> bool:
-        del stream
-        return False
-
-
-class CrashableNode:
-    """A real server; it is killed as by a power cut."""
-
-    kind = pinned_version()
-
-    def __init__(self, node: LiftbridgeNode) -> None:
-        self._node = node
-
-    @property
-    def address(self) -> str:
-        return self._node.address
-
-    async def crash(self) -> None:
-        await asyncio.to_thread(self._node.kill)
-
-    async def start(self) -> None:
-        await asyncio.to_thread(self._node.start)
-
-    async def open(self) -> None:
-        await asyncio.to_thread(self._node.launch)
-        await asyncio.to_thread(self._node.wait_open)
-
-    async def ready(self) -> None:
-        await asyncio.to_thread(self._node.wait_ready)
-
-    def gives_offsets_anew(self, stream: str) -> bool:
-        return gives_offsets_anew(self._node.folder / "data" / "streams" / stream / "0")
-
-
 @pytest.fixture(scope="module")
 def crashable_node(
     server_binary: Any, tmp_path_factory: pytest.TempPathFactory
@@ -169,17 +90,17 @@ def crashable_node(
 
 
 @pytest.fixture(params=[EMBEDDED, pinned_version()])
-async def crashable(request: pytest.FixtureRequest) -> AsyncIterator[Crashable]:
+async def crashable(request: pytest.FixtureRequest) -> AsyncIterator[LoneServer]:
     """A running server that the test may kill; both kinds in turn, or those that the test names."""
-    server: Crashable
-    if request.param in BROKERS:
-        server = CrashableBroker(request.param)
+    server: LoneServer
+    if request.param in FLAWS:
+        server = LoneBroker(request.param)
     else:
-        server = CrashableNode(request.getfixturevalue("crashable_node"))
+        server = LoneNode(request.getfixturevalue("crashable_node"), pinned_version())
     await server.start()
     try:
         yield server
     finally:
-        if isinstance(server, CrashableBroker):
+        if isinstance(server, LoneBroker):
             with contextlib.suppress(RuntimeError):
                 await server.crash()

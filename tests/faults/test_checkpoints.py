@@ -28,7 +28,13 @@ from liftbridge_aio.transactions import (
 )
 from liftbridge_aio.wire import proto
 from support.clients import EARLIEST, rest, take
-from support.faults import QUICK, Crashable, Recorder, eventually, nothing_left_behind
+from support.faults import (
+    QUICK,
+    Recorder,
+    eventually,
+    nothing_left_behind,
+)
+from support.lone_servers import LoneServer
 
 pytestmark = pytest.mark.parametrize("data_path", ["lane"], indirect=True)
 
@@ -226,7 +232,7 @@ async def test_an_abort_rewinds_while_no_server_answers(
 
 
 async def test_a_lone_server_is_killed_between_commit_and_restart(
-    crashable: Crashable, recorder: Recorder, stream_name: str
+    crashable: LoneServer, recorder: Recorder, stream_name: str
 ) -> None:
     """It hides what it acked last: the record of the transaction."""
     options = ClientOptions(backoff=QUICK, hook=recorder)

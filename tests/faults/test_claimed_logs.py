@@ -11,7 +11,11 @@ from liftbridge_aio import Client, ClientOptions, PublishOutcomeUnknown, Retry
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.broker.faults.fault_plan import MessagePlace
 from liftbridge_aio.transactions import ClaimedLog, ProducerFenced
-from support.faults import QUICK, Crashable, Recorder
+from support.faults import (
+    QUICK,
+    Recorder,
+)
+from support.lone_servers import LoneServer
 
 pytestmark = pytest.mark.parametrize("data_path", ["lane"], indirect=True)
 
@@ -115,7 +119,7 @@ async def test_an_append_that_is_cancelled_can_be_settled(
 
 
 async def test_a_lone_server_that_was_killed_shows_what_it_acked(
-    crashable: Crashable, recorder: Recorder, stream_name: str
+    crashable: LoneServer, recorder: Recorder, stream_name: str
 ) -> None:
     """It hides its last messages until the next one is published: the claim is that."""
     options = ClientOptions(backoff=QUICK, hook=recorder)
@@ -134,7 +138,7 @@ async def test_a_lone_server_that_was_killed_shows_what_it_acked(
 
 
 async def test_an_ack_that_was_lost_with_the_server_is_found_out(
-    crashable: Crashable, recorder: Recorder, stream_name: str
+    crashable: LoneServer, recorder: Recorder, stream_name: str
 ) -> None:
     """The record is stored and hidden, and its writer must not take it for somebody else's."""
     options = ClientOptions(backoff=QUICK, hook=recorder)

@@ -25,14 +25,12 @@ from liftbridge_aio.retry import Backoff
 from liftbridge_aio.wire import proto, rpc
 from support.faults import (
     BOUND,
-    EMBEDDED,
-    FORGETFUL,
     QUICK,
-    Crashable,
     Recorder,
     eventually,
     unless_offsets_repeat,
 )
+from support.lone_servers import EMBEDDED, FORGETFUL, LoneServer
 from support.raw import End, Ended, Wire, message
 from support.servers.build import pinned_version
 from support.traffic import PATIENT, flowing
@@ -50,7 +48,7 @@ def options_for(kind: str, recorder: Recorder) -> ClientOptions:
     return ClientOptions(backoff=QUICK, hook=recorder, not_found_timeout=PATIENCE[kind])
 
 
-async def bounce(server: Crashable, times: int = BOUNCES) -> None:
+async def bounce(server: LoneServer, times: int = BOUNCES) -> None:
     """Kill it again and again, as soon as it has lived for a while; it knows its streams then."""
     for _ in range(times):
         await server.crash()
@@ -78,7 +76,7 @@ async def going_on(*work: Callable[[], Awaitable[object]]) -> AsyncIterator[None
 
 
 async def test_reader_and_publisher_go_on_through_a_crash_loop(
-    crashable: Crashable, recorder: Recorder, stream_name: str
+    crashable: LoneServer, recorder: Recorder, stream_name: str
 ) -> None:
     options = options_for(crashable.kind, recorder)
     async with Client(crashable.address, options=options) as client:
@@ -93,7 +91,7 @@ async def test_reader_and_publisher_go_on_through_a_crash_loop(
 
 
 async def test_questions_are_answered_through_a_crash_loop(
-    crashable: Crashable, recorder: Recorder, stream_name: str
+    crashable: LoneServer, recorder: Recorder, stream_name: str
 ) -> None:
     """About a stream that the client knows: that a server has forgotten it is no answer."""
     options = options_for(crashable.kind, recorder)
@@ -134,7 +132,7 @@ async def test_a_publish_whose_time_is_up_says_that_servers_went_away(
 
 
 async def test_calls_wait_for_a_server_that_has_just_come_back(
-    crashable: Crashable, recorder: Recorder, stream_name: str
+    crashable: LoneServer, recorder: Recorder, stream_name: str
 ) -> None:
     """Of streams that the client knows, and of one that it has never seen."""
     known, paused, unseen = (f"{stream_name}-{name}" for name in ("known", "paused", "unseen"))
@@ -230,7 +228,7 @@ async def test_a_call_uses_the_time_that_it_was_given() -> None:
 
 @pytest.mark.parametrize("crashable", [EMBEDDED, FORGETFUL, pinned_version()], indirect=True)
 async def test_what_a_server_answers_before_it_knows_its_streams(
-    crashable: Crashable, stream_name: str
+    crashable: LoneServer, stream_name: str
 ) -> None:
     host, _, port = crashable.address.rpartition(":")
     wire = Wire(host, int(port))

@@ -21,7 +21,6 @@ from liftbridge_aio.testing import FaultProxy
 from support.faults import (
     BOUND,
     QUICK,
-    Crashable,
     Options,
     Outcomes,
     Recorder,
@@ -31,6 +30,7 @@ from support.faults import (
     read_all,
     unless_offsets_repeat,
 )
+from support.lone_servers import LoneServer
 from support.servers.node import Server
 
 pytestmark = pytest.mark.real_time
@@ -159,7 +159,7 @@ async def test_a_half_open_link_that_is_found_out(
         await check_against_the_log(client, stream_name, outcomes)
 
 
-async def test_a_killed_server_that_comes_back(crashable: Crashable, stream_name: str) -> None:
+async def test_a_killed_server_that_comes_back(crashable: LoneServer, stream_name: str) -> None:
     count = MANY if crashable.kind == "embedded" else MANY // 2  # the disk is slow
     # A real server that has just started loses what comes before its partitions are ready.
     options = ClientOptions(backoff=QUICK, ack_timeout=2.0)
@@ -182,7 +182,7 @@ async def test_a_killed_server_that_comes_back(crashable: Crashable, stream_name
             await check_against_the_log(client, stream_name, outcomes)
 
 
-async def test_a_killed_server_that_stays_away(crashable: Crashable, stream_name: str) -> None:
+async def test_a_killed_server_that_stays_away(crashable: LoneServer, stream_name: str) -> None:
     options = ClientOptions(backoff=QUICK, ack_timeout=1.0, publish_timeout=1.0)
     async with Client(crashable.address, options=options) as client:
         await client.create_stream(stream_name)

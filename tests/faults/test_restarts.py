@@ -31,15 +31,13 @@ from liftbridge_aio.queue import Delivery, Queue, RetryStreams
 from liftbridge_aio.testing import FaultProxy
 from support.faults import (
     BOUND,
-    EMBEDDED,
-    HIDING,
     QUICK,
-    Crashable,
     Recorder,
     eventually,
     take,
     unless_offsets_repeat,
 )
+from support.lone_servers import EMBEDDED, HIDING, LoneServer
 from support.servers.build import pinned_version
 from support.traffic import flowing
 
@@ -58,7 +56,7 @@ def stream_options(recorder: Recorder) -> ClientOptions:
 
 
 async def test_reading_and_publishing_go_on_after_a_restart(
-    crashable: Crashable, stream_options: ClientOptions, stream_name: str
+    crashable: LoneServer, stream_options: ClientOptions, stream_name: str
 ) -> None:
     """Nothing that was acked is lost, nothing is repeated, and the order stands."""
     async with Client(crashable.address, options=stream_options) as client:
@@ -73,7 +71,7 @@ async def test_reading_and_publishing_go_on_after_a_restart(
 
 
 async def test_cursors_and_calls_after_a_restart(
-    crashable: Crashable, stream_options: ClientOptions, stream_name: str
+    crashable: LoneServer, stream_options: ClientOptions, stream_name: str
 ) -> None:
     """The links are made again without anybody's doing."""
     async with Client(crashable.address, options=stream_options) as client:
@@ -89,7 +87,7 @@ async def test_cursors_and_calls_after_a_restart(
 
 
 async def test_a_call_that_was_never_sent_before_has_not_been_done_before(
-    crashable: Crashable, recorder: Recorder, stream_options: ClientOptions, stream_name: str
+    crashable: LoneServer, recorder: Recorder, stream_options: ClientOptions, stream_name: str
 ) -> None:
     async with Client(crashable.address, options=stream_options) as client:
         await client.create_stream(stream_name)
@@ -107,7 +105,7 @@ async def test_a_call_that_was_never_sent_before_has_not_been_done_before(
 
 
 async def test_statistics_while_the_server_is_away(
-    crashable: Crashable, stream_options: ClientOptions, stream_name: str
+    crashable: LoneServer, stream_options: ClientOptions, stream_name: str
 ) -> None:
     """Position and lag stay known; that no server serves the reader shows."""
     async with Client(crashable.address, options=stream_options) as client:
@@ -197,7 +195,7 @@ async def test_a_stream_deleted_while_the_link_was_down(
 
 
 async def test_a_server_that_stays_away(
-    crashable: Crashable, recorder: Recorder, stream_name: str
+    crashable: LoneServer, recorder: Recorder, stream_name: str
 ) -> None:
     """Each kind of call ends in its own error, within its own time."""
     options = ClientOptions(
@@ -257,7 +255,7 @@ async def test_none_tries_for_ever(
 
 @ON_EACH_KIND
 async def test_positions_are_found_after_a_crash(
-    crashable: Crashable, stream_options: ClientOptions, stream_name: str
+    crashable: LoneServer, stream_options: ClientOptions, stream_name: str
 ) -> None:
     """A lone server loses its high watermark, and sees no cursor behind that before it writes."""
     partitions = range(12)  # with positions in each partition of the cursors
@@ -281,7 +279,7 @@ async def acked(queue: Queue[Delivery]) -> AsyncGenerator[Message, None]:
 @ON_EACH_KIND
 @pytest.mark.parametrize("how", ["group", "cursor", "queue"])
 async def test_who_reads_new_messages_only_goes_on_after_a_crash(
-    crashable: Crashable, stream_options: ClientOptions, stream_name: str, how: str
+    crashable: LoneServer, stream_options: ClientOptions, stream_name: str, how: str
 ) -> None:
     """With the position unseen, all that came since would be skipped."""
 
@@ -317,7 +315,7 @@ async def test_who_reads_new_messages_only_goes_on_after_a_crash(
 @ON_EACH_KIND
 @pytest.mark.parametrize("stays", [True, False])
 async def test_messages_in_retry_streams_come_after_a_crash(
-    crashable: Crashable, stream_options: ClientOptions, stream_name: str, stays: bool
+    crashable: LoneServer, stream_options: ClientOptions, stream_name: str, stays: bool
 ) -> None:
     """Nobody else publishes there, so a lone server would hide them for ever."""
     async with Client(crashable.address, options=stream_options) as client:
@@ -348,7 +346,7 @@ async def test_messages_in_retry_streams_come_after_a_crash(
 
 @ON_EACH_KIND
 async def test_messages_that_a_server_does_not_show_are_told(
-    crashable: Crashable,
+    crashable: LoneServer,
     stream_options: ClientOptions,
     stream_name: str,
     caplog: pytest.LogCaptureFixture,
@@ -371,7 +369,7 @@ async def test_messages_that_a_server_does_not_show_are_told(
 @pytest.mark.real_time
 @pytest.mark.parametrize("data_path", ["lane"], indirect=True)
 async def test_commands_know_what_a_restarted_server_hides(
-    crashable: Crashable, stream_options: ClientOptions, stream_name: str
+    crashable: LoneServer, stream_options: ClientOptions, stream_name: str
 ) -> None:
     """A lone server may show nothing behind its old high watermark before the next publish."""
     async with Client(crashable.address, options=stream_options) as client:

@@ -15,11 +15,12 @@ from matrix import outages  # noqa: F401 - further states
 from matrix.states import STATES, Servers, State
 from matrix.worlds import (
     ClusterWorld,
-    RealWorld,
+    LoneWorld,
     World,
     running_embedded_cluster,
     running_embedded_world,
 )
+from support.lone_servers import LoneNode
 from support.servers.build import nats_path, server_path
 from support.servers.cluster import LiftbridgeCluster
 from support.servers.node import LiftbridgeNode, Setting
@@ -59,9 +60,10 @@ async def world(request: pytest.FixtureRequest, kind: str, state: State) -> Asyn
         async with running as embedded:
             yield embedded
     elif state.servers is Servers.SHARED:
-        yield RealWorld(request.getfixturevalue("shared_server_of")[kind], LABELS[kind])
+        shared = request.getfixturevalue("shared_server_of")[kind]
+        yield LoneWorld(LoneNode(shared, LABELS[kind]))
     elif state.servers is Servers.LONE:
-        yield RealWorld(request.getfixturevalue("lone_server"), LABELS[kind])
+        yield LoneWorld(LoneNode(request.getfixturevalue("lone_server"), LABELS[kind]))
     else:
         cluster: LiftbridgeCluster = request.getfixturevalue("cluster_of")[kind]
         yield ClusterWorld(cluster, LABELS[kind])

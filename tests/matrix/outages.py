@@ -9,16 +9,17 @@ from typing import Final
 from liftbridge_aio import ClientOptions, LiftbridgeError
 from matrix.cells import PARTITIONS, On, Place, Stage
 from matrix.states import Servers, State, add, log_of, numbered, publish
-from matrix.worlds import VICTIM, ClusterWorld, EmbeddedWorld, LoneWorld, RealWorld
+from matrix.worlds import VICTIM, ClusterWorld, LoneWorld
+from support.lone_servers import LoneServer
 from support.raw import eventually
 
 # One server
 
 
-def lone(stage: Stage) -> LoneWorld:
+def lone(stage: Stage) -> LoneServer:
     """The server that is there alone."""
-    assert isinstance(stage.world, EmbeddedWorld | RealWorld)
-    return stage.world
+    assert isinstance(stage.world, LoneWorld)
+    return stage.world.server
 
 
 AWAY: Final = 0.5
@@ -35,7 +36,7 @@ async def bounced(stage: Stage, _: Sequence[Place]) -> None:
 
     async def come_back() -> None:
         await asyncio.sleep(AWAY)
-        await lone(stage).start()
+        await lone(stage).launch()
 
     stage.meanwhile(come_back())
 
@@ -48,19 +49,19 @@ async def bounced_again_and_again(stage: Stage, _: Sequence[Place]) -> None:
     async def crash() -> None:
         await asyncio.sleep(AWAY)
         for _ in range(CRASHES - 1):
-            await lone(stage).start()
+            await lone(stage).launch()
             await asyncio.sleep(UP)
-            await lone(stage).kill()
-        await lone(stage).start()
+            await lone(stage).crash()
+        await lone(stage).launch()
 
     stage.meanwhile(crash())
 
 
 async def watermark_lost(stage: Stage, places: Sequence[Place]) -> None:
     """Kill the server before it has noted what is committed, and wait until it is back."""
-    await lone(stage).kill()
+    await lone(stage).crash()
     await lone(stage).lose_watermarks()
-    await lone(stage).start()
+    await lone(stage).launch()
 
     async def ready() -> bool:
         try:
@@ -76,7 +77,7 @@ async def forgotten(stage: Stage, places: Sequence[Place]) -> None:
     """Start the server again with an empty disk, and wait until it takes streams."""
     await lone(stage).stop()
     await lone(stage).lose_disk()
-    await lone(stage).start()
+    await lone(stage).launch()
 
     async def ready() -> bool:
         try:

@@ -2,119 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
-from support.raw import eventually
+from liftbridge_aio.broker import EmbeddedCluster
+from support.lone_servers import LoneBroker, LoneServer
 from support.servers.cluster import Cluster, LiftbridgeCluster
 from support.servers.embedded_cluster import EmbeddedNodes
-from support.servers.node import CURSOR_PARTITIONS, LiftbridgeNode
+from support.servers.node import CURSOR_PARTITIONS
 from support.servers.ports import free_ports
 
 VICTIM: Final = "n1"
 """The node of a cluster to which everything happens."""
-WATERMARK: Final = "replication-offset-checkpoint"
-"""The file in which a real server notes how far a partition is committed."""
-
-
-@dataclass(slots=True)
-class EmbeddedWorld:
-    """An embedded broker."""
-
-    broker: EmbeddedBroker
-    kind: str = "embedded"
-    nats_url: str | None = None
-    """The embedded broker has no NATS."""
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        return (self.broker.address,)
-
-    @property
-    def witness(self) -> str:
-        return self.broker.address
-
-    async def checkpoint(self) -> None:
-        """Wait until the server has noted what is committed, which this one does at once."""
-
-    async def stop(self) -> None:
-        """End the server in order."""
-        await self.broker.stop()
-
-    async def kill(self) -> None:
-        """End the server as a crash does."""
-        await self.broker.stop()
-
-    async def start(self) -> None:
-        """Start it again, ready or not."""
-        await self.broker.start()
-
-    async def lose_watermarks(self) -> None:
-        """Remove what the stopped server has noted as committed; this one needs no such note."""
-
-    async def lose_disk(self) -> None:
-        """Remove everything that the stopped server has stored."""
-        self.broker = new_broker(int(self.broker.address.rpartition(":")[2]))
 
 
 @dataclass(frozen=True, slots=True)
-class RealWorld:
-    """A process of a real server."""
+class LoneWorld:
+    """One server."""
 
-    node: LiftbridgeNode
-    kind: str
+    server: LoneServer
+
+    @property
+    def kind(self) -> str:
+        return self.server.kind
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        return (self.node.address,)
+        return (self.server.address,)
 
     @property
     def witness(self) -> str:
-        return self.node.address
+        return self.server.address
 
     @property
     def nats_url(self) -> str | None:
-        return self.node.nats_url
-
-    async def checkpoint(self) -> None:
-        """Wait until the server has noted what is committed, which it does each 5 seconds.
-
-        What it has not noted nobody can read after its next start until more is published.
-        """
-        began = time.time()
-        logs = {file.parent for file in (self.node.folder / "data").rglob("*.log")}
-        files = [log / WATERMARK for log in logs]
-
-        async def noted() -> bool:
-            return all(file.exists() and file.stat().st_mtime > began for file in files)
-
-        await eventually(noted)
-
-    async def stop(self) -> None:
-        """End the server in order."""
-        await asyncio.to_thread(self.node.stop)
-
-    async def kill(self) -> None:
-        """End the server as a crash does."""
-        await asyncio.to_thread(self.node.kill)
-
-    async def start(self) -> None:
-        """Start it again, ready or not."""
-        await asyncio.to_thread(self.node.launch)
-
-    async def lose_watermarks(self) -> None:
-        """Remove what the stopped server has noted as committed."""
-        for file in (self.node.folder / "data").rglob(WATERMARK):
-            file.unlink()
-
-    async def lose_disk(self) -> None:
-        """Remove everything that the stopped server has stored."""
-        await asyncio.to_thread(self.node.lose_disk)
+        return self.server.nats_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,30 +64,23 @@ class ClusterWorld:
         return None
 
 
-LoneWorld = EmbeddedWorld | RealWorld
 World = LoneWorld | ClusterWorld
 
 
-def new_broker(port: int = 0) -> EmbeddedBroker:
-    """Make a broker set up as the real servers of the tests are."""
-    return EmbeddedBroker(
-        port=port,
+@asynccontextmanager
+async def running_embedded_world() -> AsyncIterator[LoneWorld]:
+    """Run a broker set up as the real servers of the tests are."""
+    server = LoneBroker(
         cursors_partitions=CURSOR_PARTITIONS,
         consumer_timeout=20,
         coordinator_timeout=10,
         activity=True,
     )
-
-
-@asynccontextmanager
-async def running_embedded_world() -> AsyncIterator[EmbeddedWorld]:
-    """Run an embedded broker."""
-    world = EmbeddedWorld(new_broker(free_ports(1)[0]))
-    await world.start()
+    await server.start()
     try:
-        yield world
+        yield LoneWorld(server)
     finally:
-        await world.stop()
+        await server.stop()
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio import (
     Ack,
@@ -34,10 +34,6 @@ from liftbridge_aio.telemetry import (
 
 BOUND: Final = 15.0
 """Seconds after which a wait has failed, unless a test knows better."""
-EMBEDDED: Final = "embedded"
-HIDING: Final = "hiding"
-FORGETFUL: Final = "forgetful"
-"""The kinds of `Crashable` that are embedded brokers: as they are, or with a flaw of real ones."""
 QUICK: Final = Backoff(initial=0.005, maximum=0.05)
 """Waits between tries that suit servers on the same machine."""
 
@@ -51,31 +47,12 @@ async def await_what_others_cancel() -> None:
 
 Options = Callable[..., ClientOptions]
 
-
-class Crashable(Protocol):
-    """A server of the test's own that can be killed and started again, data and port kept."""
-
-    kind: str
-
-    @property
-    def address(self) -> str: ...
-
-    async def crash(self) -> None: ...
-
-    async def start(self) -> None: ...
-
-    async def open(self) -> None:
-        """Start it, and return as soon as its port is open: it may know no streams yet."""
-
-    async def ready(self) -> None:
-        """Wait until it knows them, after `open`."""
-
-    def gives_offsets_anew(self, stream: str) -> bool:
-        """Return True if the log on its disk has an offset after a higher one."""
+if TYPE_CHECKING:
+    from support.lone_servers import LoneServer
 
 
 @contextlib.contextmanager
-def unless_offsets_repeat(server: Crashable, stream: str) -> Iterator[None]:
+def unless_offsets_repeat(server: LoneServer, stream: str) -> Iterator[None]:
     """Let pass what fails where the server gave offsets anew.
 
     Once in some hundred kills v1.9.0 goes on at an offset that its log is beyond.
