@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +42,27 @@ def test_a_seed_is_the_same_run_in_any_process() -> None:
         check=True,
     )
     assert first.digest[:12] in other.stdout
+
+
+def test_a_clock_that_drifts_counts_other_seconds() -> None:
+    async def look() -> None:
+        began, time_of_day = world.now, time.time()
+        await asyncio.sleep(11.0)
+        assert world.now - began == pytest.approx(10.0)
+        assert time.time() - time_of_day == pytest.approx(11.0)
+        deadline = world.loop.time() + 1.1
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await asyncio.Event().wait()
+        assert world.loop.time() >= deadline
+        assert world.now - began == pytest.approx(11.0)
+
+    async def main() -> None:
+        world.set_rate("n1", 1.1)
+        await world.on("n1", look())
+
+    world = World(1)
+    world.run(main, 60.0)
 
 
 def test_what_never_ends_is_told_with_its_task() -> None:

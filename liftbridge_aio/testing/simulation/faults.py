@@ -34,6 +34,8 @@ ANSWERS: Final[tuple[RpcName, ...]] = (
 """Procedures whose answers may be lost."""
 JUMP: Final = 3600.0
 """Seconds by which a clock jumps at most."""
+DRIFT: Final = 0.1
+"""The part by which a clock runs too fast or too slowly at most."""
 
 
 class Fault(NamedTuple):
@@ -258,6 +260,15 @@ async def set_clock(target: Target, seconds: float) -> None:
     del target.world.clocks[host]
 
 
+async def drift_clock(target: Target, seconds: float) -> None:
+    """Let the clocks of a host, of a process or a broker, run too fast or too slowly."""
+    world = target.world
+    host = target.chance.choice([*target.processes.hosts, *world.broker_ids])
+    world.set_rate(host, target.chance.uniform(1 - DRIFT, 1 + DRIFT))
+    await asyncio.sleep(seconds)
+    world.set_rate(host, 1.0)
+
+
 KINDS: Final[dict[str, Callable[[Target, float], Awaitable[None]]]] = {
     each.__name__: each
     for each in (
@@ -274,6 +285,7 @@ KINDS: Final[dict[str, Callable[[Target, float], Awaitable[None]]]] = {
             stop_process,
             start_twin,
             set_clock,
+            drift_clock,
         ),
     )
 }

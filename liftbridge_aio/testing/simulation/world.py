@@ -32,6 +32,7 @@ from liftbridge_aio.broker.server.connections import ServerConnection
 from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.net.supervisor import Child
 
+from .drift import Drift
 from .loop import Loop
 
 EPOCH: Final = 1_750_000_000.0
@@ -153,6 +154,10 @@ class World:
         self.clocks: dict[str, float] = {}
         """By how many seconds the time of day of a host is wrong."""
         self.clusters: list[EmbeddedCluster] = []
+        self.drifting: set[str] = set()
+        """Hosts whose clock runs too fast or too slowly."""
+        self._drift: Drift | None = None
+        """From the first fault of this kind on."""
         self._brokers = brokers
         self._names = NAMES[:clusters]
         self._one_way: set[tuple[str, str]] = set()
@@ -164,7 +169,7 @@ class World:
     @property
     def now(self) -> float:
         """Seconds since the world began."""
-        return float(self.loop.time())
+        return float(self.loop._true_time())
 
     @property
     def cluster(self) -> EmbeddedCluster:
@@ -175,6 +180,11 @@ class World:
     def broker_ids(self) -> list[str]:
         """The ids of all brokers, which are the names of their hosts, too."""
         return [each for cluster in self.clusters for each in sorted(cluster.nodes)]
+
+    @property
+    def clocks_are_right(self) -> bool:
+        """True if no clock is wrong now."""
+        return not self.clocks and not self.drifting
 
     def trace_hash(self) -> str:
         """Return the digest of all decisions: of what ran when, and of each packet."""
@@ -254,6 +264,25 @@ class World:
         low, high = LATENCY
         self.net.set_defaults(latency=(low + seconds / 2, high + seconds))
 
+    def set_rate(self, host: str, rate: float) -> None:
+        """Let the clocks of a host run at a rate; at 1.0 its time of day is right again."""
+        if self._drift is None:
+            self._drift = drift = Drift(self.loop._true_time, _current_host.get)
+            loop, run_at = self.loop, self.loop._call_at_true
+
+            def call_later(delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
+                when = loop._true_time() + drift.seconds(delay)
+                return run_at(when, loop.time() + delay, callback, args, context)
+
+            def call_at(when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+                at = loop._true_time() + drift.seconds(when - loop.time())
+                return run_at(at, when, callback, args, context)
+
+            vars(self.net)["_offset_now"] = drift.ahead
+            vars(loop).update(call_later=call_later, call_at=call_at)
+        self._drift.set_rate(host, rate)
+        (self.drifting.discard if rate == 1.0 else self.drifting.add)(host)
+
     def heal(self) -> None:
         """Let everything pass, and what was held meanwhile."""
         self._one_way.clear()
@@ -301,7 +330,9 @@ class World:
         random.seed(f"{self.seed}:code")
 
         def clock() -> float:
-            return EPOCH + self.now + self.clocks.get(_current_host.get(), 0.0)
+            host = _current_host.get()
+            time_of_day = self.loop.time() if host in self.drifting else self.now
+            return EPOCH + float(time_of_day) + self.clocks.get(host, 0.0)
 
         numbers: dict[int, tuple[int, object]] = {}
 

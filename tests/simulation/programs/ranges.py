@@ -185,7 +185,7 @@ class Batching(Program):
                 if stop == "none" and message.offset >= wanted.newest.offset:
                     break
         wanted.check(found)
-        if start == "ago" and found and not self.world.clocks:
+        if start == "ago" and found and self.world.clocks_are_right:
             assert found[0].timestamp >= now - ago // timedelta(microseconds=1) * 1000
         self._compare(partition, found)
         self._compare(partition, await client.last(TARGET, 10, partition))

@@ -115,7 +115,7 @@ class Retrying(Program):
         """Note what must not be: too many attempts, a wrong origin, the end of a wait too soon."""
         waited = self.world.now - self._sent.get(delivery.value, -TIERS[0])
         # A clock that jumped may let it come at any time.
-        if waited < TIERS[0] and not self.world.clocks:
+        if waited < TIERS[0] and self.world.clocks_are_right:
             self._faults.append(f"{delivery} waited {waited:.3f} s")
         if delivery.attempt > ATTEMPTS or delivery.origin.stream not in {STREAM, *TIERS_BY_STREAM}:
             self._faults.append(f"{delivery} of {delivery.origin}")
