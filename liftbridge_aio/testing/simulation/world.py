@@ -278,8 +278,8 @@ class World:
                 at = loop._true_time() + drift.seconds(when - loop.time())
                 return run_at(at, when, callback, args, context)
 
-            vars(self.net)["_offset_now"] = drift.ahead
-            vars(loop).update(call_later=call_later, call_at=call_at)
+            self.net._offset_now = drift.ahead
+            loop.call_later, loop.call_at = call_later, call_at
         self._drift.set_rate(host, rate)
         (self.drifting.discard if rate == 1.0 else self.drifting.add)(host)
 
