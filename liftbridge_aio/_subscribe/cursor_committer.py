@@ -117,6 +117,11 @@ class CursorCommitter:
         """The stored positions of the partitions, as far as they are known."""
         return {place: kept.stored for place, kept in self._kept.items() if kept.stored is not None}
 
+    def stored_of(self, stream: str, partition: int) -> int | None:
+        """Return the stored position of one partition, if it is known."""
+        kept = self._kept.get(StreamPartition(stream, partition))
+        return None if kept is None else kept.stored
+
     # Which partitions
 
     async def fetch(self, stream: str, partition: int) -> int | None:

@@ -114,7 +114,7 @@ class MemberRuntime:
         self.closing = False
         self._loop = asyncio.get_running_loop()
         self._children: dict[str, Child] = {}
-        self._passing: list[Child] = []
+        self._passing: set[Child] = set()
         self._reported: tuple[object, ...] = ()
         self._stable = asyncio.Event()
         self._error: BaseException | None = None
@@ -241,9 +241,10 @@ class MemberRuntime:
 
     def _background(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Run a short task in the background, unless the member is closing."""
-        self._passing = [child for child in self._passing if not child.done]
         with suppress(ClientClosed):
-            self._passing.append(self._spawn(work, name))
+            child = self._spawn(work, name)
+            self._passing.add(child)
+            child.task.add_done_callback(lambda _: self._passing.discard(child))
 
     def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> Child:
         return self.network.supervisor.spawn(work, name=f"group:{self.plan.group}:{name}")
@@ -327,7 +328,7 @@ class MemberRuntime:
             for name, child in self._children.items():
                 if name != "member":
                     child.cancel()
-            for child in self._passing:
+            for child in tuple(self._passing):
                 child.cancel()
             await self._leave(deadline)
         self._close_error = self._unraised_error() or self._close_error

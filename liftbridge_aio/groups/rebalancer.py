@@ -211,7 +211,7 @@ class Rebalancer:
 
     def _give(self, partition: StreamPartition) -> None:
         """Store a last position for the member that has taken a partition."""
-        stored = self._committer.stored.get(StreamPartition(*partition), -1)
+        stored = self._committer.stored_of(*partition)
         cursor_id = self._committer.cursor_of(*partition)
         first = partition not in self.taken
         self.taken.add(partition)
@@ -219,7 +219,7 @@ class Rebalancer:
         if first and self._on_taken is not None:
             self._on_taken(partition)
         if first and self._commits and self._member.is_confirmed:
-            self._transfer.give(partition, stored, cursor_id)
+            self._transfer.give(partition, -1 if stored is None else stored, cursor_id)
 
     def seek(
         self, partition: StreamPartition, start: StartAt, log: LogPosition | None = None

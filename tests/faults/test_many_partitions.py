@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 
 from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Hook, StartAt
+from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
 from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
+from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.telemetry import MetadataRefreshed, Resubscribed, Subscribed
 from support.faults import eventually
 
@@ -102,3 +106,33 @@ async def test_readers_that_lost_their_leader_look_for_it_together() -> None:
 
             await eventually(lambda: len(fetches.resubscribed_to) == PARTITIONS, 30)
             assert fetches.count <= 100
+
+
+async def test_work_of_a_hand_over_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: Counter[str] = Counter()
+    done, stored = Child.done.fget, CursorCommitter.stored.fget  # type: ignore[attr-defined]
+
+    def look(name: str, get: Callable[[Any], object]) -> property:
+        def count(owner: object) -> object:
+            looks[name] += 1
+            return get(owner)
+
+        return property(count)
+
+    monkeypatch.setattr(Child, "done", look("tasks", done))
+    monkeypatch.setattr(CursorCommitter, "stored", look("all positions", stored))
+    async with (
+        EmbeddedBroker(cursors_partitions=1) as broker,
+        Client(broker.address) as client,
+        Client(broker.address) as other,
+    ):
+        await client.create_stream("s", partitions=PARTITIONS)
+        async with (
+            asyncio.timeout(40),
+            client.group("g", ["s"]) as first,
+            other.group("g", ["s"]) as second,
+        ):
+            await eventually(lambda: len(second.assignment) == PARTITIONS // 2, 30)
+            await eventually(lambda: len(first.assignment) == PARTITIONS // 2, 30)
+    assert looks["tasks"] <= 3 * PARTITIONS
+    assert looks["all positions"] == 0
