@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -193,7 +194,8 @@ class MetadataCache:
     async def keep_fresh(self) -> None:
         """Refresh all metadata periodically, until cancelled."""
         while True:
-            await asyncio.sleep(_MAX_AGE)
+            # Not at the same moment as all other clients that were started together.
+            await asyncio.sleep(_MAX_AGE * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
             try:
                 await self.fetch(retry=False)
             except LiftbridgeError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import pytest
@@ -15,6 +16,7 @@ from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
 from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.telemetry import MetadataRefreshed, Resubscribed, Subscribed
 from support.faults import eventually
+from support.virtual_time import IS_POSSIBLE
 
 pytestmark = pytest.mark.virtual_time
 
@@ -136,3 +138,24 @@ async def test_work_of_a_hand_over_is_linear(monkeypatch: pytest.MonkeyPatch) ->
             await eventually(lambda: len(first.assignment) == PARTITIONS // 2, 30)
     assert looks["tasks"] <= 3 * PARTITIONS
     assert looks["all positions"] == 0
+
+
+@pytest.mark.skipif(not IS_POSSIBLE, reason="it would take five minutes of real time")
+async def test_clients_that_started_together_refresh_apart() -> None:
+    loop = asyncio.get_running_loop()
+    times: list[float] = []
+
+    class Times(Hook):
+        def metadata_refreshed(self, event: MetadataRefreshed) -> None:
+            """See `Hook`."""
+            del event
+            times.append(loop.time())
+
+    async with EmbeddedBroker() as broker, AsyncExitStack() as stack:
+        for _ in range(20):
+            options = ClientOptions(hook=Times())
+            await stack.enter_async_context(Client(broker.address, options=options))
+        times.clear()
+        await asyncio.sleep(300.0)
+    assert len(times) >= 20
+    assert max(times[:20]) - min(times[:20]) > 60.0
