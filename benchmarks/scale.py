@@ -30,8 +30,8 @@ class ScaleFailed(Exception):
 class Size:
     """The size of a cluster and of the group that reads from it."""
 
-    members: int = 100
-    partitions: int = 1000
+    members: int = 10
+    partitions: int = 100
     brokers: int = 10
 
     def __str__(self) -> str:
