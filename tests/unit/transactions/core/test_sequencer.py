@@ -98,34 +98,6 @@ def test_outcome_of_the_last_message(words: str, outcome: Outcome) -> None:
     assert reader.outcomes[-1] is outcome
 
 
-def test_ring_add_and_evict() -> None:
-    """Each transaction keeps the newest part of what the ring of five messages holds."""
-    expected = {  # how many more messages of A, of B come, and where the memory of each begins
-        "A100c B200c A300c A400c B500c": ("A100c", "B200c"),
-        "B600c": ("A300c", "B200c"),
-        "B700c B800c": ("A400c", "B500c"),
-        "B900c": (None, "B500c"),
-        "B1000c": (None, "B600c"),
-        "B1100c": (None, "B700c"),
-    }
-    words = ""
-    for more, starts in expected.items():
-        words = f"{words} {more}".strip()
-        for letter, first in zip("AB", starts, strict=True):
-            log = Log()
-            reader = Reader(log, sequencer(6))  # the commit takes a place as well
-            for record in log.append(words):
-                reader.queue(record)
-            (ack,) = log.append(f"{letter}9999a")
-            reader.queue(ack)
-            start = ack.begin if first is None else log.begin_of(first)
-            if reader.outcomes[-1] is REPLAY:
-                assert reader.sequencer.replay_range().end == start
-            else:
-                assert reader.sequencer.step() is not None
-                assert start == log.begin_of(f"{letter}{100 if letter == 'A' else 200}c")
-
-
 def test_txn_sequence_cases() -> None:
     """One log with a ring of three: duplicates, partial commits, rollbacks, replays, a reset."""
     log = Log()
@@ -176,67 +148,6 @@ def test_txn_sequence_cases() -> None:
     assert not pending()
 
 
-def test_txn_without_buffer() -> None:
-    log = Log()
-    reader = Reader(log, sequencer(1))
-    assert reader.follow("A1c A2c B1c A1c A2c A3a") == "A1c A2c A3a"
-    assert reader.outcomes == [BEGIN, EXTEND, BEGIN, LARGER, LARGER, REPLAY]
-    assert reader.sequencer.has_pending
-    assert reader.follow("B2c B3a") == "B1c B2c B3a"
-    assert reader.replays == [
-        (0, log.begin_of("A3a")),
-        (log.begin_of("B1c"), log.begin_of("B3a")),
-    ]
-    assert not reader.sequencer.has_pending
-
-
-def test_outside_txn_cases() -> None:
-    log = Log()
-    reader = Reader(log, sequencer(1))
-    for words, delivered in [
-        ("A1o A2o", "A1o A2o"),
-        ("A1o A2o", ""),
-        ("A3c A4c A5o", "A5o"),
-        ("A6c A7x", "A7x"),
-        ("- -", "- -"),
-    ]:
-        assert reader.follow(words) == delivered
-        assert reader.sequencer.offsets == {JOURNAL: log.records[-1].end}
-        assert not reader.sequencer.has_pending
-    _, states = reader.sequencer.checkpoint()
-    assert states == [ProducerState(JOURNAL, producer("A"), 7, -1)]
-
-
-def test_producer_states_round_trip() -> None:
-    log = Log()
-    first = Reader(log, sequencer(12))
-    assert first.follow("A1c A2c B1c B2c C1a") == "C1a"
-    assert first.follow("-") == "-"
-    offsets, states = first.sequencer.checkpoint()
-    assert offsets == {JOURNAL: log.records[-1].end}
-    assert states == [
-        ProducerState(JOURNAL, producer("A"), 0, log.begin_of("A1c")),
-        ProducerState(JOURNAL, producer("B"), 0, log.begin_of("B1c")),
-        ProducerState(JOURNAL, producer("C"), 1, -1),
-    ]
-    second = Reader(log, Sequencer(offsets, states, max_messages=12))
-    assert second.sequencer.checkpoint() == (offsets, states)
-    assert not second.sequencer.has_pending
-    for words, delivered in [
-        ("B3a", "B1c B2c B3a"),
-        ("C2c C1a", ""),
-        ("A3a", "A1c A2c A3a"),
-    ]:
-        assert first.follow(words) == delivered
-        assert first.outcomes[-1] is not REPLAY
-        got = []
-        for record in log.records[-len(words.split()) :]:
-            second.queue(record)
-            got += second.deliver()
-        assert " ".join(got) == delivered
-    assert second.outcomes == [REPLAY, BEGIN, ROLLBACK, REPLAY]
-
-
 def test_producer_states_round_trip_during_dequeue() -> None:
     """A checkpoint amid a transaction resumes at the message that was stepped to."""
     log = Log()
@@ -269,25 +180,6 @@ def test_producer_states_round_trip_during_dequeue() -> None:
     third.queue(log.records[-1])
     assert third.deliver() == ["A5c", "A6a"]
     assert third.replays == [(log.begin_of("A5c"), log.begin_of("A6a"))]
-
-
-def test_producer_states_straddle_duplicate() -> None:
-    """Messages that are repeated behind a checkpoint are delivered once (gazette/core#406)."""
-    log = Log()
-    first = Reader(log, sequencer(12))
-    assert first.follow("A1c A2c A3c") == ""
-    second = Reader(log, Sequencer(*first.sequencer.checkpoint()))
-    repeated = log.append("A1c A2c A3c A4a")
-    for reader, outcomes in [
-        (first, [LARGER, LARGER, LARGER, RING]),
-        (second, [EXTEND, EXTEND, EXTEND, REPLAY]),
-    ]:
-        reader.outcomes.clear()
-        for record in repeated:
-            reader.queue(record)
-        assert reader.deliver() == ["A1c", "A2c", "A3c", "A4a"]
-        assert reader.outcomes == outcomes
-    assert second.replays == [(0, repeated[0].begin)]
 
 
 def test_producer_pruning() -> None:
@@ -387,3 +279,5 @@ def test_each_journal_has_its_own_producers_and_offsets() -> None:
     assert [it.step(), it.step()] == [("y", 5, 6, ""), None]
     assert it.offsets == {"x": 10, "y": 7}
     assert it.has_pending
+    it.checkpoint()
+    assert not it.has_pending
