@@ -22,7 +22,6 @@ from support.faults import eventually
 from support.peers.http2_bytes import (
     CONTINUATION,
     END_HEADERS,
-    END_STREAM,
     GRPC,
     HEADERS,
     MAX_FRAME,
@@ -30,9 +29,11 @@ from support.peers.http2_bytes import (
     PREFACE,
     PRIORITY,
     SETTINGS_ACK,
+    asks,
     block,
     data,
     frame,
+    headers,
     message,
     reset,
     settings,
@@ -49,15 +50,7 @@ WINDOW, FRAME_SIZE = 4, 5
 
 def request(number: int, procedure: str, *, end: bool = False) -> bytes:
     """The headers of a call."""
-    fields = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": f"/proto.API/{procedure}",
-        ":authority": "broker",
-        "te": "trailers",
-        "content-type": "application/grpc",
-    }
-    return frame(HEADERS, END_HEADERS | end * END_STREAM, number, block(fields))
+    return headers(number, asks(f"/proto.API/{procedure}"), end=end)
 
 
 def subscribe(number: int, *, end: bool = True) -> bytes:

@@ -40,6 +40,18 @@ def headers(stream: int, fields: Mapping[str, str], *, end: bool = False) -> byt
     return frame(HEADERS, END_HEADERS | end * END_STREAM, stream, block(fields))
 
 
+def asks(path: str) -> dict[str, str]:
+    """Return the headers of a call of gRPC."""
+    return {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": path,
+        ":authority": "broker",
+        "te": "trailers",
+        "content-type": "application/grpc",
+    }
+
+
 def trailers(stream: int, status: object = 0, **more: str) -> bytes:
     """Make the HEADERS frame that ends a call of gRPC."""
     return headers(stream, {"grpc-status": str(status), **more}, end=True)

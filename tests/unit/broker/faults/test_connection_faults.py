@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 import time
 from collections.abc import AsyncIterator
 from typing import Final
@@ -15,6 +14,7 @@ from h2.events import ConnectionTerminated, DataReceived, Event, SettingsAcknowl
 
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.wire import proto, rpc
+from support.peers.http2_bytes import asks, message
 from support.raw import BOUND, FROM_EARLIEST, Wire
 
 HOUR: Final = 3600 * 10**9
@@ -46,17 +46,8 @@ class RawConnection:
     def call(self, path: str, request: bytes) -> int:
         """Begin a call with one request, and return the number of its stream."""
         number = self._http2.get_next_available_stream_id()
-        headers = [
-            (":method", "POST"),
-            (":scheme", "http"),
-            (":path", path),
-            (":authority", "broker"),
-            ("te", "trailers"),
-            ("content-type", "application/grpc+proto"),
-        ]
-        self._http2.send_headers(number, headers)
-        frame = b"\0" + struct.pack(">I", len(request)) + request
-        self._http2.send_data(number, frame, end_stream=True)
+        self._http2.send_headers(number, list(asks(path).items()))
+        self._http2.send_data(number, message(request), end_stream=True)
         self.send()
         return number
 

@@ -21,15 +21,11 @@ from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.wire import proto, rpc
 from liftbridge_aio.wire.rpc import Rpc
 from support.examples import examples
+from support.peers.http2_bytes import PREFACE, asks, frame
 from support.raw import End, Wire, message
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+SETTINGS = frame(4, 0, 0)
 NON_ASCII_HEADER = b"\x00\x06x-hack\x02\xff\xfe"
-
-
-def frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
-    return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
 
 
 async def swallow(broker: EmbeddedBroker, data: bytes) -> None:
@@ -86,15 +82,7 @@ async def raw_end(broker: EmbeddedBroker, procedure: Rpc[Any, Any], body: bytes)
     reader, writer = await asyncio.open_connection(broker.host, broker.port)
     connection = h2.connection.H2Connection(h2.config.H2Configuration())
     connection.initiate_connection()
-    headers = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": procedure.path,
-        ":authority": "broker",
-        "te": "trailers",
-        "content-type": "application/grpc",
-    }
-    connection.send_headers(1, list(headers.items()))
+    connection.send_headers(1, list(asks(procedure.path).items()))
     connection.send_data(1, body, end_stream=True)
     writer.write(connection.data_to_send())
     try:

@@ -11,11 +11,18 @@ import pytest
 from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
-from h2.connection import H2Connection
-from h2.settings import SettingCodes
 
 from liftbridge_aio.broker import BrokerState, EmbeddedBroker
 from liftbridge_aio.wire import proto, rpc
+from support.peers.http2_bytes import (
+    PREFACE,
+    asks,
+    data,
+    headers,
+    message,
+    settings,
+    window_update,
+)
 from support.raw import End, Wire, eventually
 
 
@@ -52,7 +59,14 @@ async def test_a_client_that_reads_nothing_does_not_delay_a_stop(broker: Embedde
     deaf = socket.socket()
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     deaf.connect((broker.host, broker.port))
-    deaf.sendall(subscribe_without_reading("s"))
+    wanted = proto.SubscribeRequest(stream="s", start_position=proto.StartPosition.EARLIEST)
+    deaf.sendall(
+        PREFACE
+        + settings((4, 2**31 - 1))  # windows so large that the server fills all buffers
+        + window_update(0, 2**30)
+        + headers(1, asks(rpc.SUBSCRIBE.path))
+        + data(1, message(bytes(wanted)), end=True)
+    )
     listener = broker._listener
     assert listener is not None
 
@@ -70,27 +84,6 @@ async def test_a_client_that_reads_nothing_does_not_delay_a_stop(broker: Embedde
     assert not listener.connections
     deaf.close()
     wire.close()
-
-
-def subscribe_without_reading(stream: str) -> bytes:
-    """A Subscribe by hand, with windows so large that the server fills all buffers."""
-    connection = H2Connection()
-    connection.initiate_connection()
-    connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
-    connection.increment_flow_control_window(2**30)
-    headers = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": rpc.SUBSCRIBE.path,
-        ":authority": "broker",
-        "te": "trailers",
-        "content-type": "application/grpc",
-    }
-    connection.send_headers(1, list(headers.items()))
-    earliest = proto.StartPosition.EARLIEST
-    request = bytes(proto.SubscribeRequest(stream=stream, start_position=earliest))
-    connection.send_data(1, b"\0" + len(request).to_bytes(4, "big") + request, end_stream=True)
-    return connection.data_to_send()
 
 
 async def test_stop_may_be_called_from_any_task_any_number_of_times() -> None:
