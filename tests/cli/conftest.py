@@ -153,9 +153,28 @@ def start(broker_address: str) -> Iterator[Start]:
         process.communicate(timeout=BOUND)
 
 
-def end(process: subprocess.Popen[str]) -> Result:
+def finish(
+    *command: str, servers: str | None = None, stdout: int = subprocess.PIPE, **settings: str
+) -> Result:
+    """Run a process to its end, with these variables beside those of its environment."""
+    done = subprocess.run(
+        command,
+        check=False,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=BOUND,
+        env=environment(servers) | settings,
+    )
+    return Result(done.returncode, done.stdout or "", done.stderr)
+
+
+def end(process: subprocess.Popen[str], bound: float = BOUND) -> Result:
     """Wait for a started command; it must not have shown how it is made."""
-    out, err = process.communicate(timeout=BOUND)
+    try:
+        out, err = process.communicate(timeout=bound)
+    finally:
+        process.kill()
     assert "Traceback" not in err
     assert "Warning" not in err
     return Result(process.returncode, out, err)

@@ -15,7 +15,7 @@ from typing import IO
 
 import pytest
 
-from cli.conftest import BOUND, COMMAND, Run, Start, end, environment
+from cli.conftest import BOUND, COMMAND, Run, Start, end, environment, finish
 from liftbridge_aio._core.addresses import parse_address
 from liftbridge_aio.cli.console import Console
 
@@ -94,20 +94,6 @@ def test_publishing_from_a_silent_stdin_ends_by_ctrl_c(start: Start, run: Run, s
     assert end(publisher) == (130, "", "")
 
 
-def test_a_reader_that_goes_away_ends_the_command_quietly(
-    start: Start, run: Run, stream: str
-) -> None:
-    value = "x" * 4096  # a hundred of them are more than a pipe takes unread
-    run("publish", stream, *[value] * 100, "--create")
-    reader = start("subscribe", stream, "--start", "earliest")
-    assert line(reader.stdout) == f"0\t\t{value}\n"
-    assert reader.stdout is not None
-    reader.stdout.close()
-    reader.stdout = None
-    code, _, err = end(reader)
-    assert (code, err) == (141, "")
-
-
 def test_a_reader_of_acks_that_goes_away_ends_publishing_quietly(
     start: Start, run: Run, stream: str
 ) -> None:
@@ -146,18 +132,10 @@ def test_output_that_nobody_reads_is_exit_code_141(
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        result = subprocess.run(
-            [*COMMAND, *words],
-            check=False,
-            stdout=writing,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=BOUND,
-            env=environment(broker_address),
-        )
+        result = finish(*COMMAND, *words, servers=broker_address, stdout=writing)
     finally:
         os.close(writing)
-    assert (result.returncode, result.stderr) == (141, "")
+    assert (result.code, result.err) == (141, "")
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
@@ -168,47 +146,26 @@ def test_what_the_encoding_of_stdout_lacks_is_escaped(
     run("publish", stream, value, "--create")
     env = environment(broker_address) | {"PYTHONIOENCODING": encoding}
     words = [*COMMAND, "tail", stream, "--no-follow"]
-    for json_wanted in (False, True):
-        output = subprocess.run(
-            words + ["--json"] * json_wanted,
-            check=True,
-            capture_output=True,
-            timeout=BOUND,
-            env=env,
-        ).stdout.decode(encoding)
-        if json_wanted:
-            assert json.loads(output)["value"] == value
-        else:
-            assert value.encode(encoding, "backslashreplace").decode(encoding) in output
-
-
-@pytest.mark.parametrize("words", [("tail", "s"), ("streams", "list")])
-def test_a_closed_stdout_is_one_line(words: tuple[str, ...], broker_address: str) -> None:
-    result = subprocess.run(
-        ["/bin/sh", "-c", '"$@" >&-', "sh", *COMMAND, *words],
-        check=False,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=BOUND,
-        env=environment(broker_address),
+    shown, as_json = (
+        subprocess.check_output(words + flags, timeout=BOUND, env=env).decode(encoding)
+        for flags in ([], ["--json"])
     )
-    assert result.returncode == 1
-    assert "stdout is closed" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    assert json.loads(as_json)["value"] == value
+    assert value.encode(encoding, "backslashreplace").decode(encoding) in shown
 
 
-def test_a_closed_stdin_is_one_line(broker_address: str) -> None:
-    result = subprocess.run(
-        ["/bin/sh", "-c", '"$@" <&-', "sh", *COMMAND, "publish", "s", "-"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        env=environment(broker_address),
-    )
-    assert (result.returncode, result.stdout) == (1, "")
-    assert "stdin is closed" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+@pytest.mark.parametrize(
+    ("closed", "words"),
+    [("stdout", ("tail", "s")), ("stdout", ("streams", "list")), ("stdin", ("publish", "s", "-"))],
+)
+def test_a_closed_stdin_or_stdout_is_one_line(
+    closed: str, words: tuple[str, ...], broker_address: str
+) -> None:
+    call = {"stdout": '"$@" >&-', "stdin": '"$@" <&-'}[closed]
+    result = finish("/bin/sh", "-c", call, "sh", *COMMAND, *words, servers=broker_address)
+    assert (result.code, result.out) == (1, "")
+    assert f"{closed} is closed" in result.err
+    assert len(result.err.splitlines()) == 1
 
 
 def test_a_table_that_nobody_reads_is_a_broken_pipe() -> None:
@@ -238,15 +195,9 @@ runpy.run_module("liftbridge_aio", run_name="__main__", alter_sys=True)
 )
 def test_ctrl_c_while_the_command_line_is_imported_is_quiet(way: str, tmp_path: Path) -> None:
     (tmp_path / "interrupted.py").write_text(INTERRUPTED_IMPORT.replace("WAY", way))
-    result = subprocess.run(
-        [sys.executable, "-m", "interrupted", "streams", "list"],
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-    )
-    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    result = finish(sys.executable, "-m", "interrupted", "streams", "list", PYTHONPATH=path)
+    assert result == (130, "", "")
 
 
 INTERRUPTED_START = """
@@ -260,9 +211,12 @@ SCRIPT = "import sys\nfrom liftbridge_aio.__main__ import main\nsys.exit(main())
 
 
 @pytest.mark.parametrize(
-    "module", ["asyncio", "liftbridge_aio.model", "cyclopts", "betterproto2", "grpclib"]
+    ("module", "installed"),
+    [
+        *((name, True) for name in ("asyncio", "cyclopts", "betterproto2", "grpclib")),
+        *(("liftbridge_aio.model", installed) for installed in (True, False)),
+    ],
 )
-@pytest.mark.parametrize("installed", [True, False])
 def test_ctrl_c_while_the_package_is_imported_is_quiet(
     module: str, installed: bool, tmp_path: Path, broker_address: str
 ) -> None:
@@ -270,16 +224,10 @@ def test_ctrl_c_while_the_package_is_imported_is_quiet(
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_START.replace("MODULE", module))
     program = tmp_path / "liftbridge-aio"  # as pip writes it
     program.write_text(SCRIPT)
-    result = subprocess.run(
-        [sys.executable, *([str(program)] if installed else COMMAND[1:]), "streams", "list"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        env=environment(broker_address)
-        | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
-    )
-    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+    command = (sys.executable, str(program)) if installed else COMMAND
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    result = finish(*command, "streams", "list", servers=broker_address, PYTHONPATH=path)
+    assert result == (130, "", "")
 
 
 def test_ctrl_c_while_a_program_imports_the_package_is_its_own(tmp_path: Path) -> None:
@@ -287,15 +235,8 @@ def test_ctrl_c_while_a_program_imports_the_package_is_its_own(tmp_path: Path) -
         INTERRUPTED_START.replace("MODULE", "liftbridge_aio.model")
     )
     code = "try:\n import liftbridge_aio\nexcept KeyboardInterrupt:\n print('caught')"
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        env=environment(None) | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
-    )
-    assert (result.returncode, result.stdout, result.stderr) == (0, "caught\n", "")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    assert finish(sys.executable, "-c", code, PYTHONPATH=path) == (0, "caught\n", "")
 
 
 IMPORTS_IN_THE_LOOP = """
@@ -327,15 +268,9 @@ sys.exit(code)
 def test_nothing_is_imported_while_the_event_loop_waits(
     words: tuple[str, ...], broker_address: str
 ) -> None:
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", IMPORTS_IN_THE_LOOP, *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        env=environment(broker_address),
-    )
-    assert (result.returncode, result.stderr) == (0, "")
+    command = (*COMMAND[:3], "-c", IMPORTS_IN_THE_LOOP, *words)
+    result = finish(*command, servers=broker_address)
+    assert (result.code, result.err) == (0, "")
 
 
 async def test_a_server_that_does_not_speak_grpc_is_one_line(start: Start) -> None:

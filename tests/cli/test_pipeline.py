@@ -11,12 +11,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 from uuid import UUID
 
 import pytest
 
-from cli.conftest import COMMAND, Run, Start, environment
+from cli.conftest import COMMAND, Result, Run, Start, end, environment, finish
 from liftbridge_aio import TLS, Client, Record
 from liftbridge_aio._core.file_lock import FileLock
 from liftbridge_aio.cli.connection import ConnectionFlags
@@ -40,27 +39,11 @@ TEN = Place("2026-03-02T10:00+00:00", "Accra")
 TOTALS = [(NINE, Total(2, 30)), (TEN, Total(1, 5))]
 
 
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 BOUND = 240.0
 """Seconds for a command with Spark; a tenth of it, but where jars come from a cold disk."""
 
 
-def finish(process: subprocess.Popen[str]) -> Ended:
-    """Wait for the end of a command that runs Spark."""
-    try:
-        out, err = process.communicate(timeout=BOUND)
-    finally:
-        process.kill()
-    assert "Traceback" not in err
-    return Ended(process.returncode, out, err)
-
-
-def run_without_spark(folder: Path, stream: str, servers: str) -> subprocess.CompletedProcess[str]:
+def run_without_spark(stream: str, servers: str) -> Result:
     """Run commands of pipelines where neither pyspark nor pyarrow can be imported."""
     code = (
         "import sys\n"
@@ -69,21 +52,13 @@ def run_without_spark(folder: Path, stream: str, servers: str) -> subprocess.Com
         "assert main(['pipeline', 'repeats', sys.argv[1]]) == 0\n"
         "sys.exit(main(['pipeline', 'totals']))\n"
     )
-    return subprocess.run(
-        [sys.executable, "-c", code, stream],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=folder,
-        env=environment(servers),
-    )
+    return finish(sys.executable, "-c", code, stream, servers=servers)
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(BOUND + 60)
 def test_totals_add_up_while_the_pipeline_runs(start: Start) -> None:
-    ended = finish(start("pipeline", "totals", "--events", "3000", "--json"))
+    ended = end(start("pipeline", "totals", "--events", "3000", "--json"), BOUND)
     report = json.loads(ended.out)
     assert (ended.code, report["held"], report["counted"]) == (0, True, 3000)
     assert [check["held"] for check in report["checks"]] == [True] * 5
@@ -171,12 +146,12 @@ def test_a_stream_whose_repeats_cannot_be_counted_is_named(run: Run, stream: str
 
 
 def test_without_pyspark_repeats_are_counted_and_the_rest_names_the_extra(
-    written_twice: tuple[str, str], tmp_path: Path, broker_address: str
+    written_twice: tuple[str, str], broker_address: str
 ) -> None:
-    done = run_without_spark(tmp_path, written_twice[0], broker_address)
-    assert "2 repeats" in done.stdout
-    assert done.returncode == 1
-    [line] = done.stderr.splitlines()
+    done = run_without_spark(written_twice[0], broker_address)
+    assert "2 repeats" in done.out
+    assert done.code == 1
+    [line] = done.err.splitlines()
     assert "pip install 'liftbridge-aio[spark]'" in line
 
 
@@ -321,7 +296,7 @@ def test_an_archive_follows_its_stream_until_it_is_told_to_end(
     run("publish", "s", "third")
     wait_for("archive/stream=s/*/batch=1/*.parquet")
     process.send_signal(signal.SIGINT)
-    ended = finish(process)
+    ended = end(process, BOUND)
     assert ended.code == 0
     assert ended.err.splitlines()[0] == "starting Spark"
     assert re.fullmatch(r"[23] messages in [12] batches to .*/archive\n", ended.out)
@@ -359,7 +334,7 @@ def test_ctrl_c_while_spark_starts_ends_it_cleanly(tmp_path: Path) -> None:
     while "starting Spark" not in (line := process.stdout.readline()):
         assert line, "it ended"
     os.killpg(process.pid, signal.SIGINT)
-    ended = finish(process)
+    ended = end(process, BOUND)
     assert (ended.code, ended.err) == (130, "")
     assert list(tmp_path.iterdir()) == []
     assert is_gone_soon(process.pid)

@@ -8,7 +8,6 @@ import re
 from cli.conftest import Run
 from liftbridge_aio import Client, StartAt
 from liftbridge_aio.queue import DeadLetter
-from support.groups.group_watcher import it_is
 from support.raw import eventually
 
 
@@ -32,7 +31,7 @@ async def work(address: str, stream: str) -> None:
                     await delivery.reject("unwanted")
                 else:
                     await delivery.ack()
-            await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+            await eventually(lambda: queue.statistics().dead_letters == 1)
 
 
 def test_queues_are_shown_and_dead_letters_requeued(
