@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from liftbridge_aio import Client, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
 from support.faults import eventually
+
+pytestmark = pytest.mark.real_time
 
 MANY = 700
 
