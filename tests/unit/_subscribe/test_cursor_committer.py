@@ -106,6 +106,14 @@ async def test_a_reader_sent_elsewhere_while_it_is_stored_stores_again() -> None
     assert rig.offsets == [9, 2]
 
 
+async def test_all_are_stored_some_at_a_time() -> None:
+    rig = Rig(partitions=100)
+    rig.at = {partition: partition + 5 for partition in rig.at}
+    await rig.committer.commit()
+    assert sorted(rig.memory.writes) == [("s", n, n + 5) for n in range(100)]
+    assert 1 < rig.memory.most_at_once <= 16
+
+
 async def test_only_the_partitions_that_are_named_are_stored() -> None:
     rig = Rig(partitions=3)
     rig.at = dict.fromkeys(rig.at, 5)

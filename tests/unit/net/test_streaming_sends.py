@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hyperframe.frame import SettingsFrame
+from hyperframe.frame import DataFrame, SettingsFrame
 
 from liftbridge_aio._core.status import CallFailure, Code, Reach
 from liftbridge_aio.net.broker_connection import StreamCall
@@ -31,6 +31,16 @@ async def blocked(
     await exhausted(calls, stream)
     assert not sending.done()
     return call, stream, sending
+
+
+async def test_many_messages_go_out_in_one_frame(path: str) -> None:
+    async with calling(path) as calls:
+        call, stream = await calls.open()
+        await call.send([b"message"] * 100)
+        await calls.on_socket.until(lambda: len(stream.body) == 1200)
+        if path == "lane":
+            assert calls.peer.count(DataFrame) == 1
+        call.close()
 
 
 async def test_sending_obeys_the_windows_of_stream_and_connection(path: str) -> None:
