@@ -8,7 +8,7 @@ import re
 from cli.conftest import Run
 from liftbridge_aio import Client, StartAt
 from liftbridge_aio.queue import DeadLetter
-from support.raw import eventually
+from support.faults import eventually
 
 
 async def work(address: str, stream: str) -> None:
