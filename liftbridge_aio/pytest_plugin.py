@@ -11,19 +11,32 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import functools
 import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, Self, TypeVar, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    Protocol,
+    Self,
+    TypeVar,
+    get_args,
+)
 
 import pytest
 
 if TYPE_CHECKING:
     from ._client.client import Client
     from .broker import EmbeddedBroker, EmbeddedCluster
+    from .testing import Simulation
 
 _T = TypeVar("_T")
 _Resource = TypeVar("_Resource", bound=AbstractAsyncContextManager[Any])
@@ -50,7 +63,10 @@ _MARKERS: Final = {
     " for example nodes=5",
     "liftbridge_client(**options)": "ClientOptions of liftbridge_client and"
     " liftbridge_cluster_client, for example ack_timeout=1",
+    "liftbridge_simulation(seeds=10, seconds=600, brokers=3)": "how many seeds a test with"
+    " liftbridge_simulation runs, for how many simulated seconds of faults, with how many brokers",
 }
+_SIMULATION: Final = "liftbridge_simulation"
 
 
 # Hooks
@@ -62,6 +78,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("liftbridge")
     group.addoption("--liftbridge-address", metavar="ADDRESS", default=None, help=words)
     parser.addini(_ADDRESS_SETTING, words, default="")
+    words = "number of seeds of each simulation, instead of what its marker says"
+    group.addoption("--liftbridge-seeds", metavar="COUNT", type=int, default=None, help=words)
+    words = "the only seed to run simulations from, to repeat a failure"
+    group.addoption("--liftbridge-seed", metavar="SEED", type=int, default=None, help=words)
+    words = "the only faults of it to inflict, by their numbers, as 3,17; or none"
+    group.addoption("--liftbridge-faults", metavar="NUMBERS", default=None, help=words)
+    words = "find the fewest faults with which a simulation fails"
+    group.addoption("--liftbridge-shrink", action="store_true", help=words)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,6 +94,27 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{marker}: {meaning}")
     if _has_pytest_asyncio(config) and _asyncio_fixtures_choose_loops():
         config.pluginmanager.register(_asyncio_loops(), _ASYNCIO_LOOPS)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test of each seed of a simulation."""
+    if _SIMULATION not in metafunc.fixturenames:
+        return
+    option = metafunc.config.getoption
+    seed = option("--liftbridge-seed")
+    count = option("--liftbridge-seeds") or _simulated(metafunc.definition).seeds
+    seeds = range(1, count + 1) if seed is None else [seed]
+    metafunc.parametrize(_SIMULATION, seeds, indirect=True, ids="seed-{}".format)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_pycollect_makeitem() -> Generator[None, object, object]:
+    """Let simulations run in their own event loop, before other plugins see an async test."""
+    made = yield
+    for item in made if isinstance(made, list) else [made]:
+        if isinstance(item, pytest.Function) and _SIMULATION in item.fixturenames:
+            _run_in_world(item)
+    return made
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -179,6 +224,102 @@ def liftbridge_run(_liftbridge_loop: _Loop) -> RunInLoop:
     if isinstance(_liftbridge_loop, _LoopOfTest):
         _fail("liftbridge_run is for sync tests; an async test awaits the coroutine itself")
     return _liftbridge_loop.run
+
+
+@pytest.fixture
+def liftbridge_simulation(request: pytest.FixtureRequest) -> Simulation:
+    """A simulated world of brokers, processes and faults, in which the async test itself runs.
+
+    `@pytest.mark.liftbridge_simulation(seeds=20, seconds=3600, brokers=3)` says how many seeds it
+    is run from, for how many simulated seconds faults are inflicted, and how many brokers there
+    are. Needs Python 3.12 and the extra `simulation`.
+    """
+    _refuse_live(request, _SIMULATION)
+    if not hasattr(request.node.obj, _SIMULATION):
+        _fail(f"{_SIMULATION} needs an async test that has it as an argument")
+    return _new_simulation(request.node, request.param)
+
+
+# Simulations
+
+
+class _Simulated(NamedTuple):
+    """The arguments of the marker of a simulation."""
+
+    seeds: int = 10
+    seconds: float = 600.0
+    brokers: int = 3
+
+
+def _simulated(item: pytest.Item) -> _Simulated:
+    return _made(_Simulated, item, _SIMULATION)
+
+
+def _new_simulation(
+    item: pytest.Item, seed: int, faults: Sequence[int] | None = None
+) -> Simulation:
+    """Create one with the planned faults, or with those that are named."""
+    from .testing import Simulation  # noqa: PLC0415 - imports the network
+
+    settings = _simulated(item)
+    chosen = item.config.getoption("--liftbridge-faults")
+    if faults is None and chosen is not None:
+        faults = [int(each) for each in chosen.split(",") if each not in {"", "none"}]
+    try:
+        return Simulation(seed, seconds=settings.seconds, brokers=settings.brokers, faults=faults)
+    except ImportError as error:
+        _fail(str(error))
+
+
+def _run_in_world(item: pytest.Function) -> None:
+    """Replace an async test by a function that runs it in its world."""
+    function = item.obj
+    if not inspect.iscoroutinefunction(function) or _SIMULATION not in item._fixtureinfo.argnames:  # noqa: SLF001
+        return
+
+    @functools.wraps(function)
+    def test(**arguments: Any) -> None:
+        simulation: Simulation = arguments.pop(_SIMULATION)
+
+        def run(simulation: Simulation) -> None:
+            simulation.run(lambda: function(**arguments, **{_SIMULATION: simulation}))
+
+        try:
+            run(simulation)
+        except Exception as error:
+            error.add_note(_how_to_repeat(item, simulation, run, error))
+            raise
+
+    setattr(test, _SIMULATION, True)
+    item.obj = test
+
+
+def _how_to_repeat(
+    item: pytest.Item, failed: Simulation, run: Callable[[Simulation], None], error: Exception
+) -> str:
+    """Return the command that repeats a failure, with the fewest faults if that is asked for."""
+    command = f"pytest '{item.nodeid.partition('[')[0]}' --liftbridge-seed {failed.seed}"
+    if not item.config.getoption("--liftbridge-shrink"):
+        return (
+            f"seed {failed.seed}, {len(failed.planned)} faults, digest {failed.digest[:12]}\n"
+            f"repeat it: {command}\n"
+            f"find the fewest faults that fail: {command} --liftbridge-shrink"
+        )
+    from .testing.simulation.shrink import fewest  # noqa: PLC0415
+
+    def fails(faults: Sequence[int]) -> bool:
+        try:
+            run(_new_simulation(item, failed.seed, faults))
+        except Exception as again:  # noqa: BLE001 - any failure
+            return type(again) is type(error)
+        return False
+
+    numbers = fewest([each.number for each in failed.planned], fails)
+    faults = "".join(f"\n  fault {each}" for each in failed.planned if each.number in numbers)
+    return (
+        f"seed {failed.seed} fails with {len(numbers)} of {len(failed.planned)} faults:{faults}\n"
+        f"repeat it: {command} --liftbridge-faults {','.join(map(str, numbers)) or 'none'}"
+    )
 
 
 # Markers

@@ -2,6 +2,7 @@
 
 - `history/`: Recorded histories of a run and the check for delivery defects.
 - `proxy/`: A TCP proxy that injects faults between a client and a server.
+- `simulation/`: A simulated world: brokers, programs and faults in virtual time, from a seed.
 """
 
 from .history.check import check_history
@@ -21,6 +22,7 @@ from .proxy.fault_plan import PlannedFault, plan_faults
 from .proxy.fault_proxy import FaultProxy
 from .proxy.faults import Direction, FaultKind, FaultRecord, ProxyStatistics
 from .proxy.frames import FrameType, Part
+from .simulation.simulation import Simulation
 
 __all__ = [
     "Defect",
@@ -43,6 +45,7 @@ __all__ = [
     "Part",
     "PlannedFault",
     "ProxyStatistics",
+    "Simulation",
     "TimelineRow",
     "check_history",
     "plan_faults",

@@ -1,1 +1,1 @@
-"""A simulated world for tests: brokers, programs and outages in virtual time, from a seed."""
+"""A simulated world: brokers, programs and faults in virtual time, from a seed."""

@@ -171,6 +171,12 @@ class World:
         """Seconds since the world began."""
         return float(self.loop._true_time())
 
+    def time_of_day(self) -> float:
+        """Return the Unix time on the clock of the host that asks."""
+        host = _current_host.get()
+        time_of_day = self.loop.time() if host in self.drifting else self.now
+        return EPOCH + float(time_of_day) + self.clocks.get(host, 0.0)
+
     @property
     def cluster(self) -> EmbeddedCluster:
         """The first cluster."""
@@ -329,11 +335,6 @@ class World:
         state = random.getstate()
         random.seed(f"{self.seed}:code")
 
-        def clock() -> float:
-            host = _current_host.get()
-            time_of_day = self.loop.time() if host in self.drifting else self.now
-            return EPOCH + float(time_of_day) + self.clocks.get(host, 0.0)
-
         numbers: dict[int, tuple[int, object]] = {}
 
         def number(of: object) -> int:
@@ -345,8 +346,8 @@ class World:
             *((each, "__hash__", number) for each in _IN_SETS),
             (asyncio, "Task", _Task),
             (StreamPartition, "__hash__", lambda of: zlib.crc32(repr(tuple(of)).encode())),
-            (time, "time", clock),
-            (time, "time_ns", lambda: int(clock() * 1e9)),
+            (time, "time", self.time_of_day),
+            (time, "time_ns", lambda: int(self.time_of_day() * 1e9)),
             (time, "monotonic", self.loop.time),
             (secrets, "token_bytes", lambda size=32: ids.randbytes(size)),
             (secrets, "token_hex", lambda size=32: ids.randbytes(size).hex()),
