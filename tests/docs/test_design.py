@@ -196,7 +196,7 @@ def test_the_errata_cover_every_wrong_statement_that_is_known() -> None:
 def known_names() -> dict[str, Any]:
     """Modules by their path in the package and by their last name, classes by their name."""
     found: dict[str, Any] = {}
-    other_words = re.compile(r"\.(cli|broker|__main__|proto|stan)(\.|$)")
+    other_words = re.compile(r"\.(cli|broker|__main__|proto|stan|simulation)(\.|$)")
     for module in pkgutil.walk_packages(liftbridge_aio.__path__, "liftbridge_aio."):
         if other_words.search(module.name):
             continue

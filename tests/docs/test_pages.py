@@ -43,6 +43,7 @@ ELSEWHERE: Final = {
         "nats.md",
         "nsq.md",
         "security.md",
+        "simulation.md",
         "spark.md",
         "stan.md",
         "web.md",

@@ -53,10 +53,11 @@ def test_pytest_shows_fixtures_and_markers(pytester: pytest.Pytester) -> None:
         "liftbridge_client": "A connected Client on `liftbridge_broker`",
         "liftbridge_cluster": "A running EmbeddedCluster of the test's own",
         "liftbridge_cluster_client": "A connected Client on `liftbridge_cluster`",
+        "liftbridge_simulation": "A simulated world of brokers, processes and faults",
         "liftbridge_run": "A function that runs a coroutine in the loop of a sync test's broker",
     }.items():
         fixtures.fnmatch_lines([f"{name} -- *", f"    {doc}*"], consecutive=True)
     fixtures.no_fnmatch_line("_liftbridge_*")
     markers = pytester.runpytest_inprocess("--markers", *arguments).stdout
-    for name in ("live", "broker(*)", "cluster(*)", "client(*)"):
+    for name in ("live", "broker(*)", "cluster(*)", "client(*)", "simulation(*)"):
         markers.fnmatch_lines([f"@pytest.mark.liftbridge_{name}: *"])

@@ -21,7 +21,27 @@ def anyio_backend():
 async def test(liftbridge_broker): ...
 """
 
+SIMULATION: Final = """
+import sys
+sys.modules["simloop"] = sys.modules["liftbridge_aio.testing.simulation.world"] = None
+
+async def test(liftbridge_simulation): ...
+"""
+
 REFUSED: Final = {
+    "a simulation without its library": (
+        (*ANYIO, "--liftbridge-seed=1"),
+        SIMULATION,
+        (
+            "the simulation needs Python 3.12 or newer and simloop (*):"
+            " pip install 'liftbridge-aio[simulation]'"
+        ),
+    ),
+    "a simulation in a sync test": (
+        (*ANYIO, "--liftbridge-seed=1"),
+        "def test(liftbridge_simulation): ...",
+        "liftbridge_simulation needs an async test that has it as an argument",
+    ),
     "a client in a sync test": (
         ASYNCIO,
         "def test(liftbridge_client): ...",

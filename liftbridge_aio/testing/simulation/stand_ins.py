@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -38,9 +39,22 @@ def stand_ins(world: World) -> list[tuple[object, str, object]]:
     async def run_here(func: Callable[..., Any], *args: Any, **_: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(None, partial(func, *args))
 
+    handlers: dict[tuple[str, int], Any] = {}
+
+    def get_handler(number: int) -> Any:
+        return handlers.get((world.current_host, number), signal.SIG_DFL)
+
+    def set_handler(number: int, handler: Any) -> Any:
+        # Each process has handlers of its own, and none of them gets the signals of this one.
+        previous = get_handler(number)
+        handlers[world.current_host, number] = handler
+        return previous
+
     replaced: list[tuple[object, str, object]] = [
         (os, "urandom", chance.randbytes),
         (random, "_urandom", chance.randbytes),
+        (signal, "getsignal", get_handler),
+        (signal, "signal", set_handler),
         (time, "perf_counter", world.loop.time),
         (time, "sleep", pass_time),
         (anyio.to_thread, "run_sync", run_here),

@@ -171,9 +171,14 @@ class World:
         """Seconds since the world began."""
         return float(self.loop._true_time())
 
+    @property
+    def current_host(self) -> str:
+        """The host of the task that asks."""
+        return str(_current_host.get())
+
     def time_of_day(self) -> float:
         """Return the Unix time on the clock of the host that asks."""
-        host = _current_host.get()
+        host = self.current_host
         time_of_day = self.loop.time() if host in self.drifting else self.now
         return EPOCH + float(time_of_day) + self.clocks.get(host, 0.0)
 
