@@ -16,6 +16,7 @@ from support.terminal import Terminal
 
 ELSEWHERE: Final = {
     "python3 -m pip": "installs what the tests have installed",
+    "python3 -m pytest test_shop.py": "tests/simulation runs its failing seed",
     "python3 -m venv": "as CI does it on every commit",
     "nox -s simulation": "as CI does it on every commit, or longer than tests may take",
     ".venv/bin/nox": "as CI does it on every commit, or longer than tests may take",

@@ -12,7 +12,7 @@ from liftbridge_aio.integrations import fastapi  # noqa: F401 - see above
 from liftbridge_aio.testing.simulation import faults, stand_ins  # noqa: F401 - see above
 from support.markdown import ROOT, blocks
 
-pytestmark = pytest.mark.virtual_time
+pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(300)]
 pytest_plugins = ["pytester"]
 
 GUIDE: Final = ROOT / "docs" / "simulation.md"
@@ -24,13 +24,12 @@ def test_the_example_fails_as_shown_and_passes_when_mended(pytester: pytest.Pyte
     files = {"shop": shop, "test_shop": test}
     pytester.makepyfile(**files)
     shown = GUIDE.read_text()
-    [seed] = set(re.findall(r"--liftbridge-seed (\d+)(?= --liftbridge-f)", shown))
-    [number] = re.findall(r"--liftbridge-faults (\d+)", shown)
+    [(seed, number)] = re.findall(r"--liftbridge-seed (\d+) --liftbridge-faults (\d+)", shown)
     [fault] = re.findall(r"^E +(fault .*)$", shown, re.MULTILINE)
 
     def run(numbers: str) -> pytest.RunResult:
         options = (f"--liftbridge-seed={seed}", f"--liftbridge-faults={numbers}")
-        return pytester.runpytest_subprocess(*ARGUMENTS, *options)
+        return pytester.runpytest_inprocess(*ARGUMENTS, *options)
 
     failed = run(number)
     failed.assert_outcomes(failed=1)
@@ -41,5 +40,5 @@ def test_the_example_fails_as_shown_and_passes_when_mended(pytester: pytest.Pyte
     old = re.search(r"    async def write.*?\n\n\n", shop, re.DOTALL)
     assert old is not None
     pytester.makepyfile(shop=shop.replace(old[0], f"{mended}\n\n"))
-    result = pytester.runpytest_subprocess(*ARGUMENTS, f"--liftbridge-seed={seed}")
+    result = pytester.runpytest_inprocess(*ARGUMENTS, f"--liftbridge-seed={seed}")
     result.assert_outcomes(passed=1)
