@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from liftbridge_aio import Client, ClientOptions
+from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.testing import FaultProxy
 from support.faults import (
     QUICK,
@@ -75,6 +76,13 @@ async def direct(server: Server) -> AsyncIterator[Client]:
     """A client beside the proxy, to see what the server has."""
     async with Client(server.address, options=ClientOptions(backoff=QUICK)) as client:
         yield client
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[EmbeddedBroker]:
+    """An embedded broker of the test's own."""
+    async with EmbeddedBroker() as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")

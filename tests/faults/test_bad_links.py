@@ -169,13 +169,6 @@ async def test_frames_of_an_unknown_type_are_ignored() -> None:
     listening.close()
 
 
-@pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedBroker]:
-    """A broker of the test's own: what flipped bits ask for may harm a server that others use."""
-    async with EmbeddedBroker() as broker:
-        yield broker
-
-
 @contextlib.asynccontextmanager
 async def damaged(broker: EmbeddedBroker, seed: int) -> AsyncIterator[tuple[FaultProxy, Client]]:
     async with (

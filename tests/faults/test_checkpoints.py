@@ -46,12 +46,6 @@ OPTIONS = ClientOptions(backoff=QUICK, ack_timeout=0.2, publish_timeout=1)
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedBroker]:
-    async with EmbeddedBroker() as running:
-        yield running
-
-
-@pytest.fixture
 async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
     async with Client(broker.address, options=OPTIONS) as client:
         await client.create_stream(STREAM, partitions=2)

@@ -25,12 +25,6 @@ SOON = Retry(attempts=3, backoff=QUICK)
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedBroker]:
-    async with EmbeddedBroker() as running:
-        yield running
-
-
-@pytest.fixture
 async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
     async with Client(broker.address, options=OPTIONS) as client:
         yield client

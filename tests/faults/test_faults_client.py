@@ -29,12 +29,6 @@ DATA_PATHS: Final = ["lane"]
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedBroker]:
-    async with EmbeddedBroker() as running:
-        yield running
-
-
-@pytest.fixture
 async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
     """A client that is quick to try again, and a stream called "s"."""
     async with Client(broker.address, options=ClientOptions(backoff=QUICK)) as client:

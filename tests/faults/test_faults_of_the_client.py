@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, NoReturn
 
 import pytest
@@ -66,6 +66,14 @@ class Inject:
 
 
 @pytest.fixture
+async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
+    """A client, and a stream "s"."""
+    async with Client(broker.address, options=OPTIONS) as client:
+        await client.create_stream("s")
+        yield client
+
+
+@pytest.fixture
 def inject(monkeypatch: pytest.MonkeyPatch) -> Inject:
     return Inject(monkeypatch)
 
@@ -106,48 +114,47 @@ async def test_the_end_of_a_call_raises_in_its_reader(
             await take(subscription, 1)
 
 
-async def test_messages_that_cannot_be_taken_in_raise_in_their_reader(inject: Inject) -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address, options=OPTIONS) as client:
-        await client.create_stream("s")
-        async with client.subscribe("s", start=StartAt.earliest()) as subscription:
-            inject(ReceiveBuffer, "put")
-            await client.publish("s", b"0")
-            with pytest.raises(SubscriptionError, match=TEXT):
-                await within(BOUND, anext(subscription))
+async def test_messages_that_cannot_be_taken_in_raise_in_their_reader(
+    inject: Inject, client: Client
+) -> None:
+    async with client.subscribe("s", start=StartAt.earliest()) as subscription:
+        inject(ReceiveBuffer, "put")
+        await client.publish("s", b"0")
+        with pytest.raises(SubscriptionError, match=TEXT):
+            await within(BOUND, anext(subscription))
 
 
-async def test_a_broken_call_whose_status_cannot_be_read_is_resumed(inject: Inject) -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address, options=OPTIONS) as client:
-        await client.create_stream("s")
-        async with client.subscribe("s", start=StartAt.earliest()) as subscription:
-            inject(Stream, "_maybe_raise", lambda *_: not inject.struck)
-            await broker.faults.cut_links()
-            await within(BOUND, client.publish("s", b"0"))
-            (message,) = await take(subscription, 1)
-            assert message.value == b"0"
+async def test_a_broken_call_whose_status_cannot_be_read_is_resumed(
+    inject: Inject, broker: EmbeddedBroker, client: Client
+) -> None:
+    async with client.subscribe("s", start=StartAt.earliest()) as subscription:
+        inject(Stream, "_maybe_raise", lambda *_: not inject.struck)
+        await broker.faults.cut_links()
+        await within(BOUND, client.publish("s", b"0"))
+        (message,) = await take(subscription, 1)
+        assert message.value == b"0"
 
 
 async def test_acks_that_cannot_be_settled_are_no_word_about_their_messages(
     inject: Inject,
+    client: Client,
 ) -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address, options=OPTIONS) as client:
-        await client.create_stream("s")
-        await client.publish("s", b"0")
-        inject(InFlightTable, "succeed", lambda *_: not inject.struck)
-        with pytest.raises(PublishOutcomeUnknown, match=TEXT):
-            await within(BOUND, client.publish("s", b"1"))
-        assert (await within(BOUND, client.publish("s", b"2"))).offset == 2
+    await client.publish("s", b"0")
+    inject(InFlightTable, "succeed", lambda *_: not inject.struck)
+    with pytest.raises(PublishOutcomeUnknown, match=TEXT):
+        await within(BOUND, client.publish("s", b"1"))
+    assert (await within(BOUND, client.publish("s", b"2"))).offset == 2
 
 
-async def test_a_deadline_that_cannot_be_checked_fails_its_publish(inject: Inject) -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address, options=OPTIONS) as client:
-        await client.create_stream("s")
-        broker.faults.drop("PublishAsync", at="reply")
-        future = await client.publish_async("s", b"0", timeout=0.5)
-        inject(Dispatcher, "_check_deadline", lambda *_: not inject.struck)
-        with pytest.raises(PublishOutcomeUnknown, match=TEXT):
-            await within(BOUND, future)
-        assert inject.struck
+async def test_a_deadline_that_cannot_be_checked_fails_its_publish(
+    inject: Inject, broker: EmbeddedBroker, client: Client
+) -> None:
+    broker.faults.drop("PublishAsync", at="reply")
+    future = await client.publish_async("s", b"0", timeout=0.5)
+    inject(Dispatcher, "_check_deadline", lambda *_: not inject.struck)
+    with pytest.raises(PublishOutcomeUnknown, match=TEXT):
+        await within(BOUND, future)
+    assert inject.struck
 
 
 async def test_a_message_that_cannot_be_resent_fails(inject: Inject) -> None:
@@ -167,12 +174,12 @@ async def test_a_message_that_cannot_be_resent_fails(inject: Inject) -> None:
         await client.publish("s", b"0", partition=0)
 
 
-async def test_metadata_that_cannot_be_taken_in_is_asked_for_again(inject: Inject) -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address, options=OPTIONS) as client:
-        await client.create_stream("s")
-        inject(MetadataCache, "_merge_answer", lambda *_, **__: not inject.struck)
-        assert (await within(BOUND, client.publish("s", b"0", key=b"key"))).offset == 0
-        assert inject.struck
+async def test_metadata_that_cannot_be_taken_in_is_asked_for_again(
+    inject: Inject, client: Client
+) -> None:
+    inject(MetadataCache, "_merge_answer", lambda *_, **__: not inject.struck)
+    assert (await within(BOUND, client.publish("s", b"0", key=b"key"))).offset == 0
+    assert inject.struck
 
 
 async def test_a_health_check_that_cannot_be_made_breaks_its_link(inject: Inject) -> None:
@@ -188,23 +195,21 @@ async def test_a_health_check_that_cannot_be_made_breaks_its_link(inject: Inject
             await take(subscription, 1)
 
 
-async def test_a_cursor_that_cannot_be_kept_ends_its_reading(inject: Inject) -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address, options=OPTIONS) as client:
-        await client.create_stream("s")
-        async with client.subscribe(
-            "s", start=StartAt.earliest(), cursor="c", cursor_interval=0.05
-        ) as subscription:
-            inject(CursorCommitter, "commit", lambda *_: not inject.struck)
-            with pytest.raises(SubscriptionError, match=TEXT):
-                await within(BOUND, anext(subscription))
+async def test_a_cursor_that_cannot_be_kept_ends_its_reading(
+    inject: Inject, client: Client
+) -> None:
+    async with client.subscribe(
+        "s", start=StartAt.earliest(), cursor="c", cursor_interval=0.05
+    ) as subscription:
+        inject(CursorCommitter, "commit", lambda *_: not inject.struck)
+        with pytest.raises(SubscriptionError, match=TEXT):
+            await within(BOUND, anext(subscription))
 
 
-async def test_a_publish_that_cannot_be_followed_fails(inject: Inject) -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address, options=OPTIONS) as client:
-        await client.create_stream("s")
-        inject(RetryingPublisher, "_retry_until_known")
-        with pytest.raises(PublishOutcomeUnknown, match=TEXT):
-            await within(BOUND, client.publish("s", b"0", retry=Retry(attempts=2)))
+async def test_a_publish_that_cannot_be_followed_fails(inject: Inject, client: Client) -> None:
+    inject(RetryingPublisher, "_retry_until_known")
+    with pytest.raises(PublishOutcomeUnknown, match=TEXT):
+        await within(BOUND, client.publish("s", b"0", retry=Retry(attempts=2)))
 
 
 WHERE_A_CONNECTION_IS_LOST: Final = [
@@ -221,48 +226,46 @@ ON_THE_LANE: Final = pytest.mark.parametrize("data_path", ["lane"], indirect=Tru
 @pytest.mark.real_time  # it counts the turns of the event loop
 @pytest.mark.parametrize(("owner", "name"), WHERE_A_CONNECTION_IS_LOST)
 async def test_a_loss_that_cannot_be_taken_in_leaves_nobody_waiting(
-    inject: Inject, owner: type, name: str
+    inject: Inject, broker: EmbeddedBroker, client: Client, owner: type, name: str
 ) -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address, options=OPTIONS) as client:
-        await client.create_stream("s")
-        await client.publish("s", b"0")
-        async with client.subscribe("s", start=StartAt.earliest()) as subscription:
-            await take(subscription, 1)
-            inject(owner, name)
-            await broker.faults.cut_links()
-            await eventually(lambda: inject.struck > 0)
-            await asyncio.sleep(0)  # those that follow in the same turn are struck, too
-            inject.end()
-            await within(BOUND, client.publish("s", b"1", retry=Retry(attempts=5)))
-            try:
-                message = await within(BOUND, anext(subscription))
-            except SubscriptionError as error:
-                assert TEXT in str(error)  # noqa: PT017 - it may as well go on
-            else:
-                assert message.value == b"1"
-
-
-@ON_THE_LANE
-async def test_a_message_that_cannot_be_written_holds_up_no_others(inject: Inject) -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address, options=OPTIONS) as client:
-        await client.create_stream("s")
-        await client.publish("s", b"0")
-        inject(PublishSession, "_next_batch", lambda *_: not inject.struck)
-        with pytest.raises(ZeroDivisionError):
-            await within(BOUND, client.publish("s", b"never sent"))
-        assert (await within(BOUND, client.publish("s", b"1"))).offset == 1
-
-
-@ON_THE_LANE
-async def test_a_session_that_ended_by_a_fault_is_replaced(inject: Inject) -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address, options=OPTIONS) as client:
-        await client.create_stream("s")
-        await client.publish("s", b"0")
-        inject(Dispatcher, "session_lost")
+    await client.publish("s", b"0")
+    async with client.subscribe("s", start=StartAt.earliest()) as subscription:
+        await take(subscription, 1)
+        inject(owner, name)
         await broker.faults.cut_links()
-        await eventually(lambda: inject.struck >= 2)  # when it broke, and at its end
+        await eventually(lambda: inject.struck > 0)
+        await asyncio.sleep(0)  # those that follow in the same turn are struck, too
         inject.end()
-        assert (await within(BOUND, client.publish("s", b"1"))).offset == 1
+        await within(BOUND, client.publish("s", b"1", retry=Retry(attempts=5)))
+        try:
+            message = await within(BOUND, anext(subscription))
+        except SubscriptionError as error:
+            assert TEXT in str(error)  # noqa: PT017 - it may as well go on
+        else:
+            assert message.value == b"1"
+
+
+@ON_THE_LANE
+async def test_a_message_that_cannot_be_written_holds_up_no_others(
+    inject: Inject, client: Client
+) -> None:
+    await client.publish("s", b"0")
+    inject(PublishSession, "_next_batch", lambda *_: not inject.struck)
+    with pytest.raises(ZeroDivisionError):
+        await within(BOUND, client.publish("s", b"never sent"))
+    assert (await within(BOUND, client.publish("s", b"1"))).offset == 1
+
+
+@ON_THE_LANE
+async def test_a_session_that_ended_by_a_fault_is_replaced(
+    inject: Inject, broker: EmbeddedBroker, client: Client
+) -> None:
+    await client.publish("s", b"0")
+    inject(Dispatcher, "session_lost")
+    await broker.faults.cut_links()
+    await eventually(lambda: inject.struck >= 2)  # when it broke, and at its end
+    inject.end()
+    assert (await within(BOUND, client.publish("s", b"1"))).offset == 1
 
 
 @ON_THE_LANE

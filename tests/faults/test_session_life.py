@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
 from typing import Final
 
 import pytest
@@ -38,12 +37,6 @@ from support.faults import (
 )
 
 ENDS: Final = ("UNAVAILABLE", "INTERNAL", "UNKNOWN", "RESOURCE_EXHAUSTED", "CANCELLED", "cut")
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedBroker]:
-    async with EmbeddedBroker() as broker:
-        yield broker
 
 
 async def test_it_outlives_whoever_opened_it(broker: EmbeddedBroker, recorder: Recorder) -> None:

@@ -33,12 +33,6 @@ STREAM = "s"
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedBroker]:
-    async with EmbeddedBroker() as running:
-        yield running
-
-
-@pytest.fixture
 async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
     """A client that soon gives up waiting for acks; partition 0 of its stream has been used."""
     options = ClientOptions(backoff=QUICK, ack_timeout=0.3, publish_timeout=1)
