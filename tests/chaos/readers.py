@@ -41,7 +41,50 @@ def _find_end(load: Load, who: str, error: LiftbridgeError) -> None:
     load.find(f"{who} ended with {error!r}", reset=reset)
 
 
-class Reader:
+class _Reading:
+    """A reading that is begun anew should it end, which it never should.
+
+    Args:
+        load: what it belongs to.
+        title: who it is in findings.
+    """
+
+    def __init__(self, load: Load, title: str) -> None:
+        self.ends: set[bytes] = set()
+        """The messages delivered to it that were published last."""
+        self.ended = asyncio.Event()
+        self._load = load
+        self._title = title
+        self._reopening = False
+        self._stopped = False
+        self._reading: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Read until `stop`."""
+        while not self._stopped:
+            self._reading = asyncio.create_task(self._read())
+            await _over(self._reading)
+            if self._reading.cancelled() and not self._given_up:
+                self._load.find(f"{self._title} was cancelled by the client", excusable=False)
+        self.ended.set()
+
+    async def _read(self) -> None:
+        """Read once; end by nothing but a cancellation."""
+        raise NotImplementedError
+
+    @property
+    def _given_up(self) -> bool:
+        """True if the reading was cancelled from here."""
+        return self._stopped or self._reopening
+
+    def stop(self) -> None:
+        """Leave it in order at the next message, or now."""
+        self._stopped = True
+        if self._reading is not None:
+            self._reading.cancel()
+
+
+class Reader(_Reading):
     """One subscription to one partition, opened anew should it end, which it never should."""
 
     def __init__(
@@ -72,45 +115,19 @@ class Reader:
         self.lane = Lane(title) if slow else load.lane(title, (place.stream, place.partition))
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
-        self.ends: set[bytes] = set()
-        """Return the messages delivered to it that were published last."""
+        super().__init__(load, title)
         self.last: Message | None = None
-        self._load = load
         self._client = client
         self.cursor = cursor
-        self.ended = asyncio.Event()
         self._fragile = fragile
         self.subscription: Subscription | None = None
         self._next: StartAt = EARLIEST
         self._lives = 1
-        self._reopening = False
-        self._stopped = False
-        self._reading: asyncio.Task[None] | None = None
-
-    async def run(self) -> None:
-        """Read until `stop`."""
-        while not self._stopped:
-            self._reading = asyncio.create_task(self._read())
-            await _over(self._reading)
-            if self._reading.cancelled() and not self._given_up:
-                self._load.find(f"{self.lane.name} was cancelled by the client", excusable=False)
-        self.ended.set()
-
-    @property
-    def _given_up(self) -> bool:
-        """True if the subscription was cancelled from here."""
-        return self._stopped or self._reopening
 
     def reopen(self, start: StartAt) -> None:
         """Give the subscription up and make another one."""
         self._next = start
         self._reopening = True
-        if self._reading is not None:
-            self._reading.cancel()
-
-    def stop(self) -> None:
-        """Leave the subscription in order at the next message, or now."""
-        self._stopped = True
         if self._reading is not None:
             self._reading.cancel()
 
@@ -165,38 +182,17 @@ class Reader:
             self.ends.add(message.value)
 
 
-class Member:
+class Member(_Reading):
     """One member of the consumer group, which joins again should it be thrown out with an error."""
 
     def __init__(
         self, load: Load, client: Client, name: str, group: str, streams: list[str]
     ) -> None:
+        super().__init__(load, name)
         self.name = name
-        self.ends: set[bytes] = set()
-        self._load = load
         self._client = client
         self._group = group
         self._streams = streams
-        self._stopped = False
-        self._reading: asyncio.Task[None] | None = None
-
-    async def run(self) -> None:
-        """Read until `stop`."""
-        while not self._stopped:
-            self._reading = asyncio.create_task(self._read())
-            await _over(self._reading)
-            if self._reading.cancelled() and not self._given_up:
-                self._load.find(f"{self.name} was cancelled by the client", excusable=False)
-
-    @property
-    def _given_up(self) -> bool:
-        return self._stopped
-
-    def stop(self) -> None:
-        """Leave the group."""
-        self._stopped = True
-        if self._reading is not None:
-            self._reading.cancel()
 
     async def _read(self) -> None:
         try:
