@@ -41,6 +41,8 @@ from support.faults import (
 from support.servers.node import Server
 from support.traffic import Traffic, flowing
 
+pytestmark = pytest.mark.real_time
+
 SETTINGS: Final = bytes.fromhex("000000040000000000")
 WAYS: Final = [Direction.TO_TARGET, Direction.TO_CLIENTS]
 SEEDS: Final = range(int(os.environ.get("LIFTBRIDGE_FAULT_SEEDS", "1")))
