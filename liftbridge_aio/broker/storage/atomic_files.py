@@ -17,13 +17,14 @@ def temporary(path: Path) -> Path:
     return path.with_name(path.name + TEMPORARY_SUFFIX)
 
 
-def write_temporary(path: Path, parts: Iterable[bytes], *, synced: bool = False) -> Path:
-    """Write a replacement of `path`, and return its temporary path.
+def write_temporary(path: Path, parts: Iterable[bytes]) -> Path:
+    """Write a replacement of `path`, synced to the disk, and return its temporary path.
+
+    Without the sync, a failure of the machine could leave an empty file in the place of the old.
 
     Args:
         path: the file to be replaced.
         parts: the contents.
-        synced: sync the contents to the disk, so that they survive a failure of the machine.
 
     Raises:
         OSError: it cannot be written; nothing is left behind.
@@ -33,22 +34,21 @@ def write_temporary(path: Path, parts: Iterable[bytes], *, synced: bool = False)
         with written.open("wb") as file:
             for part in parts:
                 file.write(part)
-            if synced:
-                file.flush()
-                os.fsync(file.fileno())
+            file.flush()
+            os.fsync(file.fileno())
     except BaseException:
         written.unlink(missing_ok=True)
         raise
     return written
 
 
-def replace_file(path: Path, parts: Iterable[bytes], *, synced: bool = False) -> None:
-    """Create or replace `path`.
+def replace_file(path: Path, parts: Iterable[bytes]) -> None:
+    """Create or replace `path`, with contents that are synced to the disk.
 
     Raises:
         OSError: it cannot be written; `path` is unchanged.
     """
-    written = write_temporary(path, parts, synced=synced)
+    written = write_temporary(path, parts)
     try:
         written.replace(path)
     except BaseException:

@@ -1,8 +1,11 @@
 """A segment of a log on disk: a file of records, and a file of its index.
 
 Damaged records are never served, and never skipped in silence: reading into a damaged range raises
-`CorruptSegment`, reading before or after it works. Nothing is synced to the disk: messages survive
-the process, but not a failure of the machine, as on a real server.
+`CorruptSegment`, reading before or after it works.
+
+Messages survive the process. A failure of the machine may lose the newest ones of a log, as on a
+real server: a segment is synced with its first message and when its index is stored, so that no
+index claims messages that the disk does not have.
 """
 
 from __future__ import annotations
@@ -261,4 +264,5 @@ class DiskSegment:
             )
 
     def _store(self, index: SegmentIndex) -> None:
+        self._files.sync(self._file)
         replace_file(self.path.with_suffix(INDEX_SUFFIX), [index.encode()])

@@ -53,13 +53,20 @@ class Journal:
         return self._path
 
     def append(self, data: bytes) -> None:
-        """Append an entry; once this returns, it survives the process.
+        """Append an entry; once this returns, it survives a failure of the machine.
+
+        So do the files and folders that were made before it.
 
         Raises:
             OSError: it cannot be written; the file is unchanged.
         """
         entry = _entry(data, self._count, self._size)
         self._files.write(self._file, entry, self._size)
+        try:
+            self._files.sync(self._file)
+        except OSError:
+            self._files.truncate(self._file, self._size)
+            raise
         self._count += 1
         self._size += len(entry)
 
@@ -75,7 +82,7 @@ class Journal:
             written.append(_entry(data, len(written), size))
             size += len(written[-1])
         self._files.close()
-        replace_file(self._path, written, synced=True)
+        replace_file(self._path, written)
         self._count = len(written)
         self._size = size
 

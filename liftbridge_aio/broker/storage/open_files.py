@@ -79,6 +79,14 @@ class OpenFiles:
         """
         os.ftruncate(self._descriptor(path), size)
 
+    def sync(self, path: str) -> None:
+        """Sync a file to the disk, so that it survives a failure of the machine.
+
+        Raises:
+            OSError: it is not known to be there.
+        """
+        os.fsync(self._descriptor(path))
+
     def release(self, path: str) -> None:
         """Close a file if it is open, so that it can be replaced or removed on any system."""
         descriptor = self._descriptors.pop(path, None)
