@@ -18,6 +18,7 @@ from .ranges import Batching
 from .readers import DurableReading, Reading
 from .retries import Retrying
 from .seeks import Marking, Seeking
+from .stores import Booking
 from .transactions import Invoicing, Receipting
 
 AT_LEAST_ONCE: Final[tuple[type[Program], ...]] = (Reading, DurableReading, Grouping, Queueing)
@@ -35,4 +36,5 @@ ALL: Final[tuple[type[Program], ...]] = (
     Seeking,
     Marking,
     Accounting,
+    Booking,
 )
