@@ -21,6 +21,8 @@ from h2.events import (
 )
 from h2.settings import SettingCodes
 
+from liftbridge_aio.wire.open_streams import count_seldom
+
 from .core.data_lane import DataLane
 from .core.lane_stream import LaneStream
 
@@ -100,6 +102,7 @@ class BrokerProtocol(H2Protocol):
         """Handle the new connection; see `asyncio.Protocol`."""
         super().connection_made(transport)
         self._transport = cast("asyncio.Transport", transport)
+        count_seldom(self.connection._connection)  # noqa: SLF001 - pinned by a test
         # RFC 9113 requires that unknown frames (section 5.5) and informational responses (8.1) are
         # ignored; grpclib would break the connection.
         self.processor.processors |= dict.fromkeys(_IGNORED_EVENTS, lambda _: None)

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import pytest
+from h2.stream import H2Stream
 
 from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Hook, StartAt
 from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
@@ -159,3 +160,25 @@ async def test_clients_that_started_together_refresh_apart() -> None:
         await asyncio.sleep(300.0)
     assert len(times) >= 20
     assert max(times[:20]) - min(times[:20]) > 60.0
+
+
+async def test_opening_a_call_does_not_go_through_all_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = 0
+    is_open = H2Stream.open.fget  # type: ignore[attr-defined]
+
+    def look(stream: H2Stream) -> bool:
+        nonlocal looks
+        looks += 1
+        return bool(is_open(stream))
+
+    monkeypatch.setattr(H2Stream, "open", property(look))
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("s", partitions=3 * PARTITIONS)
+        async with (
+            asyncio.timeout(40),
+            client.subscribe("s", ALL_PARTITIONS, StartAt.earliest()),
+        ):
+            pass
+    assert looks <= 10 * 3 * PARTITIONS

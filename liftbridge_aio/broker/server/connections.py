@@ -26,6 +26,7 @@ from h2.settings import SettingCodes
 from liftbridge_aio._core.event_loop import begun_later
 from liftbridge_aio.broker.faults.fault_injection import FaultInjector
 from liftbridge_aio.wire.call_buffer import CallBuffer
+from liftbridge_aio.wire.open_streams import count_seldom
 
 from .framing import MessageCodec
 from .service import LiftbridgeService
@@ -70,6 +71,7 @@ class ServerConnection(H2Protocol):
     def _begin(self) -> None:
         self.has_begun = True
         super().connection_made(self.transport)
+        count_seldom(self.connection._connection)  # noqa: SLF001 - no public way
         self.processor.processors[RequestReceived] = self._take_call
         self.processor.processors[StreamReset] = self._take_reset
         settings: dict[SettingCodes | int, int] = {SettingCodes.MAX_CONCURRENT_STREAMS: _MAX_CALLS}
