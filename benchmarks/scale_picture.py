@@ -38,13 +38,13 @@ def curves(points: Sequence[Figures], held: Sequence[Figures]) -> list[Curve]:
     """The panels of the picture; those with fewer than two points are left out."""
     found = []
     for title, figure in _FIGURES.items():
-        for axis, sizes in AXES.items():
-            chosen = [asdict(size) for size in sizes]
+        for axis in AXES:
+            others = asdict(Size())
+            del others[axis]
             line = [
                 (float(each[axis]), float(figure(each)))
-                for size in chosen
-                for each in points
-                if size.items() <= each.items()
+                for each in sorted(points, key=lambda each: each[axis])
+                if others.items() <= each.items()
             ]
             found.append(Curve(title, axis, line))
     for kind in KINDS:

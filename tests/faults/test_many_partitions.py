@@ -19,7 +19,10 @@ from liftbridge_aio.telemetry import MetadataRefreshed, Resubscribed, Subscribed
 from support.faults import eventually
 from support.virtual_time import IS_POSSIBLE
 
-pytestmark = pytest.mark.virtual_time
+pytestmark = [
+    pytest.mark.virtual_time,
+    pytest.mark.skipif(not IS_POSSIBLE, reason="on a slow machine calls are repeated in real time"),
+]
 
 DATA_PATHS: Final = ["lane"]
 PARTITIONS: Final = 160
@@ -141,7 +144,6 @@ async def test_work_of_a_hand_over_is_linear(monkeypatch: pytest.MonkeyPatch) ->
     assert looks["all positions"] == 0
 
 
-@pytest.mark.skipif(not IS_POSSIBLE, reason="it would take five minutes of real time")
 async def test_clients_that_started_together_refresh_apart() -> None:
     loop = asyncio.get_running_loop()
     times: list[float] = []
