@@ -193,11 +193,8 @@ def test_nothing_given_leaves_everything_to_the_server() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "retention_max_bytes",
-        "retention_max_messages",
-        "retention_max_age",
-        "segment_max_age",
-        "auto_pause_time",
+        *("retention_max_bytes", "retention_max_messages", "retention_max_age"),
+        *("segment_max_age", "auto_pause_time"),
     ],
 )
 def test_zero_is_kept_and_is_not_none(name: str) -> None:

@@ -31,12 +31,9 @@ def test_a_url_is_of_a_stream(url: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"url": None},
-        {"url": URL, "headers": [("a", "b")]},
-        {"url": URL, "headers": {"a": 7}},
-        {"url": URL, "params": {7: "a"}},
-        {"url": URL, "content_type": 7},
-        {"url": URL, "options": {"timeout": 7}},
+        *({"url": None}, {"url": URL, "headers": [("a", "b")]}),
+        *({"url": URL, "headers": {"a": 7}}, {"url": URL, "params": {7: "a"}}),
+        *({"url": URL, "content_type": 7}, {"url": URL, "options": {"timeout": 7}}),
     ],
 )
 def test_arguments_of_a_stream_have_their_types(arguments: dict[str, Any]) -> None:
@@ -47,13 +44,8 @@ def test_arguments_of_a_stream_have_their_types(arguments: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     "options",
     [
-        {"timeout": 0},
-        {"timeout": -1},
-        {"response_timeout": float("nan")},
-        {"live_timeout": 0},
-        {"max_retries": -1},
-        {"max_retries": True},
-        {"backoff": 7},
+        *({"timeout": 0}, {"timeout": -1}, {"response_timeout": float("nan")}),
+        *({"live_timeout": 0}, {"max_retries": -1}, {"max_retries": True}, {"backoff": 7}),
         {"tls": True},
     ],
 )
@@ -120,16 +112,9 @@ def test_an_object_belongs_to_one_event_loop() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"producer_id": ""},
-        {"producer_id": "é"},
-        {"epoch": -1},
-        {"epoch": 2**53},
-        {"epoch": True},
-        {"auto_claim": 1},
-        {"max_batch_bytes": 0},
-        {"max_batch_items": 0},
-        {"linger": -1},
-        {"max_in_flight": 0},
+        *({"producer_id": ""}, {"producer_id": "é"}, {"epoch": -1}, {"epoch": 2**53}),
+        *({"epoch": True}, {"auto_claim": 1}, {"max_batch_bytes": 0}, {"max_batch_items": 0}),
+        *({"linger": -1}, {"max_in_flight": 0}),
     ],
 )
 def test_arguments_of_a_producer_are_checked(arguments: dict[str, Any]) -> None:

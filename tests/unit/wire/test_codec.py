@@ -121,12 +121,8 @@ def test_headers_that_may_be_wrong_are_left_to_a_closer_look(headers: Any) -> No
 @pytest.mark.parametrize(
     "fields",
     [
-        {"value": bytearray(b"v")},
-        {"key": "k"},
-        {"expected_offset": -1},
-        {"expected_offset": 2**63},
-        {"expected_offset": True},
-        {"expected_offset": 1.0},
+        *({"value": bytearray(b"v")}, {"key": "k"}, {"expected_offset": -1}),
+        *({"expected_offset": 2**63}, {"expected_offset": True}, {"expected_offset": 1.0}),
     ],
 )
 def test_fields_that_may_be_wrong_are_left_to_a_closer_look(fields: Any) -> None:

@@ -159,10 +159,7 @@ def test_a_message_that_ends_within_a_field_is_refused(data: bytes, draws: st.Da
 @pytest.mark.parametrize(
     "wrong",
     [
-        bytes_field(1, b"\x05"),
-        number_field(3, 5),
-        number_field(5, 5),
-        number_field(9, 5),
+        *(bytes_field(1, b"\x05"), number_field(3, 5), number_field(5, 5), number_field(9, 5)),
         b"\x25\x00\x00\x00\x00",
     ],
 )

@@ -76,12 +76,8 @@ def test_queries_are_read() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        [("offset", "")],
-        [("offset", "1"), ("offset", "1")],
-        [("offset", "a,b")],
-        [("offset", "a\0b")],
-        [("live", "sse")],
-        [("offset", "-1"), ("live", "tail")],
+        *([("offset", "")], [("offset", "1"), ("offset", "1")], [("offset", "a,b")]),
+        *([("offset", "a\0b")], [("live", "sse")], [("offset", "-1"), ("live", "tail")]),
     ],
 )
 def test_queries_that_make_no_sense_are_refused(query: list[tuple[str, str]]) -> None:

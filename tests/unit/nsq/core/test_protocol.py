@@ -62,12 +62,9 @@ def test_a_large_frame_is_joined_once() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"HTTP/1.1 400 Bad Request",
-        struct.pack(">ii", 3, 0),
-        struct.pack(">ii", 8, 3) + bytes(4),
-        struct.pack(">ii", 70_000, 0),
-        struct.pack(">ii", 4 + 26 + 101, 2),
-        struct.pack(">ii", -1, 2),
+        *(b"HTTP/1.1 400 Bad Request", struct.pack(">ii", 3, 0)),
+        *(struct.pack(">ii", 8, 3) + bytes(4), struct.pack(">ii", 70_000, 0)),
+        *(struct.pack(">ii", 4 + 26 + 101, 2), struct.pack(">ii", -1, 2)),
     ],
 )
 def test_bytes_that_are_no_frame_are_refused(data: bytes) -> None:
