@@ -1,4 +1,4 @@
-"""The whole of it, end to end: a server, our client, a table, a chart and JSON."""
+"""The whole of it, end to end: a server, our client or Spark, a table, a chart and JSON."""
 
 from __future__ import annotations
 
@@ -12,11 +12,22 @@ from typing import Any
 
 import pytest
 
+from benchmarks.spark.samples import (
+    CLIENT,
+    COMMITTED,
+    EXACTLY_ONCE,
+    NOTHING,
+    OURS,
+    UNCOMMITTED,
+    WITH_IDS,
+)
+
 ROOT = Path(__file__).resolve().parents[2]
 BOUND = 50.0
+SPARK_BOUND = 400.0  # seconds; some twenty where nothing else runs
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
+def run(*words: str, bound: float = BOUND) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "benchmarks", *words],
         cwd=ROOT,
@@ -24,7 +35,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         check=False,
         text=True,
-        timeout=BOUND,
+        timeout=bound,
     )
 
 
@@ -91,8 +102,50 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(tmp_p
     assert done.stderr == f"error: {tmp_path} cannot be written\n"
 
 
-def test_a_client_that_is_not_known_is_told() -> None:
-    done = run("consume", "--peers", "nobody", "--server", "embedded")
+@pytest.mark.parametrize(
+    ("name", "client", "told"),
+    [
+        ("consume", "nobody", "there is no client 'nobody'"),
+        ("spark-read", "ours", "there is nothing 'ours' beside Spark"),
+    ],
+)
+def test_a_client_that_is_not_known_is_told(name: str, client: str, told: str) -> None:
+    done = run(name, "--peers", client, "--server", "embedded")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: there is no client 'nobody'")
+    assert done.stderr.startswith(f"error: {told}")
     assert "Traceback" not in done.stderr
+
+
+def results_of(name: str) -> dict[str, Any]:
+    done = run(
+        *(name, "--server", "embedded", "--quick", "--rounds", "1", "--partitions", "2"),
+        *("--messages", "240", "--output", "json"),
+        bound=SPARK_BOUND,
+    )
+    assert done.returncode == 0, done.stderr
+    results: dict[str, Any] = json.loads(done.stdout)
+    return results
+
+
+def assert_compared(found: dict[str, Any], *names: str) -> None:
+    assert [each["name"] for each in found["contenders"]] == list(names)
+    assert all(each["runs"][0]["rows_per_second"] > 0 for each in found["contenders"])
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(SPARK_BOUND + 10)
+@pytest.mark.skipif(
+    "LIFTBRIDGE_BY_HAND" not in os.environ,
+    reason="measures for a minute; run it by hand with LIFTBRIDGE_BY_HAND=1",
+)
+def test_every_benchmark_with_spark_comes_to_its_end() -> None:
+    results = results_of("spark")
+    [read], [write] = results["spark_read"], results["spark_write"]
+    assert_compared(read, CLIENT, OURS, COMMITTED, UNCOMMITTED, NOTHING)
+    assert_compared(write, CLIENT, OURS, WITH_IDS, EXACTLY_ONCE, NOTHING)
+    [to_nothing], [to_stream] = results["spark_microbatch"], results["spark_microbatch_floors"]
+    assert to_nothing["share"]["median"] > 0
+    assert set(to_stream["milliseconds"]) == {OURS, EXACTLY_ONCE, NOTHING}
+    [memory] = results["spark_memory"]
+    assert memory["rows"] == 240
+    assert memory["total_bytes"]["median"] > 0

@@ -132,12 +132,6 @@ def test_a_limit_below_the_number_of_partitions_takes_turns() -> None:
     assert dict(position) == dict.fromkeys(available, 2)
 
 
-def test_what_appears_after_available_now_began_is_left_for_the_next_run() -> None:
-    old, new = StreamPartition("a", 0), StreamPartition("b", 0)
-    end = admit(Offsets({old: 1}), {old: 9, new: 9}, target={old: 4})
-    assert dict(end) == {old: 4}
-
-
 @pytest.mark.parametrize(
     ("max_bytes", "average", "offsets"),
     [(1000, 100, 10), (1000, 300.5, 3), (10, 100, 1), (10, 0, 10), (2**62, 1, 2**62)],

@@ -81,15 +81,3 @@ def test_the_largest_ranges_are_cut_first() -> None:
     ]
 
 
-def test_without_limits_there_is_one_task_for_each_range() -> None:
-    wanted = [OffsetRange("orders", 0, 3, 10), OffsetRange("totals", 0, 5, 5)]
-    assert split(wanted) == wanted[:1]
-
-
-def test_a_range_is_not_cut_into_more_tasks_than_it_has_offsets() -> None:
-    wanted = [OffsetRange("orders", 0, 5, 7), OffsetRange("orders", 1, 0, 1)]
-    assert split(wanted, min_partitions=10) == [
-        OffsetRange("orders", 0, 5, 6),
-        OffsetRange("orders", 0, 6, 7),
-        OffsetRange("orders", 1, 0, 1),
-    ]

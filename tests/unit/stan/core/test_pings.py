@@ -6,11 +6,6 @@ from hypothesis import strategies as st
 from liftbridge_aio.stan.core.pings import PingMonitor
 
 
-def test_the_first_ping_beyond_the_limit_is_not_sent() -> None:
-    pings = PingMonitor(2)
-    assert [pings.ping() for _ in range(3)] == [True, True, False]
-
-
 @given(st.integers(2, 5), st.lists(st.booleans(), max_size=30))
 def test_any_answer_counts_for_all_pings(limit: int, answers: list[bool]) -> None:
     pings = PingMonitor(limit)
