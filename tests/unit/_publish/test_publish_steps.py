@@ -1,7 +1,8 @@
-"""Cost of publishing in calls of Python functions, which do not depend on the machine."""
+"""Cost of publishing in calls of functions and in tasks, which do not depend on the machine."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Mapping
 from types import FrameType
@@ -50,3 +51,16 @@ async def test_a_message_with_headers_takes_the_same_way_as_one_without(key: byt
         without = await calls_of(client, key, None)
         assert await calls_of(client, key, one) <= without
         assert await calls_of(client, key, two) <= without
+
+
+async def test_partitions_of_a_broker_share_one_task() -> None:
+    """The task of the session; another checks the deadlines of the whole client."""
+    async with EmbeddedBroker() as broker, Client(broker.address) as client:
+        await client.create_stream("orders", partitions=20)
+        for _ in range(3):
+            acks = [await client.publish_async("orders", b"", partition=n) for n in range(20)]
+            await asyncio.gather(*acks)
+        names = [task.get_name() for task in asyncio.all_tasks()]
+        of_publishing = sorted(name.partition(":publish-")[2] for name in names)
+        assert of_publishing[-2:] == [f"session:{broker.address}", "sweep"]
+        assert not any(of_publishing[:-2])

@@ -79,5 +79,3 @@ def test_the_largest_ranges_are_cut_first() -> None:
         OffsetRange("orders", 1, 33, 66),
         OffsetRange("orders", 1, 66, 100),
     ]
-
-
