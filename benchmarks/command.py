@@ -14,12 +14,8 @@ from typing import Any, Final
 from liftbridge_aio import LiftbridgeError
 from support.servers.build import ServerUnavailable
 from support.servers.cluster import ClusterNotHealthy
-from support.servers.durable_streams import DurableStreamsDidNotStart
-from support.servers.gateway import GatewayDidNotStart
-from support.servers.nats import NatsDidNotStart
 from support.servers.node import ServerDidNotStart
-from support.servers.nsq_daemons import NsqDidNotStart
-from support.servers.streaming import StreamingDidNotStart
+from support.servers.process import DidNotStart
 
 from . import codec, goals, memory, over_gateway, scale, sse
 from .cases import Case, Kind, cases_of
@@ -54,21 +50,17 @@ from .transactions import SEQUENCER, measure_transactions
 _FAILURES: Final = (
     ClusterNotHealthy,
     CodecProgramFailed,
-    DurableStreamsDidNotStart,
+    DidNotStart,
     EnvironmentUnavailable,
     FillFailed,
-    GatewayDidNotStart,
     ImportFailed,
     LiftbridgeError,
     MemoryProgramFailed,
-    NatsDidNotStart,
-    NsqDidNotStart,
     OSError,
     ScaleFailed,
     ServerDidNotStart,
     ServerEnded,
     ServerUnavailable,
-    StreamingDidNotStart,
     *SPARK_FAILURES,
 )
 """Errors that prevent any measurement; the text of each says why."""

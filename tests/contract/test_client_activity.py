@@ -34,8 +34,11 @@ from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.wire import proto
 from support.clients import EARLIEST, LATEST
 from support.groups.group_calls import Group
+from support.marks import ON_ONE_PATH
 from support.raw import BOUND, Wire
 from support.servers.node import EmbeddedServer
+
+pytestmark = ON_ONE_PATH  # it is about calls, which go over the same connections on both
 
 
 @pytest.fixture

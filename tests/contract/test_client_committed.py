@@ -17,7 +17,6 @@ from liftbridge_aio import (
     Client,
     ClientOptions,
     EndReason,
-    Hook,
     InvalidRequest,
     Isolation,
     MalformedData,
@@ -33,7 +32,6 @@ from liftbridge_aio import (
     WrongType,
 )
 from liftbridge_aio.model import ACK_HEADER, UUID_HEADER, OutgoingMessage
-from liftbridge_aio.telemetry import Subscribed
 from liftbridge_aio.transactions import (
     CompactedStream,
     MalformedAck,
@@ -43,7 +41,7 @@ from liftbridge_aio.transactions import (
     TransactionTruncated,
 )
 from liftbridge_aio.wire.envelope import encode_message
-from support.clients import EARLIEST, rest, take
+from support.clients import EARLIEST, Watcher, rest, take
 from support.faults import eventually
 from support.marks import ON_ONE_PATH
 from support.raw import BOUND, Wire
@@ -68,16 +66,6 @@ NO_MEMORY = ReadCommitted(max_messages=1)
 
 def words(messages: list[Message]) -> str:
     return " ".join(message.value.decode() for message in messages)
-
-
-class Subscriptions(Hook):
-    """Keeps the subscriptions that began."""
-
-    def __init__(self) -> None:
-        self.begun: list[Subscribed] = []
-
-    def subscribed(self, event: Subscribed) -> None:
-        self.begun.append(event)
 
 
 async def write(client: Client, stream: str, log: str, partition: int = 0) -> None:
@@ -422,10 +410,10 @@ async def test_the_transactions_of_an_ack_are_read_again_at_once(
     begun = " ".join(f"{letter}1c" for letter in letters)
     ack = "+".join(f"{letter}2/{place}/0" for place, letter in enumerate(letters))
     await write(client, stream, f"{begun} - {ack}")
-    hook = Subscriptions()
+    hook = Watcher()
     async with Client(server.address, options=ClientOptions(hook=hook)) as watched:
         assert await ranged(watched, stream, 9, 10, look_back=0) == begun
-    assert len(hook.begun) == 2
+    assert len(hook.subscriptions) == 2
 
 
 async def test_ranges_are_refused_that_make_no_sense(client: Client, stream: str) -> None:

@@ -9,7 +9,10 @@ import pytest
 
 from liftbridge_aio import Client, InvalidRequest
 from liftbridge_aio.wire import proto, rpc
+from support.marks import ON_ONE_PATH
 from support.raw import BOUND, Wire
+
+pytestmark = ON_ONE_PATH  # it is about calls, which go over the same connections on both
 
 
 async def test_a_cursor_never_set_is_none(client: Client, stream_name: str) -> None:

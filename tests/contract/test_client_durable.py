@@ -16,7 +16,7 @@ from liftbridge_aio import (
     StopAt,
     StreamReset,
 )
-from support.clients import EARLIEST, LATEST, rest, take
+from support.clients import EARLIEST, LATEST, offsets, rest, take
 from support.durable_numbers import (
     COUNT,
     CURSOR,
@@ -24,7 +24,6 @@ from support.durable_numbers import (
     SELDOM,
     Failure,
     create_numbers,
-    offsets,
     stored,
 )
 from support.marks import ON_EMBEDDED, ON_ONE_PATH

@@ -14,16 +14,8 @@ from liftbridge_aio import (
     InvalidRequest,
     StartAt,
 )
-from support.clients import EARLIEST, LATEST, rest, take
-from support.durable_numbers import (
-    COUNT,
-    CURSOR,
-    SELDOM,
-    Failure,
-    create_numbers,
-    offsets,
-    stored,
-)
+from support.clients import EARLIEST, LATEST, offsets, rest, take
+from support.durable_numbers import COUNT, CURSOR, SELDOM, Failure, create_numbers, stored
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
 from support.raw import BOUND, eventually
 from support.servers.node import Server
@@ -132,11 +124,7 @@ async def test_closing_the_client_stores_what_is_finished(
         await merged.__aenter__()
         await take(subscription, 5)
         waits = asyncio.create_task(rest(merged))
-
-        async def all_read() -> bool:
-            return merged.statistics().delivered == 2 * COUNT
-
-        await eventually(all_read)
+        await eventually(lambda: merged.statistics().delivered == 2 * COUNT)
     assert await stored(client, numbers) == 3
     assert [await client.fetch_cursor("other", numbers, n) for n in (0, 1)] == [COUNT - 1] * 2
     await waits

@@ -25,13 +25,7 @@ from liftbridge_aio._subscribe.durable_reader import DurableReader
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.telemetry import CommitFailed
 from support.clients import EARLIEST, Watcher, take
-from support.durable_numbers import (
-    CURSOR,
-    SELDOM,
-    Failure,
-    create_numbers,
-    stored,
-)
+from support.durable_numbers import CURSOR, SELDOM, Failure, create_numbers, stored
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
 from support.raw import BOUND, eventually
 from support.servers.node import Server
@@ -70,11 +64,7 @@ async def test_a_cursor_that_cannot_be_stored_is_told_and_tried_again(stream_nam
             await take(subscription, 2)
             await client.set_stream_readonly("__cursors")
             await take(subscription, 1)
-
-            async def was_told() -> bool:
-                return len(failures) > 1
-
-            await eventually(was_told)
+            await eventually(lambda: len(failures) > 1)
             with pytest.raises(CursorsUnavailable):
                 await subscription.commit()
             await client.set_stream_readonly("__cursors", readonly=False)

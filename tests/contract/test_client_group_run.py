@@ -33,7 +33,7 @@ from liftbridge_aio import (
 from liftbridge_aio.groups.handler_runner import MessageHandler, OnError
 from liftbridge_aio.queue import Delivery, Queue
 from support.faults import await_what_others_cancel
-from support.groups.group_watcher import EARLIEST, GroupWatcher, cursor, it_is, publish
+from support.groups.group_watcher import EARLIEST, GroupWatcher, cursor, publish
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
 from support.raw import BOUND, eventually
 from support.servers.node import Server
@@ -88,11 +88,11 @@ class Handler:
 
     async def has(self, count: int) -> None:
         """Wait until so many calls have returned."""
-        await eventually(it_is(lambda: self.count >= count))
+        await eventually(lambda: self.count >= count)
 
     async def runs(self, *places: tuple[int, int]) -> None:
         """Wait until just these calls are held back."""
-        await eventually(it_is(lambda: sorted(self.running) == sorted(places)))
+        await eventually(lambda: sorted(self.running) == sorted(places))
 
 
 @asynccontextmanager
@@ -166,14 +166,12 @@ async def test_a_long_backlog_takes_turns_with_others(
         group.pause()
         async with running(group, slow):
             await eventually(
-                it_is(
-                    lambda: all(
-                        received == 3 for received in map(group._readers.received, group.assignment)
-                    )
+                lambda: all(
+                    received == 3 for received in map(group._readers.received, group.assignment)
                 )
             )
             group.resume()
-            await eventually(it_is(lambda: len(seen) == 12))
+            await eventually(lambda: len(seen) == 12)
     assert all(set(seen[at : at + 3]) == {0, 1, 2} for at in range(0, 12, 3))
 
 
@@ -187,7 +185,7 @@ async def test_plain_functions_let_the_event_loop_run(
         client.group(group_id, [stream], start=EARLIEST) as group,
         running(group, lambda message: seen.append((message.partition, message.offset))),
     ):
-        await eventually(it_is(lambda: len(seen) == 512))
+        await eventually(lambda: len(seen) == 512)
     for partition, count in ((0, 504), (1, 4), (2, 4)):
         assert [offset for at, offset in seen if at == partition] == list(range(count))
 
@@ -311,7 +309,7 @@ async def test_skipped_failures_are_reported_and_count_as_done(
         running(group, handle, concurrency=3, on_error="skip"),
     ):
         await handler.has(9)
-        await eventually(it_is(lambda: len(watcher.failed_handlers) == 3))
+        await eventually(lambda: len(watcher.failed_handlers) == 3)
     async with Client(server.address) as client:
         assert [await cursor(client, group_id, stream, one) for one in range(3)] == [3, 3, 3]
     assert handler.handled == {one: [0, 1, 2] for one in range(3)}
@@ -427,7 +425,7 @@ async def test_a_signal_lets_handlers_finish_and_commits(
             await handler.has(10)
             await handler.runs((0, 2))
             os.kill(os.getpid(), number)
-            await eventually(it_is(lambda: heard == [number]))
+            await eventually(lambda: heard == [number])
             await publish(client, stream, 1)
             assert not running_it.done()
             held.set()
@@ -477,7 +475,7 @@ async def test_closing_the_group_ends_it(client: Client, stream: str, group_id: 
         await handler.has(10)
         await handler.runs((0, 2))
         closing = asyncio.create_task(group.aclose())
-        await eventually(it_is(lambda: not group._readers.merge.readers))
+        await eventually(lambda: not group._readers.merge.readers)
         held.set()
         async with asyncio.timeout(BOUND):
             await closing
@@ -501,7 +499,7 @@ async def test_closing_the_group_waits_for_handlers_for_half_of_its_timeout(
     async with Client(server.address, options=ClientOptions(close_timeout=1.5)) as client:
         group = client.group(group_id, [stream], start=EARLIEST, commit_interval=60)
         async with group, running(group, handle) as task:
-            await eventually(it_is(lambda: bool(done)))
+            await eventually(lambda: bool(done))
             await group.aclose()
             await task
         assert done == [0, 0]
@@ -525,11 +523,11 @@ async def test_a_partition_moves_when_its_handler_has_returned(
     ):
         await first.runs((0, 0), (1, 0), (2, 0))
         async with group(other, commit_interval=60) as latter:
-            await eventually(it_is(lambda: len(former._readers.merge.readers) < 3))
+            await eventually(lambda: len(former._readers.merge.readers) < 3)
             for each in held:
                 each.set()
             async with running(latter, second, 3):
-                await eventually(it_is(lambda: first.count + second.count >= 12))
+                await eventually(lambda: first.count + second.count >= 12)
     assert sorted(
         (partition, offset)
         for handler in (first, second)

@@ -140,10 +140,7 @@ async def test_what_can_be_read_is_known_of_a_log_in_any_state(
 
 
 async def all_here(reading: Subscription, offset: int) -> None:
-    async def is_here() -> bool:
-        return reading.last_offset is not None and reading.last_offset >= offset
-
-    await eventually(is_here)
+    await eventually(lambda: reading.last_offset is not None and reading.last_offset >= offset)
 
 
 @ON_ONE_PATH

@@ -398,11 +398,7 @@ async def test_closing_during_a_reading_ends_the_loop(server: Server, stream_nam
     async with Client(server.address) as client:
         await client.create_stream(stream_name)
         reading = asyncio.create_task(rest(client.subscribe(stream_name)))
-
-        async def started() -> bool:
-            return len(client.statistics().subscriptions) == 1
-
-        await eventually(started)
+        await eventually(lambda: len(client.statistics().subscriptions) == 1)
         await asyncio.create_task(client.aclose())
         assert await reading == []
 

@@ -16,9 +16,7 @@ from liftbridge_aio import (
     ClientOptions,
     ConcurrentRead,
     EndReason,
-    Hook,
     InvalidRequest,
-    MergedSubscription,
     Message,
     PartitionNotFound,
     PartitionPaused,
@@ -31,7 +29,7 @@ from liftbridge_aio import (
     UsageError,
     WrongType,
 )
-from support.clients import EARLIEST, LATEST
+from support.clients import EARLIEST, LATEST, Delivered, rest, take
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
 from support.raw import BOUND, eventually
 from support.servers.node import Server
@@ -51,16 +49,6 @@ async def numbers(client: Client, stream_name: str) -> str:
         stream_name, [Record(b"%d" % n, partition=n % PARTITIONS) for n in range(COUNT)]
     )
     return stream_name
-
-
-async def take(subscription: MergedSubscription, count: int) -> list[Message]:
-    async with asyncio.timeout(BOUND):
-        return [await anext(subscription) for _ in range(count)]
-
-
-async def rest(subscription: MergedSubscription) -> list[Message]:
-    async with asyncio.timeout(BOUND):
-        return [message async for message in subscription]
 
 
 def offsets(messages: Sequence[Message | RawMessage]) -> dict[int, list[int]]:
@@ -196,11 +184,7 @@ async def test_the_end_of_all_partitions_is_the_end(client: Client, numbers: str
         await client.set_stream_readonly(numbers, [0, 1, 2])
         await take(subscription, COUNT)
         reading = asyncio.create_task(rest(subscription))
-
-        async def most_have_ended() -> bool:
-            return len(subscription.end_reasons) == PARTITIONS - 1
-
-        await eventually(most_have_ended)
+        await eventually(lambda: len(subscription.end_reasons) == PARTITIONS - 1)
         assert not reading.done()
         await client.set_stream_readonly(numbers, [3])
         assert await reading == []
@@ -341,11 +325,7 @@ async def test_closing_wakes_the_one_who_reads(client: Client, numbers: str) -> 
 async def test_closing_wakes_the_one_who_gathers_a_list(client: Client, numbers: str) -> None:
     subscription = client.subscribe(numbers, ALL_PARTITIONS, EARLIEST)
     gathering = asyncio.create_task(anext(subscription.batches(2 * COUNT, wait=10 * BOUND)))
-
-    async def all_are_there() -> bool:
-        return subscription.statistics().buffered == COUNT
-
-    await eventually(all_are_there)
+    await eventually(lambda: subscription.statistics().buffered == COUNT)
     await subscription.aclose()
     async with asyncio.timeout(BOUND):
         await asyncio.wait([gathering])
@@ -397,13 +377,9 @@ async def test_a_bare_loop_left_by_break_ends_it(client: Client, numbers: str) -
     async for _ in client.subscribe(numbers, ALL_PARTITIONS, EARLIEST):
         assert len(client.statistics().subscriptions) == PARTITIONS
         break
-
-    async def none_is_read() -> bool:
-        return len(client.statistics().subscriptions) == 0
-
     gc.disable()  # dropping it is enough; nobody has to look for cycles
     try:
-        await eventually(none_is_read)
+        await eventually(lambda: len(client.statistics().subscriptions) == 0)
     finally:
         gc.enable()
 
@@ -436,13 +412,8 @@ async def test_one_whose_client_is_closed_ends(server: Server, numbers: str) -> 
 
 @ON_EMBEDDED
 async def test_the_hook_is_told_of_each_message(server: Server, numbers: str) -> None:
-    seen: list[Message] = []
-
-    class Counting(Hook):
-        def delivered(self, message: Message) -> None:
-            seen.append(message)
-
-    async with Client(server.address, options=ClientOptions(hook=Counting())) as other:
+    hook = Delivered()
+    async with Client(server.address, options=ClientOptions(hook=hook)) as other:
         read = await rest(other.subscribe(numbers, ALL_PARTITIONS, EARLIEST, LATEST))
-    assert seen == read
+    assert hook.messages == read
     assert len(read) == COUNT

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from liftbridge_aio import Client, ClientOptions, Metadata, PartitionNotFound, StreamNotFound
+from support.marks import ON_ONE_PATH
 from support.raw import Wire, eventually
 from support.servers.node import Server
+
+pytestmark = ON_ONE_PATH  # it is about calls, which go over the same connections on both
 
 
 async def test_a_client_knows_its_cluster_once_it_is_connected(

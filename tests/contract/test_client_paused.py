@@ -31,7 +31,6 @@ from liftbridge_aio.queue import Delivery, Queue, RetryStreams
 from liftbridge_aio.queue.acks_store import acks_stream
 from liftbridge_aio.queue.retry_tiers import tier_stream
 from liftbridge_aio.transactions import ClaimedLog
-from support.groups.group_watcher import it_is
 from support.raw import BOUND, eventually
 from support.servers.node import LiftbridgeNode, Server
 
@@ -207,7 +206,7 @@ async def test_a_group_reports_a_paused_partition_once_and_reads_it_when_resumed
             if midway:
                 await client.pause_stream(stream_name, [0])
             waiting = asyncio.create_task(anext(group))
-            await eventually(it_is(lambda: len(group.blocked) == 1))
+            await eventually(lambda: len(group.blocked) == 1)
             assert isinstance(group.blocked[place], PartitionPaused)
             assert "blocked=1" in repr(group)
             await group.commit(read[-1])
@@ -216,7 +215,7 @@ async def test_a_group_reports_a_paused_partition_once_and_reads_it_when_resumed
             else:
                 await client.resume_stream(stream_name, [0])
             assert (await waiting).offset == midway
-            await eventually(it_is(lambda: not group.blocked))
+            await eventually(lambda: not group.blocked)
     [warning] = caplog.messages
     assert repr(stream_name) in warning
     assert "resume_stream" in warning
@@ -283,13 +282,13 @@ async def test_a_queue_names_partitions_that_it_cannot_read(
     await client.pause_stream(stream_name)
     async with queue_of(client, stream_name) as queue:
         waiting = asyncio.create_task(acked(queue, 1))
-        await eventually(it_is(lambda: place in queue.blocked))
+        await eventually(lambda: place in queue.blocked)
         assert isinstance(queue.blocked[place], PartitionPaused)
         [text] = queue.explain()
         assert text.startswith(f"{stream_name}/0: it cannot be read: PartitionPaused")
         await client.resume_stream(stream_name)
         assert await waiting == [0]
-        await eventually(it_is(lambda: not queue.blocked))
+        await eventually(lambda: not queue.blocked)
         assert queue.explain() == []
 
 

@@ -53,7 +53,7 @@ from liftbridge_aio.queue.retry_tiers import tier_stream
 from liftbridge_aio.serializers import JSON
 from liftbridge_aio.transactions import Phase, ProducerFenced, TransactionAborted
 from support.faults import await_what_others_cancel
-from support.groups.group_watcher import EARLIEST, GroupWatcher, it_is, publish
+from support.groups.group_watcher import EARLIEST, GroupWatcher, publish
 from support.marks import ON_ONE_PATH
 from support.raw import BOUND, eventually
 from support.servers.node import Server
@@ -88,12 +88,7 @@ async def take(queue: Queue[Delivery], count: int) -> list[Delivery]:
 
 async def take_and_ack(queue: Queue[Delivery], count: int) -> list[int]:
     """The offsets of so many deliveries, each acked before the next one."""
-    offsets = []
-    for _ in range(count):
-        [delivery] = await take(queue, 1)
-        offsets.append(delivery.message.offset)
-        await delivery.ack()
-    return offsets
+    return [delivery.message.offset for delivery in await one_by_one(queue, count)]
 
 
 async def nothing_comes(queue: Queue[Delivery], seconds: float = 0.3) -> None:
@@ -282,8 +277,8 @@ async def test_a_poison_message_becomes_a_dead_letter(client: Client, stream: st
 
     async with queue_of(client, stream, max_attempts=3, dead_letter=DeadLetter(dead)) as queue:
         run = asyncio.create_task(queue.run(handle, concurrency=3))
-        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
-        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        await eventually(lambda: queue.statistics().dead_letters == 1)
+        await eventually(lambda: queue.statistics().acked == 6)
         await queue.aclose()
         await run
     [letter] = await client.last(dead, 5)
@@ -314,7 +309,7 @@ async def test_a_message_is_unsettled_until_its_dead_letter_is_stored(
         await asyncio.sleep(0.3)  # the stream does not exist
         assert queue.statistics().partitions[0].base == 0
         await client.create_stream(dead)
-        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        await eventually(lambda: queue.statistics().dead_letters == 1)
     [letter] = await client.last(dead, 5)
     assert letter.headers["queue-error"] == b"Reject: unwanted"
     await client.delete_stream(dead)
@@ -392,7 +387,7 @@ async def test_any_error_text_fits_a_dead_letter(
         [delivery] = await take(queue, 1)
         async with delivery:
             raise error
-        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        await eventually(lambda: queue.statistics().dead_letters == 1)
     [letter] = await client.last(dead, 5)
     assert letter.headers["queue-error"] == text
     await client.delete_stream(dead)
@@ -424,7 +419,7 @@ async def test_a_failing_interceptor_delays_a_dead_letter(
     ):
         [delivery] = await take(queue, 1)
         await delivery.reject()
-        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        await eventually(lambda: queue.statistics().dead_letters == 1)
     assert not fails
     await client.delete_stream(dead)
 
@@ -500,8 +495,8 @@ async def test_giving_up_without_dead_letters_calls_back(client: Client, stream:
                 await delivery.nack()
             else:
                 await delivery.ack()
-        await eventually(it_is(lambda: given_up == [(0, 2)]))
-        await eventually(it_is(lambda: queue.statistics().partitions[0].base == 6))
+        await eventually(lambda: given_up == [(0, 2)])
+        await eventually(lambda: queue.statistics().partitions[0].base == 6)
 
 
 async def test_a_block_that_others_cancel_has_failed(client: Client, stream: str) -> None:
@@ -530,8 +525,8 @@ async def test_callbacks_that_others_cancel_have_failed(client: Client, stream: 
     settings: dict[str, Any] = {"max_attempts": 2, "on_giving_up": on_giving_up}
     async with queue_of(client, stream, dead_letter=DeadLetter(dead), **settings) as queue:
         run = asyncio.create_task(queue.run(handle))
-        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
-        await eventually(it_is(lambda: queue.statistics().partitions[0].base == 6))
+        await eventually(lambda: queue.statistics().dead_letters == 1)
+        await eventually(lambda: queue.statistics().partitions[0].base == 6)
         assert not run.done()
         await queue.aclose()
         await run
@@ -573,7 +568,7 @@ async def test_handlers_say_when_a_message_comes_again(client: Client, stream: s
 
     async with queue_of(client, stream, retry=30) as queue:
         run = asyncio.create_task(queue.run(handle))
-        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        await eventually(lambda: queue.statistics().acked == 6)
         await queue.aclose()
         await run
     assert {offset: len(times) for offset, times in seen.items()} == {
@@ -599,9 +594,9 @@ async def test_a_handler_that_hangs(client: Client, stream: str, on_timeout: Any
 
     async with queue_of(client, stream, ack_wait=0.3) as queue:
         run = asyncio.create_task(queue.run(handle, concurrency=2, on_timeout=on_timeout))
-        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        await eventually(lambda: queue.statistics().acked == 6)
         release.set()
-        await eventually(it_is(lambda: bool(ends)))
+        await eventually(lambda: bool(ends))
         await queue.aclose()
         await run
         assert queue.statistics().expired == 1
@@ -620,12 +615,12 @@ async def test_failures_slow_a_queue_down_until_a_probe_succeeds(
     settings: dict[str, Any] = {"backoff": Probing(0.2, 0.9), "retry": 0, "max_attempts": 0}
     async with queue_of(client, stream, **settings) as queue:
         run = asyncio.create_task(queue.run(handle))
-        await eventually(it_is(lambda: queue.statistics().backoff_level == 2))
+        await eventually(lambda: queue.statistics().backoff_level == 2)
         before = queue.statistics().delivered
         await asyncio.sleep(0.2)
         assert queue.statistics().delivered == before
         fails = False
-        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        await eventually(lambda: queue.statistics().acked == 6)
         assert queue.statistics().backoff_level == 0
         await queue.aclose()
         await run
@@ -639,7 +634,7 @@ async def test_a_queue_that_was_paused_while_probing_goes_on(client: Client, str
             await delivery.ack()
         await first.nack(60)
         assert any("nothing is delivered for" in each for each in queue.explain())
-        await eventually(it_is(lambda: "one message at a time" in queue.explain()[-1]))
+        await eventually(lambda: "one message at a time" in queue.explain()[-1])
         queue.limit(0)
         assert "once a partition can be read" in queue.explain()[-1]
         queue.limit(4)
@@ -687,7 +682,7 @@ async def test_messages_of_a_key_are_delivered_in_order(client: Client, stream_n
 
     async with queue_of(client, stream_name, order=Order.KEY) as queue:
         run = asyncio.create_task(queue.run(handle, concurrency=8))
-        await eventually(it_is(lambda: queue.statistics().acked == 12))
+        await eventually(lambda: queue.statistics().acked == 12)
         await queue.aclose()
         await run
     assert handled == {b"a": [0, 2, 4, 6, 8, 10], b"b": [1, 3, 5, 7, 9, 11]}
@@ -762,7 +757,7 @@ async def test_a_message_that_is_not_due_soon_waits_in_a_stream(
         for each in deliveries:
             if not each.settled:
                 await each.ack()
-        await eventually(it_is(lambda: queue.statistics().moved == 1))
+        await eventually(lambda: queue.statistics().moved == 1)
         assert [each.base for each in queue.statistics().partitions] == [6]
         await queue.publish_later(b"later", 0.5, b"key")
     async with queue_of(client, stream, **settings) as queue:
@@ -781,7 +776,7 @@ async def test_a_message_that_is_not_due_soon_waits_in_a_stream(
         [delivery] = await take(queue, 1)
         assert delivery.attempt == 3
         await delivery.nack(0.5, error=ValueError("still no"))
-        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        await eventually(lambda: queue.statistics().dead_letters == 1)
         assert (queue.statistics().moved, queue.statistics().given_up) == (0, 1)
     [letter] = await client.last(dead, 2)
     assert (letter.value, letter.headers["queue-offset"]) == (deliveries[1].value, b"1")
@@ -829,7 +824,7 @@ async def test_forwarded_headers_of_another_queue_are_not_believed(
         assert copy.origin == (stream_name, 0, 0)
         assert copy.headers == copy.message.headers == {"plain": b"kept"}
         await copy.nack(error=ValueError("no"))
-        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
+        await eventually(lambda: queue.statistics().dead_letters == 1)
         [letter] = await client.last(dead, 1)
         assert (letter.headers["queue-stream"], letter.headers["queue-offset"]) == (
             stream_name.encode(),
@@ -893,7 +888,7 @@ async def test_results_are_visible_if_and_only_if_the_delivery_is_acked(
 
     async with queue_of(client, stream, commit_interval=60) as queue:
         run = asyncio.create_task(queue.run(handle, concurrency=3))
-        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        await eventually(lambda: queue.statistics().acked == 6)
         await queue.aclose()
         await run
         assert (queue.statistics().nacked, queue.statistics().redelivered) == (1, 1)
@@ -962,13 +957,13 @@ async def test_two_members_share_the_partitions_and_lose_nothing(
             second = asyncio.create_task(two.run(handle, concurrency=4))
             for partition in range(4):
                 await publish(client, stream_name, partition, 20)
-            await eventually(it_is(lambda: len(two.assignment) == 2))
-            await eventually(it_is(lambda: len(seen) == 160))
+            await eventually(lambda: len(two.assignment) == 2)
+            await eventually(lambda: len(seen) == 160)
             await two.aclose()
             await second
         for partition in range(4):
             await publish(client, stream_name, partition, 5)
-        await eventually(it_is(lambda: len(seen) == 180))
+        await eventually(lambda: len(seen) == 180)
         await one.aclose()
         await first
     async with queue_of(client, stream_name) as three:
@@ -1024,7 +1019,7 @@ async def take_and_ack_of(*queues: Queue[Delivery]) -> int:
         offsets.add(delivery.message.offset)
 
     runs = [asyncio.create_task(queue.run(handle)) for queue in queues]
-    await eventually(it_is(lambda: len(offsets) == 6))
+    await eventually(lambda: len(offsets) == 6)
     for run in runs:
         run.cancel()
     await asyncio.wait(runs)
@@ -1162,8 +1157,8 @@ async def test_values_are_decoded_and_those_that_cannot_be_are_given_up(
 
     async with orders.queue(group="g", start=EARLIEST, dead_letter=DeadLetter(dead)) as queue:
         run = asyncio.create_task(queue.run(handle))
-        await eventually(it_is(lambda: queue.statistics().dead_letters == 1))
-        await eventually(it_is(lambda: queue.statistics().acked == 2))
+        await eventually(lambda: queue.statistics().dead_letters == 1)
+        await eventually(lambda: queue.statistics().acked == 2)
         await queue.aclose()
         await run
     assert seen == [(1, 1), (2, 1)]
@@ -1206,7 +1201,7 @@ async def test_a_sample_is_handed_out_and_the_rest_is_settled(
     await client.publish_many(stream_name, [b""] * 400)
     async with queue_of(client, stream_name, sample=0.25) as queue:
         run = asyncio.create_task(queue.run(lambda _: None))
-        await eventually(it_is(lambda: [p.base for p in queue.statistics().partitions] == [400]))
+        await eventually(lambda: [p.base for p in queue.statistics().partitions] == [400])
         await queue.aclose()
         await run
         assert 40 < queue.statistics().acked < 180
@@ -1242,7 +1237,7 @@ async def test_interceptors_wrap_the_handler(server: Server, stream: str) -> Non
     options = ClientOptions(interceptors=[Watching()])
     async with Client(server.address, options=options) as other, queue_of(other, stream) as queue:
         run = asyncio.create_task(queue.run(lambda delivery: seen.append(delivery.key)))
-        await eventually(it_is(lambda: queue.statistics().acked == 6))
+        await eventually(lambda: queue.statistics().acked == 6)
         await queue.aclose()
         await run
     assert seen == [each for value in b"01245" for each in (b"", bytes([value]))]
@@ -1278,7 +1273,7 @@ async def test_a_handler_may_close_its_queue(client: Client, stream: str) -> Non
 async def test_a_run_that_is_cancelled_leaves_its_deliveries(client: Client, stream: str) -> None:
     async with queue_of(client, stream) as queue:
         run = asyncio.create_task(queue.run(lambda _: asyncio.Event().wait(), concurrency=2))
-        await eventually(it_is(lambda: queue.statistics().delivered == 2))
+        await eventually(lambda: queue.statistics().delivered == 2)
         run.cancel()
         await asyncio.wait([run])
         assert run.cancelled()

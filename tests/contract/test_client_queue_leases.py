@@ -25,7 +25,7 @@ from liftbridge_aio.queue import (
 )
 from liftbridge_aio.queue.core.acks_record import AcksRecord
 from liftbridge_aio.serializers import JSON
-from support.groups.group_watcher import it_is, publish
+from support.groups.group_watcher import publish
 from support.groups.leasing_members import members, take
 from support.markdown import ROOT, blocks
 from support.marks import ON_ONE_PATH
@@ -93,7 +93,7 @@ async def test_members_share_one_partition_and_keep_the_order_of_keys(
             await client.publish(stream, b"", b"%d" % (number % keys))
         runs = [asyncio.create_task(run(queue)) for queue in queues]
         owner, *others = queues
-        await eventually(it_is(lambda: owner.statistics().acked == total))
+        await eventually(lambda: owner.statistics().acked == total)
         statistics = owner.statistics()
         await close(others)
         await close([owner])
@@ -141,7 +141,7 @@ async def test_a_lease_is_answered_as_any_delivery(
 
         await client.publish(stream, b"hang")
         run = asyncio.create_task(other.run(handle))
-        await eventually(it_is(lambda: bool(seen)))
+        await eventually(lambda: bool(seen))
 
         await first.ack(sync=True)
         [record] = await client.last(f"__acks.g.{stream}", 1)
@@ -160,15 +160,15 @@ async def test_a_lease_is_answered_as_any_delivery(
         assert isinstance(again.error, FailedElsewhere)
         assert again.error.message == "ValueError: the oven is cold\\udcff"
         await again.ack()
-        await eventually(it_is(lambda: owner.statistics().dead_letters == 1))
+        await eventually(lambda: owner.statistics().dead_letters == 1)
         [letter] = await client.last(dead, 1)
         assert letter.headers["queue-error"] == b"Reject: no such account"
 
-        await eventually(it_is(lambda: late.state.value == "expired"))
+        await eventually(lambda: late.state.value == "expired")
         with pytest.raises(LeaseExpired):
             await late.ack()
         await whole.ack()
-        await eventually(it_is(lambda: owner.statistics().acked == 5))
+        await eventually(lambda: owner.statistics().acked == 5)
         assert sorted(seen) == [(b"3", 2), (b"hang", 1), (b"hang", 2)]
         assert owner.statistics().expired == 2
         await close([other, owner])
@@ -227,7 +227,7 @@ async def test_leased_values_are_decoded_by_the_member_that_has_them(
     async with members(orders, stream, real_server.nats_url, dead_letter=dead_letter) as queues:
         owner, other = queues
         run = asyncio.create_task(other.run(handle))
-        await eventually(it_is(lambda: len(seen) == 2 and owner.statistics().dead_letters == 1))
+        await eventually(lambda: len(seen) == 2 and owner.statistics().dead_letters == 1)
         await close([other, owner])
         await run
     assert seen == [1, 2]
@@ -283,7 +283,7 @@ async def test_a_partition_is_in_order_over_all_members(
     async with members(client, stream, real_server.nats_url, 3, **settings) as (owner, *others):
         runs = [asyncio.create_task(each.run(handle, concurrency=2)) for each in others]
         await publish(client, stream, 0, 20)
-        await eventually(it_is(lambda: owner.statistics().acked == 20))
+        await eventually(lambda: owner.statistics().acked == 20)
         assert all(each.statistics().borrowed for each in others)
         await close([*others, owner])
         await asyncio.gather(*runs)

@@ -13,7 +13,6 @@ from liftbridge_aio import (
     ClientOptions,
     EndReason,
     InvalidRequest,
-    Message,
     PartitionNotFound,
     PartitionPaused,
     RequestTimeout,
@@ -23,7 +22,7 @@ from liftbridge_aio import (
     StreamOptions,
 )
 from liftbridge_aio._subscribe.subscription import Subscription
-from support.clients import EARLIEST, Watcher, rest
+from support.clients import EARLIEST, Watcher, offsets, rest
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
 from support.raw import BOUND, Wire
 from support.segments import (
@@ -47,10 +46,6 @@ async def numbers(client: Client, stream_name: str) -> str:
     await client.publish_many(stream_name, [b"%d" % n for n in range(COUNT)])
     await client.publish(stream_name, b"100", partition=1)
     return stream_name
-
-
-def offsets(messages: list[Message]) -> list[int]:
-    return [message.offset for message in messages]
 
 
 async def test_everything_that_is_stored_is_read(client: Client, numbers: str) -> None:

@@ -13,18 +13,15 @@ from liftbridge_aio import (
     ClientOptions,
     ConcurrentRead,
     EndReason,
-    Hook,
     InvalidRequest,
-    Message,
     StartAt,
     StopAt,
     StreamDeleted,
     StreamNotFound,
     UsageError,
 )
-from liftbridge_aio._subscribe.subscription import Subscription
 from liftbridge_aio._subscribe.subscription_base import SubscriptionState
-from support.clients import EARLIEST, LATEST, rest, take
+from support.clients import EARLIEST, LATEST, Delivered, all_here, offsets, rest, take
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
 from support.raw import BOUND, eventually
 from support.servers.node import Server
@@ -38,17 +35,6 @@ async def numbers(client: Client, stream_name: str) -> str:
     await client.create_stream(stream_name)
     await client.publish_many(stream_name, [b"%d" % n for n in range(COUNT)])
     return stream_name
-
-
-def offsets(messages: list[Message]) -> list[int]:
-    return [message.offset for message in messages]
-
-
-async def all_here(subscription: Subscription, count: int) -> None:
-    async def enough() -> bool:
-        return subscription.statistics().buffered >= count
-
-    await eventually(enough)
 
 
 # Positions
@@ -192,11 +178,7 @@ async def test_many_seeks_at_once_end_at_the_last(client: Client, numbers: str) 
         async with asyncio.timeout(BOUND):
             await asyncio.gather(*(subscription.seek(n) for n in range(15)))
         assert offsets(await take(subscription, 2)) == [14, 15]
-
-        async def only_one_is_left() -> bool:
-            return len(client.statistics().subscriptions) == 1
-
-        await eventually(only_one_is_left)
+        await eventually(lambda: len(client.statistics().subscriptions) == 1)
 
 
 @ON_EMBEDDED
@@ -288,11 +270,7 @@ async def test_a_seek_after_the_client_was_closed_wakes_the_one_who_reads(
     subscription = client.subscribe(numbers)
     subscription.pause()
     waiting = asyncio.create_task(rest(subscription))
-
-    async def is_read() -> bool:
-        return len(client.statistics().subscriptions) == 1
-
-    await eventually(is_read)
+    await eventually(lambda: len(client.statistics().subscriptions) == 1)
     await client.aclose()
     with pytest.raises(ClientClosed):
         await subscription.seek(0)
@@ -364,18 +342,13 @@ async def test_a_pause_outlasts_a_seek_and_not_the_end(client: Client, numbers: 
 @ON_EMBEDDED
 @ON_ONE_PATH
 async def test_a_hook_is_told_after_a_pause_too(server: Server, numbers: str) -> None:
-    seen: list[Message] = []
-
-    class Counting(Hook):
-        def delivered(self, message: Message) -> None:
-            seen.append(message)
-
+    hook = Delivered()
     async with (
-        Client(server.address, options=ClientOptions(hook=Counting())) as client,
+        Client(server.address, options=ClientOptions(hook=hook)) as client,
         client.subscribe(numbers, start=EARLIEST, stop=LATEST) as subscription,
     ):
         subscription.pause()
         subscription.resume()
         await subscription.seek(10)
-        assert await rest(subscription) == seen
-    assert offsets(seen) == list(range(10, COUNT))
+        assert await rest(subscription) == hook.messages
+    assert offsets(hook.messages) == list(range(10, COUNT))

@@ -20,6 +20,10 @@ from liftbridge_aio import (
     StreamReserved,
 )
 from support.clients import EARLIEST, read_out, take, values
+from support.marks import ON_ONE_PATH
+
+pytestmark = ON_ONE_PATH  # it is about calls, which go over the same connections on both
+
 
 EVERY_OPTION = StreamOptions(
     retention_max_bytes=1 << 30,

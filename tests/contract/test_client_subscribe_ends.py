@@ -19,7 +19,7 @@ from liftbridge_aio import (
     StreamNotFound,
     UnsupportedByServer,
 )
-from support.clients import EARLIEST, LATEST, Watcher, rest, stored, take, values
+from support.clients import EARLIEST, LATEST, Watcher, all_here, rest, stored, take, values
 from support.raw import Wire, eventually
 from support.servers.node import Server
 
@@ -136,11 +136,7 @@ async def test_what_came_before_the_deletion_is_read_first(
     await filled(client, stream_name)
 
     async with client.subscribe(stream_name, start=EARLIEST) as subscription:
-
-        async def all_here() -> bool:
-            return subscription.statistics().buffered == 3
-
-        await eventually(all_here)
+        await all_here(subscription, 3)
         await client.delete_stream(stream_name)
         assert values(await take(subscription, 3)) == LETTERS
         with pytest.raises(StreamDeleted):

@@ -13,15 +13,12 @@ from liftbridge_aio import (
     ClientOptions,
     ConcurrentRead,
     EndReason,
-    Hook,
     InvalidRequest,
-    Message,
     RawMessage,
     StopAt,
     StreamDeleted,
 )
-from liftbridge_aio._subscribe.subscription import Subscription
-from support.clients import EARLIEST, LATEST, take, values
+from support.clients import EARLIEST, LATEST, Delivered, all_here, take, values
 from support.raw import BOUND, eventually
 from support.servers.node import Server
 
@@ -46,15 +43,6 @@ async def all_of(batches: AsyncIterator[list[T]]) -> list[list[T]]:
 async def next_of(batches: AsyncIterator[list[T]]) -> list[T]:
     async with asyncio.timeout(BOUND):
         return await anext(batches)
-
-
-async def all_here(subscription: Subscription, count: int) -> None:
-    """Wait until so many messages wait to be read."""
-
-    async def enough() -> bool:
-        return subscription.statistics().buffered >= count
-
-    await eventually(enough)
 
 
 @pytest.mark.parametrize("most", [1, 7, 128, 300, 1000])
@@ -251,28 +239,17 @@ async def test_a_loop_over_batches_left_by_break_ends_the_subscription(
     async for batch in client.subscribe(numbers, start=EARLIEST).batches(max=2):
         assert values(batch) == NUMBERS[: len(batch)]
         break
-
-    async def nothing_is_read() -> bool:
-        return len(client.statistics().subscriptions) == 0
-
-    await eventually(nothing_is_read)
+    await eventually(lambda: len(client.statistics().subscriptions) == 0)
 
 
 async def test_a_hook_hears_of_each_message_of_a_batch(server: Server, stream_name: str) -> None:
-    class Keeping(Hook):
-        def __init__(self) -> None:
-            self.heard: list[bytes] = []
-
-        def delivered(self, message: Message) -> None:
-            self.heard.append(message.value)
-
-    hook = Keeping()
+    hook = Delivered()
     async with Client(server.address, options=ClientOptions(hook=hook)) as client:
         await client.create_stream(stream_name)
         await client.publish_many(stream_name, NUMBERS)
         reading = client.subscribe(stream_name, start=EARLIEST, stop=LATEST)
         await all_of(reading.batches(max=30))
-    assert hook.heard == NUMBERS
+    assert values(hook.messages) == NUMBERS
 
 
 @pytest.mark.parametrize(("most", "wait"), [(0, 0.0), (-1, 0.0), (1, -1.0), (1, float("nan"))])

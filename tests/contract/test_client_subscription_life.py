@@ -18,7 +18,7 @@ from liftbridge_aio import (
     Message,
     StartAt,
 )
-from support.clients import EARLIEST, LATEST, rest, take, values
+from support.clients import EARLIEST, LATEST, all_here, rest, take, values
 from support.raw import BOUND, eventually
 from support.servers.node import Server
 
@@ -137,11 +137,7 @@ async def test_closing_what_never_started_is_fine(client: Client, letters: str) 
 async def test_closing_wakes_the_one_who_reads(client: Client, letters: str) -> None:
     subscription = client.subscribe(letters, start=EARLIEST)
     reading = asyncio.create_task(rest(subscription))
-
-    async def all_taken() -> bool:
-        return subscription.statistics().delivered == 3
-
-    await eventually(all_taken)
+    await eventually(lambda: subscription.statistics().delivered == 3)
     await subscription.aclose()
     assert values(await reading) == LETTERS
 
@@ -200,14 +196,12 @@ async def test_the_start_is_fixed_at_the_first_step_of_a_bare_loop(
     subscription = client.subscribe(letters)
     await client.publish(letters, b"before the first step")
     first = asyncio.create_task(take(subscription, 1))
-
-    async def started() -> bool:
-        return (
+    await eventually(
+        lambda: (
             len(client.statistics().subscriptions) == 1
             and len(client.statistics().connections) == 3
         )
-
-    await eventually(started)
+    )
     async with asyncio.timeout(BOUND):
         while not first.done():
             await client.publish(letters, b"after it")
@@ -270,11 +264,7 @@ async def test_it_shows_its_state_and_its_figures(client: Client, letters: str) 
     assert repr(subscription).startswith(f"<Subscription {letters}/0 new last_offset=None")
 
     async with subscription:
-
-        async def all_here() -> bool:
-            return subscription.statistics().buffered == 3
-
-        await eventually(all_here)
+        await all_here(subscription, 3)
         await take(subscription, 1)
         figures = subscription.statistics()
         assert (figures.delivered, figures.buffered) == (1, 2)

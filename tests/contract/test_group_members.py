@@ -22,7 +22,6 @@ from support.groups.group_watcher import (
     GroupWatcher,
     cursor,
     holds,
-    it_is,
     places,
     publish,
     shared,
@@ -127,7 +126,7 @@ async def test_what_is_finished_is_committed_before_a_partition_is_given_up(
         await take(group, 6)
         reading = asyncio.create_task(anext(group, None))  # all six are finished by that
         await raw_group.join("b", stream)
-        await eventually(it_is(lambda: bool(told)))
+        await eventually(lambda: bool(told))
         given_up = told.copy()
         assert set(given_up.values()) == {None}
 
@@ -180,7 +179,7 @@ async def test_nothing_of_a_withdrawn_partition_is_handed_out(
     async with client.group(group_id, [stream], "a", EARLIEST, on_revoked=on_revoked) as group:
         await holds(group, 3)
         await raw_group.join("b", stream)
-        await eventually(it_is(lambda: bool(withdrawn)))
+        await eventually(lambda: bool(withdrawn))
         left = set(range(3)) - withdrawn
         assert {place.partition for place in group.assignment} == left
         read = await take(group, 5 * len(left))
@@ -225,7 +224,7 @@ async def test_an_expelled_member_joins_again_and_loses_nothing(
         await raw_group.join("somebody", stream)
         await raw_group.leave(before)
         reading = asyncio.create_task(take(group, 2))
-        await eventually(it_is(lambda: len(handlers.calls) > 2))
+        await eventually(lambda: len(handlers.calls) > 2)
         await raw_group.leave("somebody")
         await publish(client, stream, 0)
         # The one that was in hand had not been committed.
@@ -244,7 +243,7 @@ async def test_a_group_that_was_deleted_is_made_again(
     ) as group:
         await holds(group, 3)
         await raw_group.leave("me")
-        await eventually(it_is(lambda: len(handlers.calls) == 2))
+        await eventually(lambda: len(handlers.calls) == 2)
         await publish(client, stream, 2)
         assert places(await take(group, 1)) == [(2, 0)]
         assert group.epoch == 0
@@ -276,7 +275,7 @@ async def test_a_zombie_of_an_earlier_group_is_outlasted(
             await publish(watched, stream, 1)
             assert places(await take(group, 1)) == [(1, 0)]
             reading = asyncio.create_task(take(group, 1))
-            await eventually(it_is(lambda: len(watcher.blocked) > 1))
+            await eventually(lambda: len(watcher.blocked) > 1)
             assert {(event.partition, type(event.error)) for event in watcher.blocked} == {
                 (0, PartitionTaken)
             }
@@ -303,9 +302,9 @@ async def test_a_partition_that_was_taken_and_is_still_ours_is_read_on(
             group.pause(place)
         thief = proto.Consumer(group_id=group_id, group_epoch=0, consumer_id="thief")
         async with wire.subscribe(stream, partition=0, consumer=thief, **FROM_EARLIEST):
-            await eventually(it_is(lambda: bool(watcher.blocked)))
+            await eventually(lambda: bool(watcher.blocked))
             wire.close()
-        await eventually(it_is(lambda: watcher.subscriptions.count(place) > 1))
+        await eventually(lambda: watcher.subscriptions.count(place) > 1)
         await publish(watched, stream, 0)
         if paused:
             await publish(watched, stream, 1)

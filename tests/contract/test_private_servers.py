@@ -30,10 +30,7 @@ async def connected(node: LiftbridgeNode) -> AsyncIterator[Wire]:
 
 
 async def ended(node: LiftbridgeNode) -> None:
-    async def is_over() -> bool:
-        return not node.running
-
-    await eventually(is_over)
+    await eventually(lambda: not node.running)
 
 
 async def test_a_message_above_the_replication_limit_is_too_large(

@@ -7,15 +7,22 @@ import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from liftbridge_aio.durable_streams import DurableStream
 from support.servers.durable_streams import DurableStreamsServer
 from support.servers.gateway import GatewayProcess
 
 StartDurableStreams = Callable[[], DurableStreamsServer]
 RunGateway = Callable[..., Awaitable[GatewayProcess]]
 _streams = itertools.count(1)
+
+
+async def items(stream: DurableStream) -> list[Any]:
+    """Read what a stream holds."""
+    return [item async for item, _ in stream.read()]
 
 
 @pytest.fixture(scope="session")

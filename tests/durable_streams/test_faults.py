@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from durable_streams.conftest import StartDurableStreams
+from durable_streams.conftest import StartDurableStreams, items
 from liftbridge_aio.durable_streams import (
     NOW,
     START,
@@ -51,10 +51,6 @@ def path(url: str) -> str:
     return httpx2.URL(url).path
 
 
-async def numbers(stream: DurableStream) -> list[Any]:
-    return [item async for item, _ in stream.read()]
-
-
 # Crashes
 
 
@@ -84,7 +80,7 @@ async def test_a_killed_server_loses_nothing_that_was_acked(
         async with asyncio.timeout(30):
             await following
         # A server that is killed may forget that it has the batches that it was storing.
-        stored = await numbers(stream)
+        stored = await items(stream)
         assert list(dict.fromkeys(stored)) == list(range(300))
         assert len(stored) <= 300 + 2 * 5 * 3
         assert list(dict.fromkeys(found)) == list(range(300))
@@ -110,14 +106,10 @@ async def test_plain_appends_to_a_killed_server_are_stored_or_told(
         async with asyncio.TaskGroup() as group:
             for worker in range(4):
                 group.create_task(work(worker))
-
-            async def some_are_acked() -> bool:
-                return len(acked) >= 40
-
-            await eventually(some_are_acked)
+            await eventually(lambda: len(acked) >= 40)
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
-        found = await numbers(stream)
+        found = await items(stream)
         assert len(acked) + len(unknown) == 200
         assert len({tuple(each) for each in found}) == len(found)
         assert all(each in found for each in acked)
@@ -207,7 +199,7 @@ async def test_calls_over_a_silent_connection_end(
             async with asyncio.timeout(20), IdempotentProducer(stream, "p") as producer:
                 await producer.append(1)
         await proxy.heal()
-        assert set(await numbers(stream)) <= {1}
+        assert set(await items(stream)) <= {1}
 
 
 async def test_a_producer_over_a_bad_network_stores_all_once(
@@ -230,7 +222,7 @@ async def test_a_producer_over_a_bad_network_stores_all_once(
                 await producer.append_async(number)
             await producer.flush()
         breaking.cancel()
-        assert await numbers(stream) == list(range(300))
+        assert await items(stream) == list(range(300))
 
 
 # What a server may answer
@@ -253,7 +245,7 @@ async def test_a_busy_server_is_asked_again_after_its_wait(
         began = asyncio.get_running_loop().time()
         await stream.append(1)
         assert asyncio.get_running_loop().time() - began >= 1
-        assert await numbers(stream) == [1]
+        assert await items(stream) == [1]
 
 
 async def test_a_server_that_stays_busy_is_told(
@@ -611,7 +603,7 @@ async def test_a_proxy_without_its_server_ends_no_producer(url: str, status: int
         async with IdempotentProducer(stream, "till", linger=0) as producer:
             for n in range(3):
                 await producer.append(n)
-        assert await numbers(stream) == [0, 1, 2]
+        assert await items(stream) == [0, 1, 2]
 
 
 @PROXY

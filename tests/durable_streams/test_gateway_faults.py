@@ -30,7 +30,7 @@ from liftbridge_aio.retry import Backoff
 from support.faults import eventually
 from support.servers.gateway import GatewayProcess
 from support.servers.node import EmbeddedServer, LiftbridgeNode
-from support.servers.ports import free_ports
+from support.servers.ports import free_ports, listens
 from support.servers.process import ServerProcess
 
 TEXT: Final = {"Content-Type": "text/plain"}
@@ -389,11 +389,6 @@ async def test_a_second_interrupt_ends_a_gateway_at_once(
             assert await half.read() == b""  # unless it waits on
     await eventually(lambda: not gateway.running, bound=15)
     assert "Traceback" not in gateway.log
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as connection:
-        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Impatient(LimitedHttpProtocol):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 import pytest
 
+from durable_streams.conftest import items
 from liftbridge_aio.durable_streams import (
     BadRequest,
     Closed,
@@ -21,10 +21,6 @@ from liftbridge_aio.durable_streams import (
 from liftbridge_aio.durable_streams.core.producer_window import Phase
 from liftbridge_aio.errors import WrongType
 from support.waiting import until
-
-
-async def items(stream: DurableStream) -> list[Any]:
-    return [item async for item, _ in stream.read()]
 
 
 async def new_stream(url: str, content_type: str = "application/json") -> DurableStream:

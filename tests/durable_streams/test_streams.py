@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from durable_streams.conftest import items
 from liftbridge_aio import CallbackCancelled
 from liftbridge_aio.durable_streams import (
     BadRequest,
@@ -20,10 +21,6 @@ from liftbridge_aio.durable_streams import (
     StreamClosed,
 )
 from support.faults import await_what_others_cancel
-
-
-async def items(stream: DurableStream) -> list[Any]:
-    return [item async for item, _ in stream.read()]
 
 
 async def test_a_stream_is_created_once(url: str) -> None:

@@ -100,11 +100,9 @@ async def test_cancelling_the_opening_closes_it() -> None:
         assert "closed" in repr(publisher)
     finally:
         server.close()
-
-    async def only_ours() -> bool:
-        return asyncio.all_tasks() == tasks
-
-    await eventually(only_ours)  # the server's own see the connection end
+    await eventually(
+        lambda: asyncio.all_tasks() == tasks
+    )  # the server's own see the connection end
 
 
 async def test_nobody_at_the_address_is_said_at_once() -> None:
@@ -247,11 +245,7 @@ async def test_one_that_is_closed_while_it_opens_does_not_open(nats_url: str) ->
     async with asyncio.timeout(BOUND):
         with pytest.raises(ClientClosed):
             await opening
-
-    async def nothing_is_left() -> bool:
-        return asyncio.all_tasks() <= {*before, opening}
-
-    await eventually(nothing_is_left)
+    await eventually(lambda: asyncio.all_tasks() <= {*before, opening})
 
 
 async def test_errors_show_no_secret_of_an_address() -> None:

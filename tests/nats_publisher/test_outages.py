@@ -54,10 +54,7 @@ async def listener(own_nats: NatsServer) -> AsyncIterator[NatsClient]:
 
 
 async def lost(publisher: NatsPublisher) -> None:
-    async def noticed() -> bool:
-        return not publisher._link.connection.is_connected
-
-    await eventually(noticed)
+    await eventually(lambda: not publisher._link.connection.is_connected)
 
 
 async def test_what_comes_while_nats_is_away_waits_and_goes_out_in_order(
@@ -121,11 +118,7 @@ async def test_cancelling_works_while_nats_is_away(own_nats: NatsServer) -> None
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-
-        async def taken_back() -> bool:
-            return not publisher.statistics().in_flight
-
-        await eventually(taken_back)
+        await eventually(lambda: not publisher.statistics().in_flight)
         assert publisher.statistics().sent == 0
 
 

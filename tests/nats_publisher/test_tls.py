@@ -348,11 +348,7 @@ async def test_a_connection_that_was_given_and_loses_its_tls_is_sent_no_message(
     async with NatsPublisher(given, options=options) as publisher:
         await publisher.publish("orders", b"before")
         await asyncio.to_thread(nats_with_tls.stop)
-
-        async def lost() -> bool:
-            return not given.is_connected
-
-        await eventually(lost)
+        await eventually(lambda: not given.is_connected)
         waiting = await publisher.submit("orders", b"secret")
         async with running(impostor, nats_with_tls.port):
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from dataclasses import fields
 from typing import Any, Final
 
@@ -11,13 +10,11 @@ import pytest
 
 from liftbridge_aio import TLS, Client, errors
 from liftbridge_aio._client.server_url import parse_servers
-from liftbridge_aio.cli import app as command_line
 from liftbridge_aio.cli.connection import ConnectionFlags
 from support.markdown import ROOT, Block, blocks, names, table
 from support.servers.tls_node import MODEL
 
 GUIDE: Final = ROOT / "docs" / "security.md"
-COMMANDS: Final = [line for block in blocks(GUIDE, "console") for line in block.code.splitlines()]
 
 
 @pytest.mark.parametrize("block", blocks(GUIDE, "python"), ids=str)
@@ -29,15 +26,6 @@ def test_code_runs_by_itself(block: Block, capsys: pytest.CaptureFixture[str]) -
     if "print" in block.code:
         assert "ann is let in" in said
         assert "requires a certificate of the client" in said
-
-
-@pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_exists_and_takes_these_arguments(line: str) -> None:
-    command, bound, _ = command_line.parse_args(
-        shlex.split(line)[1:], exit_on_error=False, print_error=False
-    )
-    assert command.__module__.startswith("liftbridge_aio.cli.")
-    assert bound is not None
 
 
 def test_the_url_that_is_shown_says_everything_that_a_url_can() -> None:

@@ -55,6 +55,25 @@ def values(messages: list[Message]) -> list[bytes]:
     return [message.value for message in messages]
 
 
+def offsets(messages: list[Message]) -> list[int]:
+    return [message.offset for message in messages]
+
+
+async def all_here(subscription: Subscription, count: int) -> None:
+    """Wait until so many messages wait to be read."""
+    await eventually(lambda: subscription.statistics().buffered >= count)
+
+
+class Delivered(Hook):
+    """A hook that keeps the messages that were delivered."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def delivered(self, message: Message) -> None:
+        self.messages.append(message)
+
+
 class Watcher(Hook):
     """A hook that keeps all events."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from liftbridge_aio import Client, Message, Record
+from liftbridge_aio import Client, Record
 
 COUNT: Final = 10
 PARTITIONS: Final = 3
@@ -24,10 +24,6 @@ async def create_numbers(client: Client, stream: str) -> str:
         stream, [Record(b"%d" % n, partition=p) for n in range(COUNT) for p in range(PARTITIONS)]
     )
     return stream
-
-
-def offsets(messages: list[Message]) -> list[int]:
-    return [message.offset for message in messages]
 
 
 async def stored(client: Client, stream: str, partition: int = 0) -> int | None:

@@ -325,14 +325,17 @@ class Wire:
         return found
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
     """Wait until it holds.
 
     Raises:
         TimeoutError: It never did.
     """
     async with asyncio.timeout(BOUND):
-        while not await condition():  # noqa: ASYNC110 - a server has no event to wait for
+        while True:
+            holds = condition()
+            if await holds if isinstance(holds, Awaitable) else holds:
+                return
             await asyncio.sleep(0.01)
 
 

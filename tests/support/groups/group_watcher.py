@@ -73,20 +73,12 @@ def it_is(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
 
 async def holds(group: ConsumerGroup, count: int) -> None:
     """Wait until a member has so many partitions."""
-
-    async def enough() -> bool:
-        return len(group.assignment) == count
-
-    await eventually(enough)
+    await eventually(lambda: len(group.assignment) == count)
 
 
 async def shared(groups: Iterable[ConsumerGroup], counts: set[int]) -> None:
     """Wait until the members have so many each, in any order."""
-
-    async def balanced() -> bool:
-        return {len(group.assignment) for group in groups} == counts
-
-    await eventually(balanced)
+    await eventually(lambda: {len(group.assignment) for group in groups} == counts)
 
 
 async def cursor(client: Client, group: str, stream: str, partition: int = 0) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 from liftbridge_aio import Client
 from liftbridge_aio._client.typed_stream import TypedStream
 from liftbridge_aio.queue import Delivery, Queue
-from support.groups.group_watcher import EARLIEST, it_is
+from support.groups.group_watcher import EARLIEST
 from support.raw import BOUND, eventually
 
 
@@ -26,8 +26,8 @@ async def members(
         for _ in range(count):
             queue: Queue[Any] = client.queue(*place, **{**settings, **other})
             queues.append(await stack.enter_async_context(queue))
-        await eventually(it_is(lambda: len({each._member.epoch for each in queues}) == 1))
-        await eventually(it_is(lambda: sum(len(each.assignment) for each in queues) == 1))
+        await eventually(lambda: len({each._member.epoch for each in queues}) == 1)
+        await eventually(lambda: sum(len(each.assignment) for each in queues) == 1)
         yield sorted(queues, key=lambda each: not each.assignment)
 
 

@@ -100,7 +100,7 @@ class LiftbridgeCluster:
 
         Raises:
             ClusterNotHealthy: It did not work within 40 seconds.
-            NatsDidNotStart: NATS did not even start.
+            DidNotStart: NATS did not even start.
         """
         try:
             if self._nats is None:
@@ -148,7 +148,7 @@ class LiftbridgeCluster:
         """Start NATS again, at the same address.
 
         Raises:
-            NatsDidNotStart: It did not listen in time.
+            DidNotStart: It did not listen in time.
         """
         assert self._nats is not None
         await asyncio.to_thread(self._nats.start)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from support.servers.npm_packages import find_node
 from support.servers.ports import free_ports
-from support.servers.process import ServerProcess
+from support.servers.process import HasProcess, ServerProcess
 
 READY_TIMEOUT: Final = 20.0
 _READY: Final = '{"port":'
 
 
-class DurableStreamsDidNotStart(Exception):
-    """The process ended or did not listen in time; the text has the end of its log."""
-
-
 @dataclass(slots=True)
-class DurableStreamsServer:
+class DurableStreamsServer(HasProcess):
     """The server on a free port of 127.0.0.1, the same one over all its starts.
 
     Its long-polls end after half a second.
@@ -50,7 +45,7 @@ class DurableStreamsServer:
         """Start it and wait until it listens.
 
         Raises:
-            DurableStreamsDidNotStart: It ended, or did not listen within 20 seconds.
+            DidNotStart: It ended, or did not listen within 20 seconds.
         """
         if self.process is None:
             node, _ = find_node()
@@ -58,22 +53,4 @@ class DurableStreamsServer:
             script = self.packages / "durable_streams.mjs"
             command = (node, script, str(self.port), *store)
             self.process = ServerProcess(command, self.folder, "durable-streams")
-        seen = self.process.log.count(_READY)
-        self.process.start()
-        deadline = time.monotonic() + READY_TIMEOUT
-        while self.process.log.count(_READY) == seen:
-            if not self.process.running or time.monotonic() > deadline:
-                self.process.kill()
-                message = f"the server did not start:\n{self.process.log[-2000:]}"
-                raise DurableStreamsDidNotStart(message)
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        """End it in order."""
-        if self.process is not None:
-            self.process.stop()
-
-    def kill(self) -> None:
-        """End it at once, as a crash does."""
-        assert self.process is not None
-        self.process.kill()
+        self.process.start_until_told(_READY, READY_TIMEOUT)

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from support.servers.ports import free_ports
-from support.servers.process import ServerProcess
+from support.servers.process import HasProcess, ServerProcess
 
 READY_TIMEOUT: Final = 30.0
 
 
-class GatewayDidNotStart(Exception):
-    """The process ended or did not listen in time; the text has the end of its log."""
-
-
 @dataclass(slots=True, eq=False)
-class GatewayProcess:
+class GatewayProcess(HasProcess):
     """`liftbridge-aio gateway` on a free port of 127.0.0.1, the same one over all its starts.
 
     Its long-polls end after half a second.
@@ -51,23 +46,9 @@ class GatewayProcess:
         """Start it and wait until it listens; call it in a thread where the broker's loop runs.
 
         Raises:
-            GatewayDidNotStart: It ended, or did not listen within 30 seconds.
+            DidNotStart: It ended, or did not listen within 30 seconds.
         """
-        ready = json.dumps({"url": self.url})
-        seen = self.log.count(ready)
-        process = self.launch()
-        deadline = time.monotonic() + READY_TIMEOUT
-        while process.log.count(ready) == seen:
-            if not process.running or time.monotonic() > deadline:
-                process.kill()
-                message = f"the gateway did not start:\n{process.log[-2000:]}"
-                raise GatewayDidNotStart(message)
-            time.sleep(0.02)
-
-    @property
-    def running(self) -> bool:
-        """True while its process runs."""
-        return self.process is not None and self.process.running
+        self._made().start_until_told(json.dumps({"url": self.url}), READY_TIMEOUT)
 
     @property
     def log(self) -> str:
@@ -76,20 +57,14 @@ class GatewayProcess:
 
     def launch(self) -> ServerProcess:
         """Start it, and wait for nothing."""
+        process = self._made()
+        process.start()
+        return process
+
+    def _made(self) -> ServerProcess:
         if self.process is None:
             program = (sys.executable, "-m", "liftbridge_aio", "gateway", *self.flags)
             flags = ("--port", str(self.port), "--servers", self.servers, "--json")
             command = (*program, *flags, "--webhooks", "--long-poll-timeout", "500ms")
             self.process = ServerProcess(command, self.folder, f"gateway-{self.port}")
-        self.process.start()
         return self.process
-
-    def stop(self) -> None:
-        """End it in order."""
-        if self.process is not None:
-            self.process.stop()
-
-    def kill(self) -> None:
-        """End it at once, as a crash does."""
-        assert self.process is not None
-        self.process.kill()

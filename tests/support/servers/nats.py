@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from support.servers.ports import free_ports
-from support.servers.process import ServerProcess
+from support.servers.ports import free_ports, listens
+from support.servers.process import HasProcess, ServerProcess
 
 READY_TIMEOUT: Final = 10.0
 
 
-class NatsDidNotStart(Exception):
-    """The process ended or did not listen in time; the text has the end of its log."""
-
-
 @dataclass(slots=True)
-class NatsServer:
+class NatsServer(HasProcess):
     """NATS on a free port of 127.0.0.1, without any state on disk.
 
     Attributes:
@@ -43,26 +37,9 @@ class NatsServer:
         """Start it and wait until it listens.
 
         Raises:
-            NatsDidNotStart: It ended, or did not listen within 10 seconds.
+            DidNotStart: It ended, or did not listen within 10 seconds.
         """
         address = ("--addr", self.host, "--port", str(self.port))
         command = (self.binary, *address, *self.arguments)
         self.process = ServerProcess(command, self.folder, "nats")
-        self.process.start()
-        deadline = time.monotonic() + READY_TIMEOUT
-        while not self._listens():
-            if not self.process.running or time.monotonic() > deadline:
-                self.process.kill()
-                message = f"NATS did not start:\n{self.process.log[-2000:]}"
-                raise NatsDidNotStart(message)
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        """End it."""
-        if self.process is not None:
-            self.process.stop()
-
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            probe.settimeout(1)
-            return probe.connect_ex((self.host, self.port)) == 0
+        self.process.start_until(lambda: listens(self.port, self.host), READY_TIMEOUT)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-import socket
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from support.servers.build import BIN, HERE, build
-from support.servers.ports import free_ports
-from support.servers.process import ServerProcess
+from support.servers.ports import free_ports, listens
+from support.servers.process import HasProcess, ServerProcess
 
 MODULE: Final = HERE / "go_nsq"
 READY_TIMEOUT: Final = 10.0
 _PINNED: Final = re.compile(r"^require github\.com/nsqio/nsq (v\S+)$", re.MULTILINE)
-
-
-class NsqDidNotStart(Exception):
-    """The process ended or did not listen in time; the text has the end of its log."""
 
 
 def build_nsq_daemons() -> None:
@@ -45,7 +39,7 @@ def build_nsq(program: str) -> Path:
 
 
 @dataclass(slots=True)
-class NsqDaemon:
+class NsqDaemon(HasProcess):
     """A daemon on free ports of 127.0.0.1, the same ones over all its starts.
 
     Attributes:
@@ -74,7 +68,7 @@ class NsqDaemon:
         """Start it and wait until it listens.
 
         Raises:
-            NsqDidNotStart: it ended, or did not listen within 10 seconds.
+            DidNotStart: it ended, or did not listen within 10 seconds.
         """
         self.folder.mkdir(exist_ok=True)
         tcp, http = self.ports
@@ -88,27 +82,4 @@ class NsqDaemon:
             command += ["-https-address=", f"-data-path={self.folder}"]
         if self.process is None:
             self.process = ServerProcess((*command, *self.arguments), self.folder, self.program)
-        self.process.start()
-        deadline = time.monotonic() + READY_TIMEOUT
-        while not all(map(_listens, self.ports)):
-            if not self.process.running or time.monotonic() > deadline:
-                self.process.kill()
-                message = f"{self.program} did not start:\n{self.process.log[-2000:]}"
-                raise NsqDidNotStart(message)
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        """End it in order."""
-        if self.process is not None:
-            self.process.stop()
-
-    def kill(self) -> None:
-        """End it as a crash does."""
-        if self.process is not None:
-            self.process.kill()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        self.process.start_until(lambda: all(map(listens, self.ports)), READY_TIMEOUT)

@@ -61,3 +61,10 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def listens(port: int, host: str = "127.0.0.1") -> bool:
+    """Return True if somebody listens on a port."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((host, port)) == 0

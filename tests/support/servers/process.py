@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,36 @@ STOP_TIMEOUT: Final = 8.0
 
 # Waits until the test run has closed its end of the pipe, or is gone, and then ends the server.
 _GUARD: Final = 'read -r _; kill -KILL "$1"'
+
+
+class DidNotStart(Exception):
+    """The process ended or was not ready in time; the text has the end of its log."""
+
+
+class HasProcess:
+    """A server that may have been started.
+
+    Attributes:
+        process: Its process, since its first start.
+    """
+
+    __slots__ = ()
+    process: ServerProcess | None
+
+    @property
+    def running(self) -> bool:
+        """True while its process runs."""
+        return self.process is not None and self.process.running
+
+    def stop(self) -> None:
+        """End it in order."""
+        if self.process is not None:
+            self.process.stop()
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        if self.process is not None:
+            self.process.kill()
 
 
 @dataclass(slots=True)
@@ -76,6 +107,26 @@ class ServerProcess:
         except BaseException:
             self.kill()
             raise
+
+    def start_until(self, is_ready: Callable[[], bool], bound: float) -> None:
+        """Start it and wait until it is ready.
+
+        Raises:
+            DidNotStart: It ended, or was not ready within so many seconds.
+        """
+        self.start()
+        deadline = time.monotonic() + bound
+        while not is_ready():
+            if not self.running or time.monotonic() > deadline:
+                self.kill()
+                message = f"{self.name} did not start:\n{self.log[-2000:]}"
+                raise DidNotStart(message)
+            time.sleep(0.02)
+
+    def start_until_told(self, text: str, bound: float) -> None:
+        """Start it and wait until it has printed a text, as `start_until` does."""
+        seen = self.log.count(text)
+        self.start_until(lambda: self.log.count(text) > seen, bound)
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
         """End it in order (SIGINT), or by force if that takes over `timeout` seconds."""

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from support.servers.ports import free_ports
-from support.servers.process import ServerProcess
+from support.servers.process import HasProcess, ServerProcess
 
 CLUSTER: Final = "test-cluster"
 READY_TIMEOUT: Final = 15.0
 _READY: Final = "STREAM: Streaming Server is ready"
 
 
-class StreamingDidNotStart(Exception):
-    """The process ended or was not ready in time; the text has the end of its log."""
-
-
 @dataclass(slots=True)
-class StreamingServer:
+class StreamingServer(HasProcess):
     """NATS Streaming on a free port of 127.0.0.1.
 
     Attributes:
@@ -55,7 +50,7 @@ class StreamingServer:
         """Start it and wait until it is ready.
 
         Raises:
-            StreamingDidNotStart: It ended, or was not ready in time.
+            DidNotStart: It ended, or was not ready in time.
         """
         where = ("-ns", self.nats_url) if self.nats_url else ("-a", self.host, "-p", str(self.port))
         store = (
@@ -65,27 +60,9 @@ class StreamingServer:
         )
         command = (self.binary, *where, "-cid", self.cluster, *store, *self.arguments)
         self.process = self.process or ServerProcess(command, self.folder, "streaming")
-        seen = self.process.log.count(_READY)
-        self.process.start()
-        deadline = time.monotonic() + READY_TIMEOUT
-        while self.process.log.count(_READY) == seen:
-            if not self.process.running or time.monotonic() > deadline:
-                self.process.kill()
-                message = f"NATS Streaming did not start:\n{self.process.log[-2000:]}"
-                raise StreamingDidNotStart(message)
-            time.sleep(0.02)
+        self.process.start_until_told(_READY, READY_TIMEOUT)
 
     @property
     def on_disk(self) -> bool:
         """True if what it stores outlives it."""
         return self.store == "FILE"
-
-    def stop(self) -> None:
-        """End it in order."""
-        if self.process is not None:
-            self.process.stop()
-
-    def kill(self) -> None:
-        """End it at once, as a crash does."""
-        assert self.process is not None
-        self.process.kill()
