@@ -26,9 +26,8 @@ def count_seldom(connection: Any) -> None:
     def at_most(remainder: int) -> int:
         nonlocal counted
         kept = len(connection.streams)
-        if kept < min(settings.max_concurrent_streams, 2 * counted + _SPARE):
-            return kept
-        counted = count(remainder)
-        return counted
+        if kept >= min(settings.max_concurrent_streams, 2 * counted + _SPARE):
+            kept = counted = int(count(remainder))
+        return kept
 
     vars(connection)["_open_streams"] = at_most

@@ -13,4 +13,5 @@
 - `ready_flow`: Divides a limit of messages in flight among connections, and backs off when handlers
   fail.
 - `suspects`: Lets messages that may have ended a process be in flight alone, over all partitions.
+- `tier_clock`: How long messages of a retry stream have yet to wait, though clocks are wrong.
 """

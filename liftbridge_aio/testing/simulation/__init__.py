@@ -2,6 +2,7 @@
 
 `simulation`, `shrink` and this package are imported on any Python; the others need simloop.
 
+- `drift`: Clocks of hosts that run too fast or too slowly.
 - `faults`: The faults of a world, by chance: each begins, lasts, and is undone.
 - `loop`: The event loop in virtual time.
 - `processes`: Processes that are started again when they end.
