@@ -300,9 +300,11 @@ def _how_to_repeat(
     """Return the command that repeats a failure, with the fewest faults if that is asked for."""
     command = f"pytest '{item.nodeid.partition('[')[0]}' --liftbridge-seed {failed.seed}"
     if not item.config.getoption("--liftbridge-shrink"):
+        chosen = item.config.getoption("--liftbridge-faults")
+        faults = "" if chosen is None else f" --liftbridge-faults {chosen}"
         return (
-            f"seed {failed.seed}, {len(failed.planned)} faults, digest {failed.digest[:12]}\n"
-            f"repeat it: {command}\n"
+            f"seed {failed.seed}, faults: {len(failed.planned)}, digest {failed.digest[:12]}\n"
+            f"repeat it: {command}{faults}\n"
             f"find the fewest faults that fail: {command} --liftbridge-shrink"
         )
     from .testing.simulation.shrink import fewest  # noqa: PLC0415

@@ -158,7 +158,7 @@ def test_a_failure_comes_again_from_its_command(pytester: pytest.Pytester) -> No
     pytester.makepyfile(RESTARTED)
     result = pytester.runpytest_inprocess(*PLAIN)
     result.assert_outcomes(failed=1)
-    digest = found(result, r"seed 1, \d+ faults, digest (\w+)")
+    digest = found(result, r"seed 1, faults: \d+, digest (\w+)")
     again = pytester.runpytest_inprocess(*PLAIN, *command(result, "repeat it"))
     again.assert_outcomes(failed=1)
     assert found(again, r"digest (\w+)") == digest

@@ -9,7 +9,10 @@ import pytest
 
 # pytester forgets what is imported during a run; these are imported once.
 from liftbridge_aio.integrations import fastapi  # noqa: F401 - see above
-from liftbridge_aio.testing.simulation import faults, stand_ins  # noqa: F401 - see above
+from liftbridge_aio.testing.simulation import (
+    faults,
+    stand_ins,  # noqa: F401 - see above
+)
 from support.markdown import ROOT, blocks
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(300)]
@@ -35,7 +38,8 @@ def test_the_example_fails_as_shown_and_passes_when_mended(pytester: pytest.Pyte
     failed.assert_outcomes(failed=1)
     failed.stdout.fnmatch_lines(["E*AssertionError: assert Counter(*"])
     run("none").assert_outcomes(passed=1)
-    assert fault.startswith(f"fault {number}: ")
+    [planned] = [each for each in faults.plan(int(seed), 300.0) if each.number == int(number)]
+    assert fault == f"fault {planned}"
 
     old = re.search(r"    async def write.*?\n\n\n", shop, re.DOTALL)
     assert old is not None
