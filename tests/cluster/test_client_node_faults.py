@@ -38,7 +38,9 @@ async def test_a_leader_that_is_silent_beyond_its_lease_and_comes_back(
     cluster: Cluster, client: Client, nodes: Nodes, stream_name: str
 ) -> None:
     """Somebody who connects meanwhile, to the silent one first, works too."""
-    await client.create_stream(stream_name, replication_factor=3, options=SAFE)
+    other = f"{stream_name}-late"
+    for name in (stream_name, other):
+        await client.create_stream(name, replication_factor=3, options=SAFE)
     roles = await nodes.roles(stream_name)
     async with flowing(client, stream_name, **LOAD) as flow:
         await flow.more()
@@ -48,8 +50,6 @@ async def test_a_leader_that_is_silent_beyond_its_lease_and_comes_back(
         await nodes.new_leader(roles.followers, stream_name, roles.leader)
         async with Client(silent, *others, options=OPTIONS) as late:
             assert stream_name in (await timed(late.fetch_metadata())).streams
-            other = f"{stream_name}-late"
-            await late.create_stream(other, replication_factor=3, options=SAFE)
             async with flowing(late, other, **LOAD) as of_late:
                 await of_late.more()
         await flow.more()
