@@ -183,4 +183,5 @@ async def test_opening_a_call_does_not_go_through_all_calls(
             client.subscribe("s", ALL_PARTITIONS, StartAt.earliest()),
         ):
             pass
-    assert looks <= 10 * 3 * PARTITIONS
+    # Until the broker has announced its limit, h2 knows one of 100 and counts up to it.
+    assert looks <= 100 * 3 * PARTITIONS
