@@ -48,7 +48,7 @@ def test_a_small_group_is_measured_in_each_phase() -> None:
     assert {*PHASES, "create"} == figures.keys()
     assert figures["start"]["by_procedure"]["JoinConsumerGroup"] == 3
     assert figures["join"]["by_procedure"]["JoinConsumerGroup"] == 1
-    assert 0 < figures["death"]["read_again"] <= figures["death"]["seconds"]
+    assert 0 < figures["death"]["read_again"] < 20
 
 
 def test_each_axis_changes_one_size_up_to_the_largest() -> None:
