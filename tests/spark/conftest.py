@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from conftest import EMBEDDED, PINNED, _unavailable
+from liftbridge_aio.spark.connection import close_connections
 from support.spark.broker_thread import BrokerThread
 from support.spark.halting_query import SMALL_BATCHES
 from support.spark.log_client import LogClient
@@ -145,6 +146,13 @@ def log(spark_broker: str) -> Iterator[LogClient]:
     """A client of `spark_broker` in plain calls."""
     with LogClient(spark_broker) as client:
         yield client
+
+
+@pytest.fixture
+def no_connections_left() -> Iterator[None]:
+    """Closes the connections that tasks in this process share."""
+    yield
+    close_connections()
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 
 from liftbridge_aio import Record
 from liftbridge_aio.model import ACK_HEADER
-from liftbridge_aio.spark.connection import close_connections
 from liftbridge_aio.spark.errors import DataLoss, ReadFailed
 from liftbridge_aio.spark.read import committed_columns
 from spark.conftest import EVERY_SERVER
@@ -22,10 +20,7 @@ from support.transaction_logs import Producers, log_of, range_of, records_of
 LOG = "- A1c B1c - A2c A3/1/0 - B2/2/0! -"
 
 
-@pytest.fixture(autouse=True)
-def _no_connections_left() -> Iterator[None]:
-    yield
-    close_connections()
+pytestmark = pytest.mark.usefixtures("no_connections_left")
 
 
 @EVERY_SERVER

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -11,7 +11,6 @@ from liftbridge_aio import Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.cli.group_positions import fetch_position
 from liftbridge_aio.model import StreamPartition
-from liftbridge_aio.spark.connection import close_connections
 from liftbridge_aio.spark.core.data_loss import LogState
 from liftbridge_aio.spark.core.offsets import Offsets
 from liftbridge_aio.spark.core.options import ReadOptions
@@ -24,11 +23,7 @@ from liftbridge_aio.spark.read.stream_planning import resume_position
 from support.servers.ports import free_ports
 from support.spark.log_client import LogClient
 
-
-@pytest.fixture(autouse=True)
-def _no_connections_left() -> Iterator[None]:
-    yield
-    close_connections()
+pytestmark = pytest.mark.usefixtures("no_connections_left")
 
 
 def options(servers: str, **given: str) -> ReadOptions:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from liftbridge_aio import Record
+from liftbridge_aio.partitioner import by_key
 from spark.conftest import EVERY_SERVER
 from support.spark.log_client import LogClient
 
@@ -52,8 +53,10 @@ def test_clients_read_what_batches_wrote(
         .option("stream", stream_name)
         .save()
     )
-    found = sorted((m.key.decode(), m.value.decode()) for m in log.read_all(stream_name))
-    assert found == sorted(rows)
+    messages = log.read_all(stream_name)
+    assert sorted((each.key.decode(), each.value.decode()) for each in messages) == sorted(rows)
+    for each in messages:
+        assert each.partition == by_key(stream_name, each.key, b"", 2)
 
 
 @EVERY_SERVER

@@ -18,7 +18,7 @@ from liftbridge_aio.spark.core.offsets import (
     start_of_batch,
 )
 from liftbridge_aio.spark.errors import DataLoss
-from support.spark.log_client import LogClient
+from support.spark.log_client import LogClient, numbers
 from support.spark.micro_batches import MicroBatches, flat
 
 PLACES = st.tuples(st.sampled_from("ab"), st.integers(0, 11))
@@ -52,10 +52,6 @@ def test_a_stream_that_was_created_anew_meanwhile_starts_at_0() -> None:
 def test_the_end_of_a_first_batch_can_be_pasted_into_an_option() -> None:
     kept = end_of_first_batch(Offsets({("a", 0): 7}), Offsets({("a", 0): 9}, {"a": 2}))
     assert offsets_from_option(json.dumps(kept), "startingOffsets") == {("a", 0): 9}
-
-
-def numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last)]
 
 
 def test_a_first_batch_from_the_end_is_the_same_when_spark_asks_again(

@@ -15,11 +15,11 @@ from spark.conftest import KIND
 from support.spark.halting_query import (
     ROWS,
     check_all_rows,
+    finish_halted,
     halting,
     row_number,
     start_query,
     values,
-    wait_for,
 )
 from support.spark.log_client import LogClient
 
@@ -61,12 +61,7 @@ def test_a_query_that_loses_an_executor_loses_no_row_and_counts_repeats(
     log.publish(source, map(str.encode, values()))
     target = log.create(f"{stream_name}-out")
     query = start_query(small_batches, tmp_path, log.address, target, halt="lose", source=source)
-    try:
-        wait_for(lambda: bool(log.read(target)))
-        (tmp_path / "go").touch()
-        query.awaitTermination()
-    finally:
-        query.stop()
+    finish_halted(query, tmp_path, lambda: log.read(target))
     check_lost(tmp_path)
     report = check_all_rows(log, target)
     assert report.repeats > 0
@@ -88,12 +83,7 @@ def test_a_batch_whose_executor_is_lost_is_committed_once(
         source=source,
         delivery="exactly_once",
     )
-    try:
-        wait_for(lambda: bool(log.read(target)))
-        (tmp_path / "go").touch()
-        query.awaitTermination()
-    finally:
-        query.stop()
+    finish_halted(query, tmp_path, lambda: log.read(target))
     check_lost(tmp_path)
     committed = sorted(row_number(message.value) for message in log.committed(target))
     assert committed == list(range(ROWS))

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import liftbridge_aio
 from support.spark.broker_thread import BrokerThread
 from support.spark.halting_query import (
-    BOUND,
     ROWS,
     Halt,
     check_all_rows,
+    finish,
+    finish_halted,
+    killed_driver,
     start_query,
     wait_for,
 )
@@ -38,12 +36,7 @@ def test_a_task_that_fails_after_publishing_is_retried_and_repeats_counted(
 ) -> None:
     log.create(stream_name)
     query = start_query(small_batches, tmp_path, spark_broker, stream_name, halt=halt)
-    try:
-        wait_for(lambda: bool(log.read(stream_name)))
-        (tmp_path / "go").touch()
-        query.awaitTermination()
-    finally:
-        query.stop()
+    finish_halted(query, tmp_path, lambda: log.read(stream_name))
     report = check_all_rows(log, stream_name)
     assert report.repeats > 0
     assert [batch.attempts for batch in report.batches] == [2]
@@ -58,34 +51,16 @@ def test_a_driver_killed_during_a_batch_of_its_second_session_loses_no_row(
     tmp_path: Path,
 ) -> None:
     log.create(stream_name)
-    tests = Path(__file__).parent.parent
-    root = Path(liftbridge_aio.__file__).parent.parent
-    program = tests / "support" / "spark" / "killed_driver.py"
-    said = tmp_path / "said"
-    with said.open("w") as output:
-        driver = subprocess.Popen(
-            [sys.executable, program, tmp_path, spark_broker, stream_name],
-            env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{root}"},
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        wait_for(lambda: bool(log.read(stream_name)) or driver.poll() is not None)
-        [first, second] = map(int, said.read_text().splitlines())  # and no traceback
+    with killed_driver(
+        "killed_driver.py", tmp_path, spark_broker, stream_name, lambda: log.read(stream_name)
+    ) as said:
+        [first, second] = map(int, said.splitlines())  # and no traceback
         with pytest.raises(ProcessLookupError):
             os.kill(first, 0)
         os.kill(second, 0)
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)  # the driver's Java process too
-        driver.wait(BOUND)
     published = len(log.read(stream_name))
     assert 0 < published < ROWS
-    query = start_query(small_batches, tmp_path, spark_broker, stream_name, halt="never")
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
+    finish(start_query(small_batches, tmp_path, spark_broker, stream_name, halt="never"))
     report = check_all_rows(log, stream_name)
     # The first run's tasks may have published a little more before they noticed.
     assert report.repeats >= published
@@ -132,11 +107,7 @@ def test_a_long_outage_fails_the_query_whose_restart_loses_no_row(
         finally:
             query.stop()
             own_broker.start()
-        query = start_query(small_batches, tmp_path, servers, stream_name, halt="never")
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        finish(start_query(small_batches, tmp_path, servers, stream_name, halt="never"))
         assert check_all_rows(log, stream_name).repeats > 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,21 +47,6 @@ def test_all_columns_arrive(
         (0, b"", b"two", None),
         (by_key(stream_name, "ü".encode(), b"", 3), "ü".encode(), b"", None),
     }
-
-
-@EVERY_SERVER
-def test_each_row_of_many_tasks_is_there_once(
-    spark: SparkSession, spark_broker: str, log: LogClient, stream_name: str
-) -> None:
-    log.create(stream_name, partitions=2)
-    frame = spark.range(0, 1200, numPartitions=3).selectExpr(
-        "cast(id as string) as value", "cast(id % 7 as string) as key"
-    )
-    write(frame, spark_broker, stream_name)
-    arrived = Counter(int(message.value) for message in log.read_all(stream_name))
-    assert arrived == Counter(range(1200))
-    for message in log.read_all(stream_name):
-        assert message.partition == by_key(stream_name, message.key, b"", 2)
 
 
 def test_what_is_read_is_written_elsewhere_or_goes_back_where_it_came_from(

@@ -7,9 +7,6 @@ committed: there rows are repeated.
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,13 +15,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import liftbridge_aio
 from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.spark.core.decision import Decision
 from spark.conftest import EVERY_SERVER
 from spark.test_sink_stream import run, source
 from support.spark.broker_thread import BrokerThread
-from support.spark.halting_query import BOUND, ROWS, Halt, row_number, start_query, wait_for
+from support.spark.halting_query import (
+    ROWS,
+    Halt,
+    finish,
+    finish_halted,
+    killed_driver,
+    row_number,
+    start_query,
+)
 from support.spark.kill_points import KILL_POINTS, stall_at
 from support.spark.log_client import LogClient
 
@@ -32,8 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXACTLY_ONCE = "exactly_once"
-START_BOUND = 200.0
-"""Seconds in which a Spark of its own starts and comes to its first commit."""
 EVERY_KILL = "LIFTBRIDGE_BY_HAND" in os.environ
 """Kills the driver at each point, and not only where most goes wrong: `test_exactly_once` kills
 the process that commits at each of them anyway."""
@@ -125,12 +127,7 @@ def test_a_task_that_fails_after_publishing_commits_nothing_of_it(
     query = start_query(
         small_batches, tmp_path, spark_broker, stream_name, halt=halt, delivery=EXACTLY_ONCE
     )
-    try:
-        wait_for(lambda: bool(log.read(stream_name)))
-        (tmp_path / "go").touch()
-        query.awaitTermination()
-    finally:
-        query.stop()
+    finish_halted(query, tmp_path, lambda: log.read(stream_name))
     check_rows(log, stream_name)
 
 
@@ -145,34 +142,13 @@ def test_a_driver_killed_while_it_commits_a_batch(
     servers = own_broker.address
     with LogClient(servers) as log:
         log.create(stream_name, 2)
-        with own_broker.stalled(**stall_at(point, stream_name, ROWS // 2)) as is_stalled:
-            kill_driver(tmp_path, servers, stream_name, is_stalled)
+        with (
+            own_broker.stalled(**stall_at(point, stream_name, ROWS // 2)) as is_stalled,
+            killed_driver("committing_driver.py", tmp_path, servers, stream_name, is_stalled),
+        ):
+            pass
         query = start_query(
             small_batches, tmp_path, servers, stream_name, halt="never", delivery=EXACTLY_ONCE
         )
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        finish(query)
         check_rows(log, stream_name)
-
-
-def kill_driver(folder: Path, servers: str, stream: str, when: Callable[[], bool]) -> None:
-    """Run a driver, and end it and its Java process with kill -9."""
-    tests = Path(__file__).parent.parent
-    root = Path(liftbridge_aio.__file__).parent.parent
-    program = tests / "support" / "spark" / "committing_driver.py"
-    with (folder / "said").open("w") as output:
-        driver = subprocess.Popen(
-            [sys.executable, program, folder, servers, stream],
-            env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{root}"},
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        wait_for(lambda: when() or driver.poll() is not None, START_BOUND)
-        assert driver.poll() is None, (folder / "said").read_text()
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait(BOUND)

@@ -12,7 +12,6 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import LongType, StringType, StructType
 
-from liftbridge_aio.spark.connection import close_connections
 from liftbridge_aio.spark.core.options import WriteOptions
 from liftbridge_aio.spark.core.row_columns import RowColumns
 from liftbridge_aio.spark.core.write_id import TaskAttempt
@@ -28,6 +27,8 @@ from liftbridge_aio.spark.write.sink import BatchSink, StreamSink, TaskCommit
 from liftbridge_aio.spark.write.task_writer import TaskWriter
 from support.spark.broker_thread import BrokerThread
 from support.spark.log_client import LogClient
+
+pytestmark = pytest.mark.usefixtures("no_connections_left")
 
 QUERY = UUID("0ffee000-1111-4222-8333-444444444444")
 SCHEMA = StructType().add("value", StringType())
@@ -119,7 +120,6 @@ def test_writers_and_their_messages_pickle() -> None:
 def log(own_broker: BrokerThread) -> Iterator[LogClient]:
     with LogClient(own_broker.address) as log:
         yield log
-    close_connections()
 
 
 def batch(*values: str | None) -> pa.RecordBatch:

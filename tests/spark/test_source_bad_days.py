@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
 
 import pytest
 
 pytest.importorskip("pyspark")
 
 from liftbridge_aio import StreamOptions
-from liftbridge_aio.spark.connection import close_connections
 from liftbridge_aio.spark.errors import (
     CheckpointMismatch,
     DataLoss,
@@ -22,7 +20,8 @@ from liftbridge_aio.spark.errors import (
 )
 from spark.conftest import EVERY_SERVER
 from support.spark.broker_thread import BrokerThread
-from support.spark.log_client import LogClient
+from support.spark.halting_query import wait_for
+from support.spark.log_client import LogClient, numbers
 from support.spark.micro_batches import MicroBatches, flat
 
 EARLIEST = {"startingOffsets": "earliest"}
@@ -30,14 +29,7 @@ LENIENT = {"failOnDataLoss": "false"}
 QUICK = {"liftbridge.callTimeout": "0.5", "readTimeout": "1"}
 
 
-@pytest.fixture(autouse=True)
-def _no_connections_left() -> Iterator[None]:
-    yield
-    close_connections()
-
-
-def numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last)]
+pytestmark = pytest.mark.usefixtures("no_connections_left")
 
 
 def values(batches: list[list[tuple[str, int, int, bytes]]]) -> list[bytes]:
@@ -216,7 +208,7 @@ def test_messages_that_retention_took_before_they_were_read(
     assert query.run() == []
     for number in range(10):
         log.publish(stream_name, numbers(number, number + 1))
-    wait(lambda: [message.offset for message in log.read(stream_name)] == [7, 8, 9])
+    wait_for(lambda: [message.offset for message in log.read(stream_name)] == [7, 8, 9])
     with pytest.raises(DataLoss, match="offsets 0 to 6 were removed") as caught:
         query.run()
     told(caught.value, stream_name, 0, "retention", "failOnDataLoss=false")
@@ -285,9 +277,3 @@ def test_a_server_that_is_away_for_longer_costs_and_repeats_no_row(
     own_broker.start()
     query.restart(readTimeout="20")
     assert values(query.run()) == numbers(4, 9)
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "the log never became what the test needs"

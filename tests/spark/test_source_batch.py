@@ -35,7 +35,7 @@ from liftbridge_aio.spark.errors import (
 from liftbridge_aio.spark.read.schema import spark_types
 from liftbridge_aio.spark.source import LiftbridgeDataSource
 from spark.conftest import EVERY_SERVER
-from support.spark.log_client import LogClient
+from support.spark.log_client import LogClient, numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 
 def read(spark: SparkSession, servers: str, **options: str) -> DataFrame:
     return spark.read.format("liftbridge").option("servers", servers).options(**options).load()
-
-
-def numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last)]
 
 
 @EVERY_SERVER

@@ -5,34 +5,25 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-import pyarrow as pa
 
-from liftbridge_aio.spark.connection import close_connections
-from liftbridge_aio.spark.core.options import WriteOptions
-from liftbridge_aio.spark.core.row_columns import RowColumns
-from liftbridge_aio.spark.core.write_id import TaskAttempt
 from liftbridge_aio.spark.errors import ServersUnreachable
-from liftbridge_aio.spark.write.task_writer import TaskWriter
 from support.spark.broker_thread import BrokerThread
 from support.spark.log_client import LogClient
 from support.spark.micro_batches import MicroBatches, flat
+from support.spark.task_writers import batch_of, task_writer
 
 if TYPE_CHECKING:
     from conftest import StartRealServer
 
 
-@pytest.fixture(autouse=True)
-def _no_connections_left() -> Iterator[None]:
-    yield
-    close_connections()
+pytestmark = pytest.mark.usefixtures("no_connections_left")
 
 
 def test_a_query_survives_the_restart_of_a_real_server_without_a_repeat(
@@ -159,29 +150,18 @@ def test_a_task_whose_servers_stay_away_names_the_option_that_helps(
     assert "callTimeout" not in str(caught.value)
 
 
-def write_task(servers: str, stream: str, **options: str) -> TaskWriter:
-    parsed = WriteOptions.parse(
-        {"servers": servers, "stream": stream, **CALLS, **options}, streaming=False
-    )
-    attempt = TaskAttempt(query=UUID(int=5), batch=0, task=0, number=0, id=b"attempt1")
-    return TaskWriter(attempt, parsed, RowColumns(value=0))
-
-
-def batch_of(values: list[bytes]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
-
-
 def test_a_task_that_writes_waits_for_servers_that_are_away_when_it_begins(
     own_broker: BrokerThread, stream_name: str
 ) -> None:
     with LogClient(own_broker.address) as log:
         log.create(stream_name)
-        write_task(own_broker.address, stream_name).publish_all(iter([batch_of(ROWS[:10])]))
+        write = partial(task_writer, own_broker.address, stream_name, **CALLS)
+        write().publish_all(iter([batch_of(ROWS[:10])]))
         with own_broker.away(AWAY, FORGETFUL):
-            write_task(own_broker.address, stream_name).publish_all(iter([batch_of(ROWS[10:])]))
+            write().publish_all(iter([batch_of(ROWS[10:])]))
         assert [message.value for message in log.read(stream_name)] == ROWS
         own_broker.stop()
-        late = write_task(own_broker.address, stream_name, publishTimeout="2")
+        late = write(publishTimeout="2")
         began = time.monotonic()
         with pytest.raises(ServersUnreachable, match="publishTimeout") as caught:
             late.publish_all(iter([batch_of(ROWS)]))

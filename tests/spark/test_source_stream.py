@@ -6,8 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,29 +13,20 @@ import pytest
 pytest.importorskip("pyspark")
 
 from liftbridge_aio.cli.group_positions import fetch_position
-from liftbridge_aio.spark.connection import close_connections
 from spark.conftest import EVERY_SERVER
 from support.spark.broker_thread import BrokerThread
-from support.spark.log_client import LogClient
+from support.spark.halting_query import wait_for
+from support.spark.log_client import LogClient, numbers
 from support.spark.micro_batches import MicroBatches, flat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 EARLIEST = {"startingOffsets": "earliest"}
 
 
-@pytest.fixture(autouse=True)
-def _no_connections_left() -> Iterator[None]:
-    yield
-    close_connections()
-
-
-def numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last)]
+pytestmark = pytest.mark.usefixtures("no_connections_left")
 
 
 class Collected:
@@ -117,12 +106,12 @@ def test_a_query_waits_until_enough_is_there(
     finally:
         spark.conf.unset(soon)
     try:
-        wait(lambda: sink.values == [0, 1])
+        wait_for(lambda: sink.values == [0, 1])
         log.publish(stream_name, numbers(2, 6))
-        wait(lambda: newest(query, stream_name) == 6)  # it has seen them
+        wait_for(lambda: newest(query, stream_name) == 6)  # it has seen them
         assert sink.values == [0, 1]
         log.publish(stream_name, numbers(6, 7))
-        wait(lambda: sink.values == list(range(7)))
+        wait_for(lambda: sink.values == list(range(7)))
     finally:
         query.stop()
     assert [len(values) for _, values in sink.batches] == [2, 5]
@@ -145,11 +134,11 @@ def test_a_running_query_reads_what_is_published_until_its_stream_is_gone(
     options = {"servers": spark_broker, "stream": stream_name, **soon}
     query = start(spark, sink, checkpoint, {"processingTime": "0 seconds"}, **options)
     try:
-        wait(lambda: bool(query.recentProgress) or query.exception() is not None)
+        wait_for(lambda: bool(query.recentProgress) or query.exception() is not None)
         for number in range(3):
             log.publish(stream_name, numbers(10 * number, 10 * number + 10))
             expected = list(range(10 * number + 10))
-            wait(lambda expected=expected: sink.values == expected)  # type: ignore[misc]
+            wait_for(lambda expected=expected: sink.values == expected)  # type: ignore[misc]
         log.delete(stream_name)
         with pytest.raises(Exception, match=r"\[LIFTBRIDGE_STREAM_MISSING\]") as caught:
             query.awaitTermination(60)
@@ -184,13 +173,6 @@ def test_a_group_has_the_whole_position_of_a_query_that_stopped_by_itself(
     query.awaitTermination()
     log.publish(stream_name, numbers(10, 12), partition=1)
     assert shown(spark_broker, stream_name) == {0: (6, 0), 1: (2, 2)}
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "the query never did what the test waits for"
-        time.sleep(0.02)
 
 
 # Called as Spark calls it
@@ -315,7 +297,7 @@ def test_a_batch_that_waited_long_enough_has_what_there_is(
         found.extend(len(batch) for batch in query.run())
         return bool(found)
 
-    wait(came)
+    wait_for(came)
     assert found == [2]
 
 

@@ -7,24 +7,23 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import pytest
 
-from liftbridge_aio.spark.connection import close_connections
-from liftbridge_aio.spark.core.options import WriteOptions
 from liftbridge_aio.spark.core.row_columns import RowColumns
-from liftbridge_aio.spark.core.write_id import TaskAttempt
 from liftbridge_aio.spark.errors import InvalidRow
-from liftbridge_aio.spark.write.task_writer import TaskWriter
 from support.loop_thread import BOUND
 from support.spark.broker_thread import BrokerThread
 from support.spark.log_client import LogClient
 
+pytest.importorskip("pyarrow")
+
+from support.spark.task_writers import batch_of, task_writer
+
 if TYPE_CHECKING:
     import pyarrow as pa
-else:
-    pa = pytest.importorskip("pyarrow")
+
+pytestmark = pytest.mark.usefixtures("no_connections_left")
 
 
 def test_the_garbage_collector_is_as_before_after_a_task(
@@ -35,14 +34,12 @@ def test_the_garbage_collector_is_as_before_after_a_task(
 
     def batches(values: list[bytes | None]) -> Iterator[pa.RecordBatch]:
         during.append(gc.get_threshold())
-        yield pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
+        yield batch_of(values)
 
-    options = WriteOptions.parse({"servers": spark_broker, "stream": stream_name}, streaming=False)
-    attempt = TaskAttempt(query=UUID(int=5), batch=0, task=0, number=0, id=b"attempt1")
-    TaskWriter(attempt, options, RowColumns(value=0)).publish_all(batches([b"v"] * 10))
+    task_writer(spark_broker, stream_name).publish_all(batches([b"v"] * 10))
     assert gc.get_threshold() == before
     with pytest.raises(InvalidRow):
-        TaskWriter(attempt, options, RowColumns(value=0)).publish_all(batches([None]))
+        task_writer(spark_broker, stream_name).publish_all(batches([None]))
     assert gc.get_threshold() == before
     assert [threshold[0] for threshold in during] == [50_000, 50_000]
     assert len(log.read(stream_name)) == 10
@@ -51,9 +48,6 @@ def test_the_garbage_collector_is_as_before_after_a_task(
 def test_a_task_connects_while_its_first_rows_are_made(
     own_broker: BrokerThread, stream_name: str
 ) -> None:
-    given = {"servers": own_broker.address, "stream": stream_name}
-    options = WriteOptions.parse(given, streaming=False)
-    attempt = TaskAttempt(query=UUID(int=5), batch=0, task=0, number=0, id=b"attempt1")
     with LogClient(own_broker.address) as log, ExitStack() as stack:
         log.create(stream_name)
         is_called = stack.enter_context(own_broker.stalled("FetchMetadata"))
@@ -64,27 +58,22 @@ def test_a_task_connects_while_its_first_rows_are_made(
                 assert time.monotonic() < deadline, "nothing is asked before there are rows"
                 time.sleep(0.01)
             stack.close()
-            yield pa.RecordBatch.from_pydict({"value": pa.array([b"v"] * 10, pa.binary())})
+            yield batch_of([b"v"] * 10)
 
-        TaskWriter(attempt, options, RowColumns(value=0)).publish_all(batches())
+        task_writer(own_broker.address, stream_name).publish_all(batches())
         assert len(log.read(stream_name)) == 10
-    close_connections()
 
 
 def test_a_task_asks_once_how_many_partitions_there_are(
     own_broker: BrokerThread, stream_name: str
 ) -> None:
-    given = {"servers": own_broker.address, "stream": stream_name}
-    options = WriteOptions.parse(given, streaming=False)
-    attempt = TaskAttempt(query=UUID(int=5), batch=0, task=0, number=0, id=b"attempt1")
-    rows = pa.RecordBatch.from_pydict({"value": pa.array([b"v"] * 10, pa.binary())})
+    rows = batch_of([b"v"] * 10)
     with LogClient(own_broker.address) as log:
         log.create(stream_name)
-        TaskWriter(attempt, options, RowColumns(value=0)).publish_all(iter([rows]))  # connects
+        task_writer(own_broker.address, stream_name).publish_all(iter([rows]))  # connects
         asked = own_broker._broker.faults.delay("FetchMetadata", 0, times=None)
-        TaskWriter(attempt, options, RowColumns(value=0)).publish_all(iter([rows]))
+        task_writer(own_broker.address, stream_name).publish_all(iter([rows]))
         assert asked.applied == 1
-    close_connections()
 
 
 def test_a_task_follows_a_stream_that_is_created_again(
@@ -92,11 +81,11 @@ def test_a_task_follows_a_stream_that_is_created_again(
 ) -> None:
     log.create(stream_name)
     keys = [b"key-%d" % number for number in range(16)]
-    columns = {"key": pa.array(keys, pa.binary()), "value": pa.array(keys, pa.binary())}
+    rows = batch_of(keys, "key", "value")
 
     def batches() -> Iterator[pa.RecordBatch]:
         for _ in range(4):
-            yield pa.RecordBatch.from_pydict(columns)
+            yield rows
         while len(log.read(stream_name)) < 4 * len(keys):
             time.sleep(0.01)
         log.delete(stream_name)
@@ -104,8 +93,7 @@ def test_a_task_follows_a_stream_that_is_created_again(
         until = time.monotonic() + BOUND
         while len({message.partition for message in log.read_all(stream_name)}) < 2:
             assert time.monotonic() < until
-            yield pa.RecordBatch.from_pydict(columns)
+            yield rows
 
-    options = WriteOptions.parse({"servers": spark_broker, "stream": stream_name}, streaming=False)
-    attempt = TaskAttempt(query=UUID(int=5), batch=0, task=0, number=0, id=b"attempt1")
-    TaskWriter(attempt, options, RowColumns(key=0, value=1)).publish_all(batches())
+    writer = task_writer(spark_broker, stream_name, RowColumns(key=0, value=1))
+    writer.publish_all(batches())

@@ -6,17 +6,16 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.broker.faults.fault import Stall
 from liftbridge_aio.broker.faults.fault_plan import RpcName
-from support.loop_thread import LoopThread
+from support.loop_thread import Closing, LoopThread
 from support.servers.ports import free_ports
 
 
-class BrokerThread:
+class BrokerThread(Closing):
     """An embedded broker that can be stopped and started again, with all its data, on its port.
 
     Args:
@@ -30,15 +29,7 @@ class BrokerThread:
         self._address = ""
         self.start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self.stop()
         self._loop.close()
 

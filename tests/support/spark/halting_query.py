@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import liftbridge_aio
 from liftbridge_aio.spark.write_report import WriteReport, write_report
 from support.spark.log_client import LogClient
 
@@ -24,6 +30,8 @@ _BEFORE_THE_HALT: Final = 6
 _PADDING: Final = 2000
 BOUND: Final = 100.0
 """Seconds after which what is waited for has failed."""
+START_BOUND: Final = 200.0
+"""Seconds in which a Spark of its own starts and comes to its first rows."""
 
 Halt = Literal["wait", "raise", "kill", "lose", "never"]
 """The action of the task's first attempt halfway: wait for the file `go`, then go on, raise,
@@ -66,6 +74,52 @@ def start_query(
     writer = writer.option("stream", stream).option("includeWriteId", "true")
     writer = writer.option("checkpointLocation", str(folder / "checkpoint")).options(**options)
     return writer.trigger(availableNow=True).start()
+
+
+def finish(query: StreamingQuery) -> None:
+    """Wait for the end of a query, and raise what it ends with."""
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def finish_halted(query: StreamingQuery, folder: Path, is_there: Callable[[], object]) -> None:
+    """Let a query go on once its first rows are there, and wait for its end."""
+    try:
+        wait_for(lambda: bool(is_there()))
+        (folder / "go").touch()
+    except BaseException:
+        query.stop()
+        raise
+    finish(query)
+
+
+@contextmanager
+def killed_driver(
+    program: str, folder: Path, servers: str, stream: str, when: Callable[[], object]
+) -> Iterator[str]:
+    """Run a driver that is beside this module until something holds, and give what it said.
+
+    At the end it and its Java process are ended with kill -9.
+    """
+    tests, root = Path(__file__).parents[2], Path(liftbridge_aio.__file__).parents[1]
+    said = folder / "said"
+    with said.open("w") as output:
+        driver = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name(program), folder, servers, stream],
+            env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{root}"},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        wait_for(lambda: bool(when()) or driver.poll() is not None, START_BOUND)
+        assert driver.poll() is None, said.read_text()
+        yield said.read_text()
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait(BOUND)
 
 
 def values() -> list[str]:

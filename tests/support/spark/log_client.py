@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from liftbridge_aio import (
     Client,
@@ -15,13 +14,18 @@ from liftbridge_aio import (
     StopAt,
     StreamOptions,
 )
-from support.loop_thread import BOUND, LoopThread
+from support.loop_thread import BOUND, Closing, LoopThread
 from support.transaction_logs import publish_records
 
 T = TypeVar("T")
 
 
-class LogClient:
+def numbers(first: int, last: int) -> list[bytes]:
+    """Make values."""
+    return [b"%d" % number for number in range(first, last)]
+
+
+class LogClient(Closing):
     """A client of one server, for threads without an event loop."""
 
     def __init__(self, address: str) -> None:
@@ -29,15 +33,7 @@ class LogClient:
         self._loop = LoopThread()
         self._client = self._loop.run(_connected(address))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._loop.run(self._client.aclose())
         self._loop.close()
 
