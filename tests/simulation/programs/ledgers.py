@@ -65,7 +65,8 @@ class Accounting(Program):
                     )
                 except IncorrectOffset:
                     self._refused.add(value)
-                    expected = max(expected + 1, await self._end(client))
+                    await asyncio.sleep(PACE / 2)
+                    expected = await self._end(client)
                     continue
                 except PublishOutcomeUnknown:
                     expected = await self._end(client)
