@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from liftbridge_aio.broker import Flaws
 from liftbridge_aio.testing.simulation.faults import Fault, plan
+from liftbridge_aio.testing.simulation.shrink import fewest
 from liftbridge_aio.testing.simulation.world import World, leaves
 
 from .flaws import drawn_flaws
@@ -160,27 +161,22 @@ def shrink(run: Run, tell: Callable[[str], None]) -> Run:
 
     drawn = drawn_programs(run.seed, sturdy="cuts_committed" in run.flawed)
     programs = run.programs or tuple(each.__name__ for each in drawn)
-    run = replace(run, programs=programs, flaws=run.flawed)
-    for part in (*programs, *run.flawed):
-        fewer = replace(
+    flaws = run.flawed
+
+    def with_only(parts: tuple[str, ...]) -> Run:
+        return replace(
             run,
-            programs=tuple(each for each in run.programs if each != part),
-            flaws=tuple(each for each in run.flawed if each != part),
+            programs=tuple(each for each in programs if each in parts),
+            flaws=tuple(each for each in flaws if each in parts),
         )
-        run = fewer if fewer.programs and fails(fewer) else run
+
+    def fails_with(parts: tuple[str, ...]) -> bool:
+        shorter = with_only(parts)
+        return bool(shorter.programs) and fails(shorter)
+
+    run = with_only(fewest((*programs, *flaws), fails_with))
     numbers = tuple(each.number for each in run.planned)
-    size = len(numbers)
-    while size and numbers:  # halves, quarters, …, single faults are left out
-        size = max(size // 2, 1)
-        for at in range(0, len(numbers), size):
-            fewer = replace(run, faults=numbers[:at] + numbers[at + size :])
-            if fails(fewer):
-                run, numbers = fewer, fewer.faults or ()
-                break
-        else:
-            if size == 1:
-                break
-    return run
+    return replace(run, faults=fewest(numbers, lambda kept: fails(replace(run, faults=kept))))
 
 
 def _kinds_of(result: Result) -> set[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from liftbridge_aio.broker import EmbeddedCluster
 from liftbridge_aio.broker.faults.fault_plan import RpcName
 
+from .processes import Processes
 from .world import World
 
 PAUSE: Final = (1.0, 5.0)
@@ -49,20 +50,6 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.number}: {self.kind} at {self.at:.1f} s for {self.lasts:.1f} s"
-
-
-class Processes(Protocol):
-    """The processes of programs, which run on hosts of their own."""
-
-    hosts: list[str]
-    with_twins: list[str]
-    """Those whose program may run twice."""
-
-    def stop(self, host: str) -> None:
-        """Tell a process to end."""
-
-    def start_twin(self, host: str) -> str:
-        """Start a process once more, and return the host on which it runs."""
 
 
 class Target(NamedTuple):
