@@ -20,7 +20,7 @@ from .programs.program import PARTITIONS, SAFE, STREAM, Orders, Program, new_cli
 from .programs.publishing import Publishing
 
 PROGRAMS: Final = 3
-"""How many programs run in a world, besides the publishers."""
+"""How many programs run in a world at most, besides the publishers."""
 RECOVERED: Final = 40.0
 """Simulated seconds after the last fault within which everybody works again."""
 SETTLED: Final = 5.0
@@ -48,7 +48,8 @@ def drawn_programs(seed: int, *, sturdy: bool) -> Sequence[type[Program]]:
         sturdy: choose among those that servers that lose messages cannot confuse.
     """
     programs = AT_LEAST_ONCE if sturdy else ALL
-    return random.Random(f"{seed}:programs").sample(programs, PROGRAMS)
+    chance = random.Random(f"{seed}:programs")
+    return chance.sample(programs, chance.randint(1, PROGRAMS))
 
 
 class Load:

@@ -108,6 +108,15 @@ def test_backoff_is_capped_by_its_longest() -> None:
     assert consumer.flow.backoff_level == 3
 
 
+def test_a_connection_that_comes_during_a_backoff_gets_the_probe() -> None:
+    consumer = Consumer(max_in_flight=2, probe_first=False)
+    consumer.handle(REQUEUED)
+    assert consumer.flow.closed("a", 0) == []
+    assert consumer.flow.connected("b", 2500, 0) == []
+    consumer.wait()
+    assert consumer.commands == ["RDY 2", "RDY 0", "REQ", "RDY 1"]
+
+
 def test_the_limit_holds_where_there_are_more_connections() -> None:
     flow = flow_of("abc", max_in_flight=2)
     assert rdy(flow, "abc") == [1, 1, 0]
@@ -124,6 +133,26 @@ def test_backoff_is_left_after_as_many_successes_as_failures() -> None:
         assert consumer.flow.total_rdy == 1
     consumer.handle(FINISHED)
     assert (consumer.flow.backoff_level, consumer.flow.total_rdy) == (0, 5)
+
+
+def test_outcomes_during_a_backoff_do_not_count() -> None:
+    flow = flow_of("a", max_in_flight=5)
+    for _ in range(3):
+        flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    flow.answered("a", REQUEUED, 0)
+    flow.answered("a", FINISHED, 0)
+    assert flow.backoff_level == 1
+    assert flow.next_at() == 2.0
+
+
+def test_backoff_stops_all_connections_and_probes_one() -> None:
+    flow = flow_of("abc", max_in_flight=9)
+    flow.delivered("b", 0)
+    assert flow.answered("b", REQUEUED, 0) == [("a", 0), ("b", 0), ("c", 0)]
+    assert flow.tick(2) == [("a", 1)]
+    flow.delivered("a", 2)
+    assert flow.answered("a", FINISHED, 2) == [("a", 3), ("b", 3), ("c", 3)]
 
 
 def test_a_probed_connection_that_is_lost_is_replaced() -> None:
@@ -211,6 +240,25 @@ def test_a_new_limit_is_shared_out(before: int, limit: int, after: list[int]) ->
     assert sorted(rdy(flow, "ab"), reverse=True) == after
 
 
+def test_a_limit_set_during_backoff_applies_after_it() -> None:
+    flow = flow_of("a", max_in_flight=4)
+    flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    assert flow.limit(0, 0) == []
+    assert flow.tick(2) == []
+    assert flow.limit(6, 2) == [("a", 1)]
+    flow.delivered("a", 3)
+    assert flow.answered("a", FINISHED, 3) == [("a", 6)]
+
+
+def test_a_connection_without_room_is_tried_again() -> None:
+    flow = flow_of("a", max_in_flight=2)
+    flow.limit(2, 0)
+    assert flow.connected("b", 2500, 0) == [("a", 1), ("b", 1)]
+    assert flow.connected("c", 2500, 0) == []
+    assert flow.closed("b", 1) == [("c", 1)]
+
+
 def test_idle_connections_lose_their_level_where_not_all_have_one() -> None:
     flow = flow_of("ab", max_in_flight=1, choose=last)
     assert rdy(flow, "ab") == [1, 0]
@@ -265,6 +313,14 @@ def test_a_probe_in_flight_is_the_only_one() -> None:
     assert flow.tick(2) == [("a", 1)]
     flow.delivered("a", 2)
     assert flow.tick(60) == []
+
+
+def test_idle_connections_lose_their_probe_in_backoff() -> None:
+    flow = flow_of("ab", max_in_flight=4)
+    flow.delivered("a", 0)
+    flow.answered("a", REQUEUED, 0)
+    assert flow.tick(2) == [("a", 1)]
+    assert flow.tick(13) == [("a", 0), ("b", 1)]
 
 
 def flow_of(links: str, choose: Choose = first, **settings: Any) -> ReadyFlow[str]:
