@@ -24,9 +24,11 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 IMPORT_EVERYTHING = """
 import importlib, pkgutil
+from importlib.util import find_spec
 import liftbridge_aio
 for module in pkgutil.walk_packages(liftbridge_aio.__path__, "liftbridge_aio."):
-    if not module.name.endswith("__main__"):
+    is_optional = "testing.simulation." in module.name and find_spec("simloop") is None
+    if not module.name.endswith("__main__") and not is_optional:
         importlib.import_module(module.name)
 """
 

@@ -9,13 +9,13 @@ import asyncio
 import os
 import random
 from collections import Counter, defaultdict
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 import pytest
 
 from chaos.queues import Step, out_of_order
-from liftbridge_aio import ALL_PARTITIONS, Client, StartAt
+from liftbridge_aio import ALL_PARTITIONS, Client, RequestTimeout, StartAt
 from liftbridge_aio.queue import Delivery, Nack, Order, Queue
 from support.servers.node import Server
 
@@ -58,13 +58,15 @@ class Storm:
 
     async def come_and_go(self, client: Client) -> None:
         while not self.is_over:
-            async with self.queue(client) as queue:
-                self.lives += 1
-                running = asyncio.create_task(queue.run(self.handle, concurrency=4))
-                await asyncio.wait([running], timeout=0.2 + 2 * self.chance.random())
-                if self.chance.random() < 0.3:
-                    running.cancel()  # what its handlers had is delivered again
-                    await asyncio.wait([running])
+            # Where the machine is busy, leaving may take longer: what was not stored comes again.
+            with suppress(RequestTimeout):
+                async with self.queue(client) as queue:
+                    self.lives += 1
+                    running = asyncio.create_task(queue.run(self.handle, concurrency=4))
+                    await asyncio.wait([running], timeout=0.2 + 2 * self.chance.random())
+                    if self.chance.random() < 0.3:
+                        running.cancel()  # what its handlers had is delivered again
+                        await asyncio.wait([running])
             if not running.cancelled():
                 await running
 

@@ -83,6 +83,8 @@ def defined_tests() -> set[str]:
         ROOT / "tests" / "contract" / "test_client_queue_leases.py",
         ROOT / "tests" / "faults" / "test_queue.py",
         ROOT / "tests" / "faults" / "test_queue_leases.py",
+        ROOT / "tests" / "contract" / "test_queue_storm.py",
+        ROOT / "tests" / "simulation" / "test_world.py",
         *(ROOT / "tests" / "unit" / "queue").rglob("test_*.py"),
     ]
     functions = ast.FunctionDef | ast.AsyncFunctionDef
