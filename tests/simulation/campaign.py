@@ -121,7 +121,7 @@ def simulate(run: Run) -> Result:
     return result
 
 
-def _begin_job() -> None:
+def begin_job() -> None:
     """Prepare a process for many runs."""
     logging.disable(logging.CRITICAL)
     gc.freeze()  # each run ends with a collection, which need not look at modules
@@ -131,10 +131,10 @@ def _begin_job() -> None:
 def simulate_all(runs: Sequence[Run], jobs: int) -> Iterator[Result]:
     """Run worlds in so many processes."""
     if jobs == 1:
-        _begin_job()
+        begin_job()
         yield from map(simulate, runs)
         return
-    with ProcessPoolExecutor(jobs, initializer=_begin_job) as executor:
+    with ProcessPoolExecutor(jobs, initializer=begin_job) as executor:
         yield from executor.map(simulate, runs)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,16 +17,28 @@ import pytest
 
 from liftbridge_aio.testing.simulation.world import Stuck, World
 
-from .campaign import Run, simulate
+from .campaign import Run, begin_job, simulate
 
 pytestmark = pytest.mark.virtual_time
 
-SEEDS: Final = int(os.environ.get("LIFTBRIDGE_SEEDS", "12"))
+SEEDS: Final = int(os.environ.get("LIFTBRIDGE_SEEDS", "100"))
+FAULTS: Final = 40.0
+"""Simulated seconds of faults, after which there are 10 to 40 until all have recovered."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _many_runs() -> Iterator[None]:
+    """Run them as in a campaign: nothing is logged, garbage is collected seldom."""
+    threshold = gc.get_threshold()
+    begin_job()
+    yield
+    logging.disable(logging.NOTSET)
+    gc.set_threshold(*threshold)
 
 
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_everybody_works_again_and_nothing_is_lost(seed: int) -> None:
-    result = simulate(Run(seed))
+    result = simulate(Run(seed, FAULTS))
     assert not result.errors, f"{result}\nrepeat it: {result.run.command}"
     assert result.published
 

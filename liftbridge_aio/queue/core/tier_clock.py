@@ -14,7 +14,8 @@ class TierClock:
 
     A message is due at the time that its mover has noted, or a tier after its server stored it,
     whichever is sooner: the clock of the mover or of this computer may be wrong by hours. The time
-    of the server is estimated from the messages: each was stored before it was looked at.
+    of the server is estimated from the messages: each was stored before it was looked at. If the
+    server's clock was ahead and is right again, messages come sooner by as much.
 
     Args:
         tier: seconds that each message waits.

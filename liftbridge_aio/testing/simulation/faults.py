@@ -242,9 +242,9 @@ async def repeat_messages(target: Target, seconds: float) -> None:
 async def set_clock(target: Target, seconds: float) -> None:
     """Let the time of day of a host jump, and jump back."""
     host = target.chance.choice(target.processes.hosts)
-    target.world.clocks[host] = target.chance.uniform(-JUMP, JUMP)
+    target.world.set_clock(host, target.chance.uniform(-JUMP, JUMP))
     await asyncio.sleep(seconds)
-    del target.world.clocks[host]
+    target.world.set_clock(host, 0.0)
 
 
 async def drift_clock(target: Target, seconds: float) -> None:

@@ -151,10 +151,12 @@ class World:
         self.loop.create_future = partial(_Future, loop=self.loop)
         self.net = self.loop.net
         self.net.set_defaults(latency=LATENCY)
-        self.clocks: dict[str, float] = {}
+        self._clocks: dict[str, float] = {}
         """By how many seconds the time of day of a host is wrong."""
+        self._clocks_right_since = 0.0
+        """When the last clock was set right."""
         self.clusters: list[EmbeddedCluster] = []
-        self.drifting: set[str] = set()
+        self._drifting: set[str] = set()
         """Hosts whose clock runs too fast or too slowly."""
         self._drift: Drift | None = None
         """From the first fault of this kind on."""
@@ -179,8 +181,8 @@ class World:
     def time_of_day(self) -> float:
         """Return the Unix time on the clock of the host that asks."""
         host = self.current_host
-        time_of_day = self.loop.time() if host in self.drifting else self.now
-        return EPOCH + float(time_of_day) + self.clocks.get(host, 0.0)
+        time_of_day = self.loop.time() if host in self._drifting else self.now
+        return EPOCH + float(time_of_day) + self._clocks.get(host, 0.0)
 
     @property
     def cluster(self) -> EmbeddedCluster:
@@ -192,10 +194,10 @@ class World:
         """The ids of all brokers, which are the names of their hosts, too."""
         return [each for cluster in self.clusters for each in sorted(cluster.nodes)]
 
-    @property
-    def clocks_are_right(self) -> bool:
-        """True if no clock is wrong now."""
-        return not self.clocks and not self.drifting
+    def clocks_were_right(self, since: float) -> bool:
+        """Return whether no clock has been wrong since a time, in seconds of the world."""
+        are_right = not self._clocks and not self._drifting
+        return are_right and self._clocks_right_since <= since
 
     def trace_hash(self) -> str:
         """Return the digest of all decisions: of what ran when, and of each packet."""
@@ -275,6 +277,14 @@ class World:
         low, high = LATENCY
         self.net.set_defaults(latency=(low + seconds / 2, high + seconds))
 
+    def set_clock(self, host: str, ahead: float) -> None:
+        """Let the time of day of a host be wrong by so many seconds; 0: right again."""
+        if ahead:
+            self._clocks[host] = ahead
+        else:
+            self._clocks.pop(host, None)
+            self._clocks_right_since = self.now
+
     def set_rate(self, host: str, rate: float) -> None:
         """Let the clocks of a host run at a rate; at 1.0 its time of day is right again."""
         if self._drift is None:
@@ -292,7 +302,11 @@ class World:
             self.net._offset_now = drift.ahead
             loop.call_later, loop.call_at = call_later, call_at
         self._drift.set_rate(host, rate)
-        (self.drifting.discard if rate == 1.0 else self.drifting.add)(host)
+        if rate == 1.0:
+            self._drifting.discard(host)
+            self._clocks_right_since = self.now
+        else:
+            self._drifting.add(host)
 
     def heal(self) -> None:
         """Let everything pass, and what was held meanwhile."""

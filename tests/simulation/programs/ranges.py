@@ -174,7 +174,7 @@ class Batching(Program):
         if not acked:
             return
         start, stop = chance.choice(self._left or [(STARTS[0], STOPS[0])])
-        is_over, now = self.orders.is_over, time.time_ns()
+        is_over, began, now = self.orders.is_over, self.world.now, time.time_ns()
         ago = timedelta(seconds=chance.uniform(0.0, 20.0))
         wanted = Range(start, stop, chance.choice(acked), acked[-1], ago)
         found = []
@@ -185,7 +185,7 @@ class Batching(Program):
                 if stop == "none" and message.offset >= wanted.newest.offset:
                     break
         wanted.check(found)
-        if start == "ago" and found and self.world.clocks_are_right:
+        if start == "ago" and found and self.world.clocks_were_right(began):
             assert found[0].timestamp >= now - ago // timedelta(microseconds=1) * 1000
         self._compare(partition, found)
         self._compare(partition, await client.last(TARGET, 10, partition))
