@@ -231,6 +231,20 @@ async def test_a_source_that_was_created_again_is_not_copied_on(
     assert await values(far, stream_name) == [[b"0", b"2"], [b"1"]]
 
 
+async def test_a_source_that_has_lost_its_end_is_not_copied_on(
+    here: Client, far: Client, server: Server, there: str, stream_name: str
+) -> None:
+    """The mirror has a copy of a message that the source does not have any more."""
+    await here.create_stream(stream_name)
+    await here.publish(stream_name, b"0")
+    await copy(server.address, there, stream_name)
+    [copied] = await read_out(far, stream_name)
+    headers = {**copied.headers, ID_HEADER: b"0/1"}
+    await far.publish(stream_name, b"1", headers=headers, expected_offset=1)
+    with pytest.raises(SourceReset, match="offset 1"):
+        await copy(server.address, there, stream_name)
+
+
 @pytest.mark.parametrize("cursor", [0, 4])
 async def test_the_target_says_how_far_it_was_copied(
     here: Client, far: Client, server: Server, there: str, stream_name: str, cursor: int
