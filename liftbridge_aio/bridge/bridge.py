@@ -137,6 +137,9 @@ class Bridge:
         self._from = parse_address(source, SYSTEMS)
         self._to = parse_address(target, SYSTEMS)
         check_pair(self._from, self._to)
+        if after is not None and not self._from.system.takes_after:
+            text = f"`after` is a sequence of NATS Streaming: {self._from} has none; leave it out"
+            raise InvalidRequest(text)
         self._once = once
         self._after = after
         self._skip_refused = skip_refused

@@ -241,4 +241,5 @@ STAN: Final = System(
     source=StanSource,
     target=StanTarget,
     is_numbered=True,
+    takes_after=True,
 )

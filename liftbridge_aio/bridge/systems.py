@@ -31,6 +31,7 @@ class System:
         target: makes a target.
         check_target: raises `InvalidRequest` for an address that cannot be a target.
         is_numbered: True if its messages have numbers that grow in each partition.
+        takes_after: True if a bridge can be told behind which number to begin.
         is_liftbridge: True for Liftbridge, which is at one end at least.
     """
 
@@ -42,6 +43,7 @@ class System:
     target: Callable[[Plan], Target]
     check_target: Callable[[Address], None] = _any_target
     is_numbered: bool = False
+    takes_after: bool = False
     is_liftbridge: bool = False
 
     def message_name(self, identity: bytes) -> str:

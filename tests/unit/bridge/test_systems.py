@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liftbridge_aio.bridge.bridge import SYSTEMS
+from liftbridge_aio.bridge.bridge import SYSTEMS, Bridge
 from liftbridge_aio.bridge.liftbridge import LIFTBRIDGE
 from liftbridge_aio.bridge.nsq import NSQ
 from liftbridge_aio.bridge.stan import STAN
@@ -73,3 +73,9 @@ def test_a_message_is_named_as_its_system_does(system: System, identity: bytes, 
 def test_what_is_no_pair_is_refused(source: str, target: str) -> None:
     with pytest.raises(InvalidRequest):
         check_pair(parsed(source), parsed(target))
+
+
+@pytest.mark.parametrize("source", [NSQ, LIFTBRIDGE], ids=lambda each: each.scheme)
+def test_a_sequence_to_begin_after_is_for_nats_streaming_only(source: System) -> None:
+    with pytest.raises(InvalidRequest, match="NATS Streaming"):
+        Bridge(source.example, "liftbridge://elsewhere:9292/copies", after=7)
