@@ -84,9 +84,12 @@ class EmbeddedBroker(BrokerServer):
             flaws: what to do wrong as that version does; by default nothing.
 
         Raises:
-            ValueError: a number is out of range.
+            ValueError: a number is out of range, or `data_dir` is empty.
             TypeError: `tls` is no `BrokerTLS`.
         """
+        if data_dir is not None and not os.fspath(data_dir):
+            text = "data_dir is empty: give a folder, or None to keep data in memory"
+            raise ValueError(text)
         settings = BrokerSettings(
             namespace=namespace,
             cursors_partitions=cursors_partitions,

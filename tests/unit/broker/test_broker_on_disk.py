@@ -42,3 +42,8 @@ async def test_a_paused_partition_shows_its_end_after_a_restart(
             "s", start=StartAt.earliest(), stop=StopAt.latest(), resume=True
         ) as messages:
             assert [message.value async for message in messages] == [b"kept"]
+
+
+def test_an_empty_folder_name_is_not_the_working_directory() -> None:
+    with pytest.raises(ValueError, match="data_dir is empty"):
+        EmbeddedBroker(data_dir="")
