@@ -10,6 +10,8 @@ Section numbers are those of the protocol's specification, version 1.0.
 - `producer_window`: The batches of an idempotent producer: which to send, and what answers mean for
   them. Pure.
 - `protocol`: Names, offsets and content rules of the protocol. Pure.
+- `records`: Records of logs: JSON that others may have written, as dataclasses of checked types.
+  Pure.
 - `registry`: The streams of a gateway, as a fold of the log that registers them. Pure.
 - `requests`: What requests ask for: their headers and queries as values, or why they are refused.
   Pure.

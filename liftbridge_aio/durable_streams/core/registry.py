@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from .protocol import media_type
+from .records import decode_record
 from .segments import Positions, Segment
 
 TOUCH_SHARE: Final = 0.25
@@ -83,10 +84,7 @@ class Entry:
 
 
 def _entry(offset: int, value: bytes) -> Entry:
-    fields: dict[str, Any] = json.loads(value)
-    fields["fork"] = Fork(*fields["fork"]) if fields["fork"] else None
-    fields["ancestors"] = tuple(Segment(*each) for each in fields["ancestors"])
-    entry = Entry(**fields)
+    entry = decode_record(Entry, value)
     return entry if entry.incarnation else replace(entry, incarnation=entry.era + offset + 1)
 
 
@@ -114,7 +112,7 @@ class Registry:
         """Take the next message.
 
         Raises:
-            Exception: no gateway wrote it; nothing but `next_offset` has changed.
+            ValueError: no gateway wrote it; nothing but `next_offset` has changed.
         """
         self.next_offset = offset + 1
         entry = _entry(offset, value) if value else None

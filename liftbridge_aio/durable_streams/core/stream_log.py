@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple
 
 from .parsing import parse_integer
 from .producer_table import Decision, ProducerState, Verdict, judge
@@ -23,6 +24,7 @@ from .protocol import (
     PRODUCER_SEQ,
     STREAM_CLOSED,
 )
+from .records import decode_record
 
 _PRODUCER: Final = "ds-producer"
 _EPOCH: Final = "ds-epoch"
@@ -78,6 +80,19 @@ class Outcome(NamedTuple):
     """The reason of a refusal."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """The state of a log, as it is registered."""
+
+    next_offset: int
+    tail: int
+    closed: bool
+    closed_by: ProducerTuple | None
+    stream_seq: str | None
+    producers: tuple[ProducerTuple, ...]
+    """The last number of each: those who appended longest ago come first."""
+
+
 class StreamLog:
     """The state of a log, as a fold of its messages.
 
@@ -100,32 +115,31 @@ class StreamLog:
 
     def snapshot(self, max_bytes: int) -> bytes:
         """Return the state, with as many producers as fit: those who appended last."""
-        producers: list[tuple[str, int, int]] = []
+        producers: list[ProducerTuple] = []
         size = 0
         for producer, known in reversed(self._producers.items()):
             size += len(json.dumps(producer)) + _NUMBERS_BYTES
             if size > max_bytes:
                 break
-            producers.append((producer, *known))
-        fields = {
-            "next_offset": self.next_offset,
-            "tail": self.tail,
-            "closed": self.closed,
-            "closed_by": self._closed_by,
-            "stream_seq": self._stream_seq,
-            "producers": producers[::-1],
-        }
-        return json.dumps(fields, separators=(",", ":")).encode()
+            producers.append(ProducerTuple(producer, *known))
+        found = _Snapshot(
+            *(self.next_offset, self.tail, self.closed, self._closed_by, self._stream_seq),
+            producers=tuple(producers[::-1]),
+        )
+        return json.dumps(asdict(found), separators=(",", ":")).encode()
 
     @classmethod
     def from_snapshot(cls, snapshot: bytes) -> StreamLog:
-        """Return the state that a snapshot has."""
-        fields: dict[str, Any] = json.loads(snapshot)
-        log = cls(fields["next_offset"])
-        log.tail, log.closed = fields["tail"], fields["closed"]
-        log._closed_by = fields["closed_by"] and ProducerTuple(*fields["closed_by"])
-        log._stream_seq = fields["stream_seq"]
-        log._producers = {name: ProducerState(*known) for name, *known in fields["producers"]}
+        """Return the state that a snapshot has.
+
+        Raises:
+            ValueError: it is none.
+        """
+        found = decode_record(_Snapshot, snapshot)
+        log = cls(found.next_offset)
+        log.tail, log.closed = found.tail, found.closed
+        log._closed_by, log._stream_seq = found.closed_by, found.stream_seq
+        log._producers = {each[0]: ProducerState(*each[1:]) for each in found.producers}
         return log
 
     def apply(self, offset: int, value: bytes, headers: Mapping[str, bytes]) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from .parsing import is_offset, parse_json
 from .protocol import START
+from .records import decode_record
 
 WEBHOOK: Final = "webhook"
 PULL_WAKE: Final = "pull-wake"
@@ -107,11 +108,12 @@ class Subscription:
 
     @classmethod
     def from_json(cls, value: bytes) -> Subscription:
-        """Return the subscription that a message of the registry holds."""
-        fields: dict[str, Any] = json.loads(value)
-        fields["links"] = {path: Link(*link) for path, link in fields["links"].items()}
-        fields["named"] = tuple(fields["named"])
-        return cls(**fields)
+        """Return the subscription that a message of the registry holds.
+
+        Raises:
+            ValueError: no gateway wrote it.
+        """
+        return decode_record(cls, value)
 
     def same_as(self, other: Subscription) -> bool:
         """Return True if another subscription asks for the same."""

@@ -99,7 +99,7 @@ class RegistryLog:
     ) -> None:
         try:
             self._take(offset, key, value)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except ValueError:
             # Whoever may publish to Liftbridge may publish this, and gateways must still start.
             logger.warning(
                 "the message at offset %d of the registry %s is skipped, as no gateway wrote it",

@@ -42,6 +42,7 @@ class Snapshots:
 
     def _apply(self, log: str, value: bytes) -> None:
         if value:
+            StreamLog.from_snapshot(value)  # or it is skipped: no gateway wrote it
             self.newest[log] = value
         else:
             self.newest.pop(log, None)

@@ -13,12 +13,14 @@ import json
 import logging
 import socket
 import time
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx2
 
 from liftbridge_aio.durable_streams.core.parsing import parse_json
+from liftbridge_aio.durable_streams.core.records import decode_record
 from liftbridge_aio.durable_streams.core.subscriptions import is_public
 
 from .streams import PREFIX, Streams
@@ -39,6 +41,16 @@ _TIMEOUT: Final = 10.0
 _MOST_ANSWERED: Final = 65_536
 
 
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A public key, as it is registered."""
+
+    x: str
+    """In base64, for a JSON Web Key."""
+    until: float
+    """When it is removed, in seconds since 1970."""
+
+
 class Webhooks:
     """Signs and sends wakes.
 
@@ -57,12 +69,12 @@ class Webhooks:
         public = self._private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         self.key_id = f"ds_{hashlib.sha256(public).hexdigest()[:16]}"
         self._x = _base64(public)
-        self._keys: dict[str, dict[str, Any]] = {}
+        self._keys: dict[str, _Key] = {}
         streams.registry.on_record(_KEY, self._apply)
 
     def _apply(self, name: str, value: bytes) -> None:
         if value:
-            self._keys[name] = json.loads(value)
+            self._keys[name] = decode_record(_Key, value)
         else:
             self._keys.pop(name, None)
 
@@ -72,16 +84,17 @@ class Webhooks:
         Raises:
             LiftbridgeError: it could not be registered.
         """
-        value = json.dumps({"x": self._x, "until": time.time() + _KEPT}).encode()
+        key = _Key(self._x, time.time() + _KEPT)
+        value = json.dumps(asdict(key)).encode()
         await self._streams.registry.record(_KEY + self.key_id, lambda: value)
         for name, key in list(self._keys.items()):
-            if key["until"] < time.time():
+            if key.until < time.time():
                 await self._streams.registry.record(_KEY + name, lambda: b"")
 
     def public_keys(self) -> dict[str, Any]:
         """Return the public keys, as a set of JSON Web Keys."""
         fixed = {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig"}
-        return {"keys": [{**fixed, "kid": kid, "x": key["x"]} for kid, key in self._keys.items()]}
+        return {"keys": [{**fixed, "kid": kid, "x": key.x} for kid, key in self._keys.items()]}
 
     def url(self, path: str) -> str:
         """Return the URL of a path below the root of streams."""
