@@ -33,7 +33,7 @@ from .leader_call import call_leader
 from .reporter import Reporter
 from .router import Router
 from .stream_lookup import find_streams, stream_not_found, unusable_error
-from .supervisor import Supervisor
+from .supervisor import Child, Supervisor
 
 logger = logging.getLogger("liftbridge_aio.net")
 
@@ -73,6 +73,8 @@ class MetadataCache:
         """The results of fetches that are awaited, by the streams that callers asked for."""
         self._batch: list[frozenset[str]] = []
         """The keys of fetches that have not begun: one call will fetch all their streams."""
+        self._batcher: Child | None = None
+        """Runs that call. Cancelled before it began, it leaves its keys behind."""
         self._missing: set[str] = set()
         """Streams that were known, and which the last answer about them did not know."""
         self._refreshing: set[str] = set()
@@ -185,8 +187,8 @@ class MetadataCache:
         key = frozenset(streams)
         fetching = self._fetches.get(key)
         if fetching is None:
-            if not self._batch:
-                self._supervisor.spawn(self._run_batch, name="metadata")
+            if not self._batch or (self._batcher is not None and self._batcher.done):
+                self._batcher = self._supervisor.spawn(self._run_batch, name="metadata")
             self._batch.append(key)
             fetching = self._fetches[key] = asyncio.get_running_loop().create_future()
         return asyncio.shield(fetching)

@@ -9,9 +9,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+
+MANY: Final = 1000
+"""Changes that are kept at most, however long nobody asks for assignments."""
 
 FIRST_EPOCH = 0
 """The epoch of a new group; later ones are indexes of operations."""
@@ -76,11 +79,14 @@ class ConsumerGroup:
 
     def assignments(self, consumer: str) -> Mapping[str, Sequence[int]]:
         """Return the partitions of a member by stream, streams sorted; may be empty."""
+        self._apply_pending()
+        assigned = self._members[consumer].assignments
+        return {stream: tuple(assigned[stream]) for stream in sorted(assigned)}
+
+    def _apply_pending(self) -> None:
         pending, self._pending = self._pending, []
         for change in pending:
             change()
-        assigned = self._members[consumer].assignments
-        return {stream: tuple(assigned[stream]) for stream in sorted(assigned)}
 
     def change_coordinator(self, coordinator: str, epoch: int) -> None:
         """Make another broker the coordinator."""
@@ -131,6 +137,8 @@ class ConsumerGroup:
         """Keep a change for `assignments`, with the numbers of partitions that streams have now."""
         counts = {stream: self._partition_count(stream) for stream in self._streams}
         self._pending.append(partial(apply, what, counts))
+        if len(self._pending) > MANY:
+            self._apply_pending()
         self.epoch = epoch
 
     def _balance(self, stream: str, count: int) -> None:

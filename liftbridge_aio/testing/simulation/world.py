@@ -1,8 +1,8 @@
 """A simulated world: hosts, a network, brokers and clients in virtual time, from one seed.
 
-The only file that knows simloop, which needs Python 3.12. A world is one event loop. Its clock
-moves when nothing can run. The seed decides what runs next, how long a packet takes, every random
-number, id and time of day: the same seed is the same run.
+Only this file and `loop` know simloop, which needs Python 3.12. A world is one event loop. Its
+clock moves when nothing can run. The seed decides what runs next, how long a packet takes, every
+random number, id and time of day: the same seed is the same run.
 """
 
 from __future__ import annotations
