@@ -164,9 +164,11 @@ class Router:
                 call = self._supervisor.call
                 reply = await call(connection.unary, rpc, request, left, name=f"call:{rpc.name}")
         except TimeoutError as error:
-            text = f"{address} did not answer within {timeout:.3g} s"
-            raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from error
+            raise _unanswered(address, timeout) from error
         except CallFailure as failure:
+            if failure.code is Code.DEADLINE_EXCEEDED and failure.text == failure.code.name:
+                # The server noticed first that the time it was given is up.
+                raise _unanswered(address, timeout) from failure
             if failure.code is Code.UNAVAILABLE:
                 # Behind a proxy the server may be another one, though the connection stands.
                 self.pool.forget_incarnation(address)
@@ -339,3 +341,8 @@ class Router:
         if state.last is not None:
             self._reporter.retried(Retried(state.call, state.count, delay, state.last))
         await asyncio.sleep(delay)
+
+
+def _unanswered(address: str, timeout: float) -> CallFailure:
+    text = f"{address} did not answer within {timeout:.3g} s"
+    return CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN)

@@ -204,8 +204,13 @@ class ClaimedLog:
             NewerFormat: a later version of this package has written one.
             LiftbridgeError: the log could not be read.
         """
+        async with aclosing(self._read(StartAt.offset(start))) as records:
+            async for record in records:
+                yield record
+
+    async def _read(self, start: StartAt) -> AsyncGenerator[LogRecord, None]:
         found = Assembler()
-        span = StartAt.offset(start), StopAt.offset(self.claim)
+        span = start, StopAt.offset(self.claim)
         async with self._client.subscribe(self.stream, 0, *span, resume=True) as messages:
             async for message in messages:
                 record = found.feed(message.offset, self._mark(message), message.value)
@@ -222,15 +227,17 @@ class ClaimedLog:
             LiftbridgeError: the log could not be read.
         """
         width = _FEW
-        # Retention may have removed what is before: nobody misses that, so it is not asked for.
-        oldest = min(await self._client.oldest_offset(self.stream, 0), self.claim)
+        oldest = await self._client.oldest_offset(self.stream, 0)
         while True:
-            start = max(self.claim - width, oldest)
+            start = self.claim - width
+            is_whole = start <= oldest
             last = None
-            async with aclosing(self.records(start)) as records:
+            # Nobody misses what retention has removed, even since the look: it is not asked for.
+            position = StartAt.earliest() if is_whole else StartAt.offset(start)
+            async with aclosing(self._read(position)) as records:
                 async for record in records:
                     last = record
-            if last is not None or start == oldest:
+            if last is not None or is_whole:
                 return last
             width *= _WIDER
 
